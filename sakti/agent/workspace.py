@@ -50,6 +50,7 @@ with lazy_imports:
     from sakti.agent.project.skills import library as skill_library
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.subagents import files as agent_files
     from sakti.agent.tools import context as tool_context
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
@@ -81,6 +82,7 @@ class WorkspaceFiles:
         self._options, self._emit = options, emit
         self.root = options.workspace.resolve()
         self._library: Library | None = None
+        self._agents: agent_files.CustomAgents | None = None
         self.summary: str | None = None  # of the workspace, for a small model; None: not read yet
         self._notes = set[str]()  # on instructions: shown once
         self.git: GitState | None = None
@@ -88,7 +90,7 @@ class WorkspaceFiles:
 
     def use(self, options: Options) -> None:
         """Go on with options that trust more texts; skills are read again."""
-        self._options, self._library = options, None
+        self._options, self._library, self._agents = options, None, None
 
     @property
     def count(self) -> bool:
@@ -101,6 +103,13 @@ class WorkspaceFiles:
         if self._library is None:
             self._library = skill_library.load(self.root, project=self.count, trusts=self._options.trusts)
         return self._library
+
+    @property
+    def agents(self) -> agent_files.CustomAgents:
+        """Return the custom agents, read on first use."""
+        if self._agents is None:
+            self._agents = agent_files.load(self.root, project=self.count, trusts=self._options.trusts)
+        return self._agents
 
     async def reload_skills(self) -> Library:
         """Read the skills and commands again."""

@@ -73,6 +73,7 @@ class Turns:
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         parts = await self._read_parts(text, called.texts)
+        parts = (*parts, *calling.named_agents(self._open, text))
         await self._check_length(parts)
         if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)

@@ -20,8 +20,10 @@ from sakti.core.config import refuse_mode
 from sakti.core.errors import ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.ids import short
+from sakti.core.resources import read_prompt
 from sakti.core.text import head_and_tail, one_line
 from sakti.core.types import ContextPart, Message, Thread, Usage
+from sakti.providers import facts
 from sakti.store.secrets import masked
 from sakti.store.threads import child_runs
 from sakti.store.threads.child_runs import FACT, ChildRun
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.tools.base import Tool
 
+SHARE = 0.01  # of the model's window, for the list of custom agents
 RUNNING = "children"  # the fact that names running children
 _SHARED = (system_prompt.OVERVIEW, prompt_facts.CATALOG, "instructions")  # what a child's prompt has of its parent's
 
@@ -55,7 +58,20 @@ class Children:
     def tools(self) -> list[Tool]:
         """Return the tool `agent`, unless children are off."""
         use = self._parent.workspace.config.subagents.use
-        return [make_agent(self.call, use, "")] if use != "off" else []
+        return [make_agent(self.call, use, self._list_agents())] if use != "off" else []
+
+    def _list_agents(self) -> str:
+        """Return names and descriptions of custom agents, as many as a share of the model's window takes."""
+        ws = self._parent.workspace
+        info = ws.models.info
+        room = int(SHARE * ((info.context_window if info is not None else None) or facts.ASSUMED_WINDOW))
+        lines = [read_prompt("subagents#custom")]
+        for agent in ws.files.agents.agents:
+            line = f"- {agent.name}: {agent.description}"
+            if ws.counter.count("\n".join([*lines, line])) > room:
+                break
+            lines.append(line)
+        return "\n".join(lines) if len(lines) > 1 else ""
 
     # --- a call -----------------------------------------------------------------------------------------------
 
@@ -84,7 +100,8 @@ class Children:
         )
 
     def _find(self, name: str) -> AgentSpec:
-        spec = definitions.of_mode(name.strip())
+        name = name.strip().removeprefix("@").removeprefix("agent-")
+        spec = self._parent.workspace.files.agents.get(name) or definitions.of_mode(name)
         if spec is None:
             raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
         return spec
@@ -135,7 +152,10 @@ class Children:
         now = self._parent.workspace.clock.now()
         await store.write(child_runs.restart, row.child_id, run.call_id, now, background=task.background)
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
-        return self._make(definitions.of_mode(row.agent or row.mode) or spec, changed, task)
+        return self._make(self._find_stored(row) or spec, changed, task)
+
+    def _find_stored(self, row: ChildRun) -> AgentSpec | None:
+        return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
 
     def _make(self, spec: AgentSpec, row: ChildRun, task: AgentTask) -> Child:
         started = len(self.spent)

@@ -25,12 +25,8 @@ from sakti.store.threads import child_runs, messages, removal, threads
 from tests.fakes.session import Recorded, start
 
 CODE = "import time\n\n\ndef retry(call, times=3):\n    return policy.decide(call, times)\n"
-TRUE = {
-    "claim": "retries are decided by the policy",
-    "file": "http.py",
-    "lines": "5",
-    "quote": "policy.decide(call, times)",
-}
+QUOTE = "policy.decide(call, times)"
+TRUE = {"claim": "retries are decided by the policy", "file": "http.py", "lines": "5", "quote": QUOTE}
 INVENTED = {"claim": "there is a cap", "file": "http.py", "lines": "1", "quote": "RETRY_CAP_SECONDS = 30.0"}
 
 

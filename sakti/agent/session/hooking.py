@@ -147,6 +147,14 @@ class SessionHooks:
             self._written = name, settled[-1].index if settled else last
             return path
 
+    async def child_transcript(self, child_id: str) -> Path:
+        """Write the transcript of a child thread beside that of the open one; return the file."""
+        path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
+        messages = await self._open.workspace.store.read(stored_messages.after, child_id, -1)
+        text = "".join(transcript.lines(messages, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
+        await asyncio.to_thread(path.write_text, text, "utf-8")
+        return path
+
     # --- the life of a session ----------------------------------------------------------------------------------
 
     def start(self, source: str) -> None:

@@ -74,6 +74,8 @@ class Child:
         self.parent, self.spec, self.run = parent, spec, run
         self.thread = ChildThread(parent, spec, run.goal, tools, self.hear, self._make_report)
         self.turns = ChildTurns(self.thread, lambda: self.report is not None or self._refused > REPAIRS, self._limit)
+        if parent.hooks is not None:
+            self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
         self.listeners: list[Callable[[Event], None]] = []  # who follows it live
         self.task: asyncio.Task[None] | None = None
         self.report: ChildReport | None = None
@@ -127,6 +129,8 @@ class Child:
         await self.thread.open_stored(self.id)
         if model and model != "inherit":
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
+        if self.thread.hooks is not None:
+            await self.thread.hooks.fire_of_agent("SubagentStart")
         await self.turns.ask(text)
 
     async def stop(self, why: str) -> None:
@@ -165,6 +169,8 @@ class Child:
         self.parent.emit(
             AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
         )
+        if self.thread.hooks is not None and not self.stopped:  # who waits for a stop does not wait for hooks
+            await self.thread.hooks.fire_of_agent("SubagentStop")
         await self.thread.close()
 
     def _ending(self, why: str) -> tuple[End, ChildReport]:

@@ -202,6 +202,11 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     agent: str = ""
 
     @property
+    def why(self) -> str:
+        """Return the reason, with the child thread that asks."""
+        return f"child thread {self.agent}: {self.reason}" if self.agent else self.reason
+
+    @property
     def is_plan(self) -> bool:
         """Return whether it is a plan, as Markdown in `target`, that waits for approval."""
         return self.tool == "present_plan"

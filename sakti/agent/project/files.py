@@ -196,7 +196,7 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
-    """Yield instructions, those of the folders below among them, rules, what both import, and custom agents."""
+    """Yield instructions, also of the folders below, rules, their imports, and custom agents."""
     below = list(itertools.islice(_list_below(workspace), MOST))
     listed = [*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule", "agent")]
     imported = list_imports([f.path for f in listed], workspace)

@@ -156,7 +156,7 @@ def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Li
 
 
 def _custom_agents(review: trust.TrustReview) -> list[Line]:
-    """Report the custom agents, and what of their files is not used."""
+    """Report the custom agents, and the unused parts of their files."""
     workspace = review.project.workspace
     loaded = agent_files.load(workspace, project=review.holds, trusts=review.trusts)
     notes = [Line("agent", False, note, optional=True) for note in loaded.notes[:MOST_NOTES]]

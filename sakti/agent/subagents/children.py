@@ -249,6 +249,15 @@ class Children:
         await child.stop("stopped by the user")
         return True
 
+    async def stored(self) -> list[ChildRun]:
+        """Return the runs of the thread's children, oldest first."""
+        return await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
+
+    @property
+    def custom(self) -> tuple[AgentSpec, ...]:
+        """Return the custom agents."""
+        return self._parent.workspace.files.agents.agents
+
     async def wait_background(self) -> bool:
         """Wait for the children in the background; return whether there were any."""
         tasks = [c.task for c in self.running if c.run.background and c.task is not None]

@@ -45,7 +45,7 @@ _SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answe
 
 
 class CustomAgents(Struct, frozen=True):
-    """Custom agents, and sentences on what of their files is not used."""
+    """Custom agents, and sentences on the unused parts of their files."""
 
     agents: tuple[AgentSpec, ...] = ()
     notes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class CustomAgents(Struct, frozen=True):
 
 
 def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> CustomAgents:
-    """Load all custom agents; `project`: also its trusted ones. The first of a name counts. Raises nothing."""
+    """Load all custom agents, the first of each name; `project`: also its trusted ones."""
     notes: list[str] = []
     agents: dict[str, AgentSpec] = {}
     bound = workspace.resolve()
@@ -104,7 +104,7 @@ def _prompt(body: str, skills: list[str]) -> str:
 
 
 def _chosen(table: Mapping[str, Any], field: str, values: Mapping[str, Any], usual: Any, problems: list[str]) -> Any:
-    """Return the value that a word of a field stands for."""
+    """Return the value for the word of a field."""
     word = str(table.get(field) or "")
     if word and word not in values:
         problems.append(f"{field} {one_line(word, 40)} is unknown")

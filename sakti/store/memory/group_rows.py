@@ -200,6 +200,18 @@ def reindex(db: Database, group: Group) -> None:
         search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
 
 
+def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
+    """Return the findings of children in some groups whose quotes are on the disk, newest first."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        "SELECT coalesce(edited, content), priority, time FROM observations"
+        f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
+        " AND (content LIKE '%[verified]' OR content LIKE '%[moved]') ORDER BY pk DESC",
+        list(group_ids),
+    ).fetchall()
+    return [as_line(content, priority, time) for content, priority, time in rows]
+
+
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))

@@ -33,6 +33,7 @@ TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
+CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
@@ -101,7 +102,7 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        self.name = one_line(call.name, 40)
+        self.name = one_line(_name_of(call), 40)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -195,8 +196,9 @@ class ToolBlock(Block, eq=False):
         sign, style = self._sign(palette)
         room = column(width) - SIGN
         status = self._status(palette)
-        if sum(cells(t) for t, _ in status) > room // 2:
-            status = [(shorten("".join(t for t, _ in status), max(0, room // 2)), status[0][1])]
+        most = room * 2 // 3 if self.progress else room // 2
+        if sum(cells(t) for t, _ in status) > most:
+            status = [(shorten("".join(t for t, _ in status), max(0, most)), status[0][1])]
         taken = sum(cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
         raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
@@ -322,13 +324,18 @@ def output_size(output: str, details: Json) -> str:
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
 
+def _name_of(call: ToolCallPart) -> str:
+    """Return the name that a call is shown by: of a child thread its mode or custom agent."""
+    return str((call.arguments or {}).get("mode") or call.name) if call.name == CHILD else call.name
+
+
 def summarise(call: ToolCallPart) -> str:
     """Return the one argument that says most about a call."""
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
-    if call.name == "agent":
-        return one_line(f"{arguments.get('mode', '')}  {arguments.get('goal', '')}", 300)
+    if call.name == CHILD:
+        return one_line(str(arguments.get("goal", "")), 300)
     for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:

@@ -353,3 +353,45 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     for thread_id in (parent.id, row.child_id):
         await purging.purge_thread(store, thread_id)
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM child_runs").fetchone()) == (0,)
+
+
+async def test_findings_survive_activations_and_a_reflection_word_for_word(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    facts = [f"def handler_number_{n}(request, session): return {n * 7}" for n in range(12)]
+    (work / "facts.py").write_text("\n".join(facts))
+    findings = [
+        {"claim": f"handler {n} answers", "file": "facts.py", "lines": str(n + 1), "quote": fact}
+        for n, fact in enumerate(facts)
+    ]
+    absent = ("a retry cap", "a circuit breaker", "a timeout")
+    long = "The scheduler drops jobs when the clock jumps, and nobody notices until monday. " * 30
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(*findings, not_found=absent)
+        last = request.messages[-1]
+        delegates = last.role == "user" and "child" in last.text
+        return Answer(calls=(Call("agent", EXPLORE),)) if delegates else f"I noted this. {long}"
+
+    run = await session(store, work, play)
+    await run.ask("explore it with a child")
+    for n in range(3):
+        await run.ask(f"I always want tabs in module {n}. {long}")
+        assert (await run.session.compact()).messages
+    engine = run.session.current.engine
+
+    def lines() -> list[str]:
+        return [x for g in engine.state.window.active for x in g.text.split("\n")]
+
+    def found(claims: list[str]) -> int:
+        return sum(any(claim in line for line in lines()) for claim in claims)
+
+    claims = [f'facts.py:{n + 1} handler {n} answers "{fact}" [verified]' for n, fact in enumerate(facts)]
+    assert (found(claims), found([f"Not found: {a}" for a in absent])) == (12, 3)
+    assert await engine.reflect_now()
+    assert found(claims) == 12
+    page = await store.read(search.search, "circuit breaker", search.Scope(run.session.workspace.resource_id))
+    assert any("Not found: a circuit breaker" in hit.text for hit in page.hits)
+    assert not await store.read(integrity.wrong_states, engine.record_id)
+    await run.session.close()

@@ -33,6 +33,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -378,6 +379,7 @@ def _tell(event: Event) -> None:
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
             | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting()
             | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+            | SideQuestion()
         ):  # fmt: skip
             return
         case _:

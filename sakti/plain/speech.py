@@ -22,6 +22,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -124,8 +125,8 @@ class Speech(Struct):
                 return self._progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
-            case ApprovalRequested() | ApprovalResolved():
-                return self._approval(event)
+            case ApprovalRequested() | ApprovalResolved() | SideQuestion():
+                return self._ask_or_resolve(event)
             case QueueChanged(queued):
                 return self._queue(queued)
             case MessageSaved(message):
@@ -198,6 +199,9 @@ class Speech(Struct):
                     *(words.tail(result) if not is_own_command else ()),
                 ]
                 return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
+
+    def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
+        return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""

@@ -20,6 +20,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -92,6 +93,7 @@ class Activity(Struct):
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
+                | SideQuestion()
                 | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
                 | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
             ):  # fmt: skip

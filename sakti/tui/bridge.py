@@ -19,6 +19,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -104,6 +105,9 @@ def handle(chat: ChatScreen, event: Event) -> None:
             chat.show_approvals(event)
             if isinstance(event, ApprovalRequested):
                 chat.notifier.call(summary(event))
+        case SideQuestion():
+            chat.conversation.show_aside(event)
+            chat.name_escape()
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)

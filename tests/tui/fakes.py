@@ -290,6 +290,10 @@ class FakeSession:
         self.calls.append(("warm",))
 
     @property
+    def aside(self):
+        return SimpleNamespace(stop=lambda: self.calls.append(("stop aside",)))
+
+    @property
     def turns(self):
         return self
 

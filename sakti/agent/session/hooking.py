@@ -33,6 +33,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -261,7 +262,7 @@ class SessionHooks:
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
                 | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | StoreWaiting() | Notice()
-                | MemoryStatus() | StaleLeases()
+                | MemoryStatus() | StaleLeases() | SideQuestion()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

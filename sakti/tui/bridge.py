@@ -43,6 +43,7 @@ from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
+    from sakti.tui.transcript.live import LiveTurn
 
 PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
@@ -69,42 +70,15 @@ def handle(chat: ChatScreen, event: Event) -> None:
         chat.panes.follow_windows()
     chat.stopping.hear(event)
     match event:
-        case TextDelta(text):
-            live.add_text(text)
-        case ThinkingDelta(text):
-            live.add_thinking(text)
-        case ToolCallDelta(call_id, name, text):
-            live.write_call(call_id, name, text)
-        case ToolStarted(call, own):
-            live.start_tool(call, own=own)
-        case ToolOutput(call_id, text):
-            live.add_output(call_id, text)
-        case ToolFinished(result, duration_ms):
-            live.finish_tool(result, duration_ms)
-        case MessageSaved(message):
-            live.claim(message)
-        case TurnStarted(message=message):
-            live.show_user(message)
-            live.begin_wait()
-            chat.transcript.scroll_end_now()
-            chat.notifier.turn_began()
-        case StepStarted(model=model):
-            chat.panes.show_windows()
-            chat.panes.load_carried()
-            live.begin_step(READING if model.startswith("local/") else "thinking")
-        case StepFinished():
-            chat.panes.load_usage()
-        case StepDiscarded(reason=reason):
-            live.discard_step(reason)
-        case RetryScheduled(attempt, limit):
-            live.begin_wait(f"retrying, attempt {attempt} of {limit}")
-        case TurnFinished():
-            _finish_turn(chat, event)
+        case (
+            TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput() | ToolFinished()
+            | MessageSaved()
+        ):  # fmt: skip
+            _show_live(live, event)
+        case TurnStarted() | StepStarted() | StepFinished() | StepDiscarded() | RetryScheduled() | TurnFinished():
+            _follow_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
-            live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
-            chat.show_approvals(event)
-            if isinstance(event, ApprovalRequested):
-                chat.notifier.call(summary(event))
+            _show_approval(chat, event)
         case SideQuestion():
             chat.conversation.show_aside(event)
             chat.name_escape()
@@ -131,6 +105,64 @@ def handle(chat: ChatScreen, event: Event) -> None:
             pass  # the status line shows it
         case _:
             assert_never(event)
+
+
+def _show_live(
+    live: LiveTurn,
+    event: TextDelta | ThinkingDelta | ToolCallDelta | ToolStarted | ToolOutput | ToolFinished | MessageSaved,
+) -> None:
+    match event:
+        case TextDelta(text):
+            live.add_text(text)
+        case ThinkingDelta(text):
+            live.add_thinking(text)
+        case ToolCallDelta(call_id, name, text):
+            live.write_call(call_id, name, text)
+        case ToolStarted(call, own):
+            live.start_tool(call, own=own)
+        case ToolOutput(call_id, text):
+            live.add_output(call_id, text)
+        case ToolFinished(result, duration_ms):
+            live.finish_tool(result, duration_ms)
+        case MessageSaved(message):
+            live.claim(message)
+        case _:
+            assert_never(event)
+
+
+def _follow_turn(
+    chat: ChatScreen,
+    event: TurnStarted | StepStarted | StepFinished | StepDiscarded | RetryScheduled | TurnFinished,
+) -> None:
+    live = chat.transcript.live
+    match event:
+        case TurnStarted(message=message):
+            live.show_user(message)
+            live.begin_wait()
+            chat.transcript.scroll_end_now()
+            chat.notifier.turn_began()
+        case StepStarted(model=model):
+            chat.panes.show_windows()
+            chat.panes.load_carried()
+            live.begin_step(READING if model.startswith("local/") else "thinking")
+        case StepFinished():
+            chat.panes.load_usage()
+        case StepDiscarded(reason=reason):
+            live.discard_step(reason)
+        case RetryScheduled(attempt, limit):
+            live.begin_wait(f"retrying, attempt {attempt} of {limit}")
+        case TurnFinished():
+            _finish_turn(chat, event)
+        case _:
+            assert_never(event)
+
+
+def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:
+    is_open = isinstance(event, ApprovalRequested)
+    chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
+    chat.show_approvals(event)
+    if is_open:
+        chat.notifier.call(summary(event))
 
 
 def _memory(

@@ -219,7 +219,7 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
 
 
 def _run_changed(now: _Situation) -> AllowedActions | None:
-    """Run what was changed if the user asked for that; never write it a second time."""
+    """Run the change if the user asked for that; never write it a second time."""
     last = now.results[-1]
     if last.name not in _CHANGES or last.is_error:
         return None

@@ -224,7 +224,7 @@ def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> 
     rows = model.execute(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
     )
-    packed = text_registry.BY_NAME[name].packed if name in text_registry.BY_NAME else ()
+    packed = text_registry.by_name()[name].packed if name in text_registry.by_name() else ()
 
     def column(name: str, kind: str, required: object, default: object, pk: object) -> _Column:
         kinds = (_KINDS.get(kind, str), *((bytes,) if name in packed else ()))

@@ -16,8 +16,8 @@ from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
-from sakti.store.secrets import masked_value
-from sakti.store.text_registry import entering, leaving
+from sakti.store.secrets import masked, masked_value
+from sakti.store.text_registry import entering
 
 TITLE_LIMIT = 60
 LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
@@ -200,4 +200,4 @@ def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
     count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
-    return thread, leaving(preview), count, tokens, tuple(_summary(db, b) for b in branches)
+    return thread, masked(preview), count, tokens, tuple(_summary(db, b) for b in branches)

@@ -328,13 +328,13 @@ class ChatScreen(Screen[None]):
         self.panes.open_board()
 
     @on(Sidebar.PanesApplied)
-    def _show_header(self) -> None:
+    def _follow_panes(self) -> None:
         self.panes.show_header()
+        self.name_escape()
 
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:
         self.panes.remember()
-        self.name_escape()
 
     # --- keys -------------------------------------------------------------------------------------------------
 

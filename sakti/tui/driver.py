@@ -219,7 +219,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
     if not issubclass(base, LinuxDriver):
         return base
 
-    class Reading(base):
+    class StoppableDriver(base):
         def run_input_thread(self) -> None:
             """Process terminal input until the driver or the terminal ends."""
             source = Input(self._debug)
@@ -237,7 +237,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
                     elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
                         self.exit_event.wait(TICK)
 
-    return Reading
+    return StoppableDriver
 
 
 def _read(fd: int) -> bytes:

@@ -92,10 +92,10 @@ async def test_a_side_question_streams_and_is_closed_copied_or_used(running, ses
         assert "line 59" not in screen_text(app)
         await pilot.press("ctrl+o")
         await settle(app, pilot)
-        assert app.chat.prompt.text.endswith("line 59") and app.chat.focused is app.chat.prompt
+        assert app.chat.prompt.value.endswith("line 59") and app.chat.focused is app.chat.prompt
         await pilot.press("escape")
         await settle(app, pilot)
-        assert not app.chat.conversation.aside.display and app.chat.prompt.text.endswith("line 59")
+        assert not app.chat.conversation.aside.display and app.chat.prompt.value.endswith("line 59")
         assert ("stop aside",) in session.calls
 
 

@@ -76,7 +76,7 @@ async def export(scope: Scope, **where: Any) -> Value:
         page, own_page = await session.pages().read(), await session.pages().own(named.id)
         status = session.current.engine.status()
     shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
-    kept = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
+    active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
     head = f"# {secrets.masked(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
     told = {
         "thread": to_builtins(named),
@@ -86,7 +86,7 @@ async def export(scope: Scope, **where: Any) -> Value:
         "groups": [to_builtins(g) for g in groups],
         "lines": [to_builtins(x) for x in lines],
     }
-    return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=secrets.mask_output(told))
+    return Text((head, *(log_lines(active) or ("No observations yet.",))), json=secrets.mask_output(told))
 
 
 @action(

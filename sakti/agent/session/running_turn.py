@@ -100,7 +100,7 @@ class StepEstimate:
 
 
 class RunningTurn(Struct):
-    """The running turn and its task; `has_failed`: the last turn can be retried after an error.
+    """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
     `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
     and commands of the user, have brought and nothing has stored yet.

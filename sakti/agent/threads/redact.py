@@ -90,7 +90,7 @@ def _text(path: Path) -> str:
 
 
 def rewrite_files(change: Callable[[str], str]) -> None:
-    """Rewrite the outputs of tools and the logs that `change` alters, in their place, readable by their owner only."""
+    """Rewrite in place the tool outputs and logs that `change` alters; only their owner can read them."""
     for path in _files():
         text = _text(path)
         if (clean := change(text)) == text:

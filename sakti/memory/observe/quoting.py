@@ -338,7 +338,7 @@ def _pasted_lines(lines: Sequence[str]) -> set[int]:
 
 
 def _is_typed(block: Sequence[str]) -> bool:
-    """Return whether a long paragraph is a list, a row of notes or of statements, unlike logs, code and outputs."""
+    """Return whether a long paragraph is a list, notes or statements, unlike logs, code and output."""
     items = sum(bool(_ITEM.match(line)) for line in block)
     indented = sum(line[:1].isspace() and not _ITEM.match(line) for line in block)
     printed = sum(map(_is_machine_text, block)) + (indented if items < MACHINE_SHARE * len(block) else 0)

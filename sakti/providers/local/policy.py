@@ -154,7 +154,7 @@ def _look_up(now: _Situation) -> AllowedActions | None:
     return _answer_lookup(now, lookup)
 
 
-def _answer_lookup(now: _Situation, lookup: project.Lookup) -> AllowedActions:
+def _answer_lookup(now: _Situation, lookup: project.ProjectLookup) -> AllowedActions:
     """Answer with the places that a search returned, or read the best of them first."""
     places = project.places(now.results)
     if lookup.kind == "where":

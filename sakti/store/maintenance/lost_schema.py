@@ -165,7 +165,7 @@ def _identify(
 
 
 def _only_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | None:
-    """Return the one table that fits; one that refers to others wins, since more of its columns were checked."""
+    """Return the one table that fits, preferably one that refers to others."""
     strict = [s for s in shapes if any(c.refers for c in s.columns)] if refers else []
     best = strict or shapes
     return best[0] if len(best) == 1 and (refers or not best[0].unnumbered) else None

@@ -1,4 +1,7 @@
-"""Erase what results of tools repeat of erased texts: hits of a search, recalled messages, printed logs."""
+"""Erase copies of erased texts from tool results: search hits, recalled messages, printed logs.
+
+Its own SQL looks into the packed parts of all messages.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class Copies(Struct, frozen=True, dict=True):
         return text if clean == shown else json.dumps(clean, ensure_ascii=False)
 
     def _without_shown(self, value: Any, *, is_erased: bool) -> Any:
-        """Return a JSON value in which the texts of objects with these ids are erased; a text may be JSON itself."""
+        """Return a JSON value with the texts of these ids erased; a text may be JSON itself."""
         match value:
             case dict():
                 item: dict[str, Any] = value
@@ -72,14 +75,14 @@ class Copies(Struct, frozen=True, dict=True):
 async def erase(store: Store, copies: Copies) -> list[Message]:
     """Erase texts in all stored results; return the messages that changed.
 
-    Raises `StoreError` (archive) where the archive is missing.
+    Raises `StoreError` (archive) if the archive is missing.
     """
     await store.read(archive_file.refuse_missing)
-    found = await store.read(_find, copies)
-    await upkeep.each(store, found, partial(_rewrite, copies=copies), step=1)
-    if found:
+    ids = await store.read(_find, copies)
+    await upkeep.each(store, ids, partial(_rewrite, copies=copies), step=1)
+    if ids:
         await archiving.sweep(store)
-    return await store.read(messages.get_many, found)
+    return await store.read(messages.get_many, ids)
 
 
 def _find(db: Database, copies: Copies) -> list[str]:
@@ -92,7 +95,7 @@ def _find(db: Database, copies: Copies) -> list[str]:
 
 
 def _clean(parts: Iterable[Part], copies: Copies) -> tuple[Part, ...] | None:
-    """Return parts whose results are clean; None where nothing changes."""
+    """Return parts with erased results; None if nothing changes."""
     before = tuple(parts)
     after = tuple(_clean_part(part, copies) for part in before)
     return None if after == before else after

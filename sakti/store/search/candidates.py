@@ -94,7 +94,7 @@ class _Reading(Struct, frozen=True):
 
 
 class _FoundRows(Struct, frozen=True):
-    """Rows with the words or parts of words; `parts_asked`: these were looked for. The rest as in `Candidates`."""
+    """Rows with the words or parts of words; `parts_asked`: whether parts were looked for."""
 
     matches: Matches
     parts: PartMatches
@@ -225,7 +225,7 @@ def _find_by_reading(look: Lookup, reading: _Reading, rows: _FoundRows) -> _Foun
 
 
 def _find_by_words(look: Lookup, reading: _Reading) -> tuple[Matches, bool]:
-    """Return the rows with the words, and whether texts with unwanted words were so many that they were avoided."""
+    """Return the rows with the words, and whether texts with unwanted words were avoided."""
     query = reading.query
     indexed = replace(query, alternatives=(), phrases=()) if reading.required else query
     matches = retrieve.by_words(look, reading.terms, indexed, own=not reading.asks)
@@ -349,7 +349,7 @@ def _worth_measuring(db: Connection, pattern: Pattern, matches: Matches, by_part
 def _measure_all(
     look: Lookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
 ) -> tuple[Pattern, list[Features], Sequence[float]]:
-    """Return the pattern with the forms of code, the features of the chosen rows, and the mean sizes of all texts."""
+    """Return the pattern with code forms, the features of the chosen rows, and mean text sizes."""
     sizes = sizes_of(look.db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     unread = (k for k in chosen if k not in texts and (pattern.parts or is_short(sizes.get(k))))

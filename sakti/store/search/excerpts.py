@@ -86,7 +86,7 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
 
 
 def _reason_of_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
-    """Return the token with a typed part in other letters (strasse for Straße), else the part that was meant."""
+    """Return the token spelled otherwise (strasse for Straße), else the part that was meant."""
     if typed:
         return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
     return f"similar: {meant}", [meant]

@@ -368,7 +368,7 @@ def by_parts(look: Lookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, f
 def _best_by_parts(
     look: Lookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
 ) -> tuple[list[Row], dict[str, float]]:
-    """Return the rows with the rarest parts, and the rarity of each part; `keys`: of the rows with each part."""
+    """Return the rows with the rarest parts and each part's rarity; `keys`: the rows with each part."""
     documents = {part: min(len(part_keys), look.newest // 2) for part, part_keys in keys.items() if part_keys}
     rarity = {part: inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
     scores = {key: sum(weight for part, weight in rarity.items() if key in keys[part]) for key in rows}
@@ -495,7 +495,7 @@ def contains(db: Connection, part: str) -> bool:
 
 
 def rows_of(look: Lookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
-    """Return those of `keys` that pass the filters, in order, at most `most`; `in_time`: while time remains."""
+    """Return up to `most` of `keys` that pass the filters, in order, while `in_time` allows."""
     result: list[Row] = []
     sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):

@@ -27,6 +27,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -36,6 +37,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -59,7 +61,7 @@ from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
 from sakti.store.masked_stream import MaskedStream
-from sakti.store.text_registry import leaving, leaving_all
+from sakti.store.secrets import mask_output, masked
 
 with lazy_imports:
     from sakti.agent import plans, structured, user_lines
@@ -286,7 +288,7 @@ class _Run:
             self._waits.hear(event.seconds)
         if self._output == "stream-json":
             for one in self._masked.of(event):
-                _print(json_line(leaving_all(to_json(one))))
+                _print(json_line(mask_output(to_json(one))))
         elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
             _tell(event)
 
@@ -362,7 +364,7 @@ def _tell(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(leaving(plain_values(call.arguments or {})), 100)
+            what = one_line(masked(plain_values(call.arguments or {})), 100)
             line = f"▸ {call.name}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
@@ -383,7 +385,7 @@ def _tell(event: Event) -> None:
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
             | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentProgress() | ModelChanged() | TasksChanged()
             | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation()
-            | CompactionFinished()
+            | CompactionFinished() | SideQuestion() | JobsChanged()
         ):  # fmt: skip
             return
         case _:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 with lazy_imports:
-    from sakti.store import text_registry
+    from sakti.store import secrets
     from sakti.tasks import service as task_service
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Scope:
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""
-        return text_registry.leaving_all(await self.store.read(fn, self.board, *args, **kwargs))
+        return secrets.mask_output(await self.store.read(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         """Run `fn(db, actor, …)`; `name` replaces the user as the actor in a shell."""

@@ -29,7 +29,7 @@ with lazy_imports:
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
-    from sakti.store import text_registry, workspaces
+    from sakti.store import secrets, workspaces
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
@@ -144,7 +144,7 @@ async def request(scope: Scope, thread: str, step: int | None) -> Value:
     past = await scope.store.read(past_requests.show, found.id, step)
     if past is None:
         raise Refused(past_requests.none(step))
-    past = text_registry.leaving_all(past)
+    past = secrets.mask_output(past)
     at = past.step
     head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
     lines = (f"── {p.kind}{'' if p.index is None else f' {p.index}'}\n{p.text}\n" for p in past.pieces)
@@ -294,7 +294,7 @@ async def copy(scope: Scope, what: str) -> Value:
     answers = [m.text for m in page if m.role == "assistant" and m.text.strip()]
     if not answers:
         raise Refused("This thread has no answer yet.")
-    text = text_registry.leaving(answers[-1])
+    text = secrets.masked(answers[-1])
     if what == "code":
         blocks = thread_export.code_blocks(text)
         if not blocks:

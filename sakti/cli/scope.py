@@ -25,7 +25,7 @@ with lazy_imports:
     from sakti.agent import repository
     from sakti.agent.session import initial_thread
     from sakti.agent.session import session as sessions
-    from sakti.store import text_registry
+    from sakti.store import secrets
     from sakti.tasks import service as task_service
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class ShellScope(Scope):
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
             return await super().ask(fn, *args, **kwargs)
-        return text_registry.leaving_all(common.ask(fn, self.board, *args, **kwargs))
+        return secrets.mask_output(common.ask(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:

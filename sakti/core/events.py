@@ -224,6 +224,19 @@ class ApprovalResolved(ThreadEvent, frozen=True):
     call_id: str = ""
 
 
+class SideQuestion(ThreadEvent, frozen=True):
+    """Question asked beside the thread, and its answer.
+
+    `text` is the next piece of the answer while it is "answering" (`is_discarded`: the pieces before are void), then
+    the whole answer, or why there is none.
+    """
+
+    question: str
+    state: Literal["answering", "answered", "stopped", "failed"]
+    text: str = ""
+    is_discarded: bool = False
+
+
 class QueueChanged(ThreadEvent, frozen=True):
     """Queue of messages typed while the agent works, oldest first; they are sent at the next step."""
 
@@ -291,6 +304,12 @@ class ModelChanged(Struct, frozen=True):
 
 class TasksChanged(Struct, frozen=True):
     pass
+
+
+class JobsChanged(ThreadEvent, frozen=True):
+    """A background command began or ended; `running` counts those that run."""
+
+    running: int
 
 
 class StoreWaiting(Struct, frozen=True):
@@ -449,6 +468,7 @@ Event: TypeAlias = (
     | TurnFinished
     | ApprovalRequested
     | ApprovalResolved
+    | SideQuestion
     | QueueChanged
     | ThreadChanged
     | AgentStarted
@@ -456,6 +476,7 @@ Event: TypeAlias = (
     | AgentFinished
     | ModelChanged
     | TasksChanged
+    | JobsChanged
     | StoreWaiting
     | Notice
     | MemoryStatus

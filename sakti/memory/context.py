@@ -22,6 +22,7 @@ from sakti.store.memory import Group
 from sakti.store.threads.carry_over import LINE, Piece
 
 REMINDER_ID = "synthetic-reminder"
+SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
 
 
 class ContextBuilder:
@@ -73,7 +74,8 @@ class ContextBuilder:
             out.append(block)
             last = self._last_dates.get(group.id)
             previous = previous if last is None else last
-        self._cache = fresh
+        # what is asked about groups that are about to enter the log is not counted again once they have
+        self._cache = self._cache | fresh if len(self._cache) <= 2 * len(fresh) + SPARE_BLOCKS else fresh
         tokens = sum(b.tokens for b in out[1:])
         out[-1] = structs.replace(out[-1], edge=True)
         self._made = (active, now, tuple(out), tokens)

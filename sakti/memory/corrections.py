@@ -15,6 +15,7 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import erasure
 from sakti.store.log.corrections import Action, Corrected
 from sakti.store.log.lines import LogLine
+from sakti.store.maintenance import purging, result_copies
 
 _AGO = lazy_pattern(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -36,17 +37,22 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
     return await state.write(store, "edit")
 
 
-async def erase(state: MemoryState, line: str) -> Corrected:
-    """Erase a line of the log for good; the window is updated at once.
+async def erase(state: MemoryState, line: str) -> result_copies.Copies:
+    """Erase a line of the log for good, also from results of tools; the window is updated at once.
 
-    Raises `MemoryFailure`: not_found, ambiguous.
+    Returns the erased texts. Raises `MemoryFailure`: not_found, ambiguous.
     """
 
-    def store(db: Database) -> Corrected:
+    def store(db: Database) -> erasure.Erased:
         record = state.window.record.id
         return erasure.erase(db, record, memory_corrections.find_line(db, record, line), state.clock.now())
 
-    return await state.write(store, "edit")
+    erased = await state.write(store, "edit")
+    copies = result_copies.Copies(erased.texts, frozenset(erased.ids))
+    for message in await result_copies.erase(state.store, copies):
+        state.window.amend(message)
+    await purging.leave_no_copy(state.store)
+    return copies
 
 
 async def undo(state: MemoryState, line: str | None = None) -> Corrected:

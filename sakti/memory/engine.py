@@ -38,7 +38,7 @@ from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
 from sakti.store.log.corrections import Action, Corrected
-from sakti.store.maintenance import purging
+from sakti.store.maintenance.result_copies import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.carry_over import CarriedLine
@@ -479,15 +479,13 @@ class MemoryEngine:
             self._emit(done)
         return done
 
-    async def erase(self, line: str) -> Corrected:
-        """Erase a line for good, from the database and its copies.
+    async def erase(self, line: str) -> Copies:
+        """Erase a line for good, from the database and its copies; return its texts, which files may repeat.
 
         Raises `MemoryFailure`: not_found, ambiguous, busy.
         """
         async with self._manual_operation() as state:
-            done = await corrections.erase(state, line)
-            await purging.leave_no_copy(self._store)
-        return done
+            return await corrections.erase(state, line)
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
         """Correct a line, named by id or its end. Raises not_found, ambiguous, empty, unchanged, busy."""

@@ -463,8 +463,10 @@ class MemoryState:
         if ready and (window.pending >= numbers.threshold or trigger != "threshold"):
             sizes = [g.message_tokens for g in ready]
             count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
-        full = self.observation_tokens() >= numbers.reflect_at
-        condense = self.reflection_phase is ReflectionPhase.READY and full
+        condense = False
+        if self.reflection_phase is ReflectionPhase.READY:  # it enters with the groups that fill the log, in one move
+            log = [*window.active, *ready[:count]] if count else window.active
+            condense = self.builder.tokens(log, self.today) >= numbers.reflect_at
         if not count and not condense:
             return None
         return Activate(tuple(g.id for g in ready[:count]), condense, window.record.revision)

@@ -117,7 +117,7 @@ def load(db: Database, old: Window) -> Window:
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
     groups = memory_store.current(db, record.id, old.stored)
-    corrections = memory_store.corrected(db, record.id)
+    corrections = record.corrections
     return Window(
         thread,
         record,

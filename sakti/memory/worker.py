@@ -255,6 +255,7 @@ class Worker:
             text = result.text
         else:
             result = await reflector.reflect(request)
+            quality.check_length(result.text, request)
             findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
             text = await self._aside(reflect_parts.finished, result.text, kept_lines, before.replaced)
@@ -291,10 +292,13 @@ class Worker:
         if reflector.name == EXTRACTIVE:
             return text
         important = await self._aside(quality.important_lines, inputs, before.replaced)
-        lost = await self._aside(quality.lost_lines, text, important)
+        lost = await self._aside(quality.lost_lines, text, important, before.replaced)
         quality.check_answer(len(important) - len(lost), len(important), after, size)
-        if not made:  # of several threads each has its own section of the text
-            text, lost = quality.with_user_lines(text, lost, min(request.target_tokens, size - 1), self.counter.count)
+        limit = 0 if made else size - 1  # of several threads each has its own section of the text
+        text = text if made else quality.with_weight(text, important)
+        text, lost = quality.put_back(
+            text, lost, before.replaced, room=min(request.target_tokens, limit), limit=limit, count=self.counter.count
+        )
         quality.check_floor(len(important) - len(lost), len(important))
         if lost:
             note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."

@@ -16,6 +16,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -25,6 +26,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -143,8 +145,8 @@ class Speech(Struct):
                 return self._progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
-            case ApprovalRequested() | ApprovalResolved():
-                return self._approval(event)
+            case ApprovalRequested() | ApprovalResolved() | SideQuestion():
+                return self._ask_or_resolve(event)
             case QueueChanged(queued):
                 return self._queue(queued)
             case MessageSaved(message):
@@ -161,7 +163,15 @@ class Speech(Struct):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
                 return _memory(event)
-            case TextDelta() | ThinkingDelta() | ToolCallDelta() | StepFinished() | TasksChanged() | MemoryStatus():
+            case (
+                TextDelta()
+                | ThinkingDelta()
+                | ToolCallDelta()
+                | StepFinished()
+                | TasksChanged()
+                | MemoryStatus()
+                | JobsChanged()
+            ):
                 return []  # spoken as they come, or shown by a screen only
             case _:
                 assert_never(event)
@@ -219,6 +229,9 @@ class Speech(Struct):
                     *(words.tail(result) if not is_own_command else ()),
                 ]
                 return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
+
+    def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
+        return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""

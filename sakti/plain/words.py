@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.rules import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
-from sakti.core.events import ApprovalRequested, ApprovalResolved, CardQuestion, CompactionFinished, MemoryActivation
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CardQuestion,
+    CompactionFinished,
+    MemoryActivation,
+    SideQuestion,
+)
 from sakti.core.patterns import lazy_pattern
 from sakti.core.revealing import lookalikes, revealed
 from sakti.core.text import count_k, one_line, sanitise
@@ -165,6 +172,19 @@ def plan(text: str, number: int) -> list[str]:
         "a and an approval mode (ask, edits, auto): approve; f and a mode: approve in a fresh thread",
         "n and Enter: keep planning; words behind the n say what to plan differently",
     ]
+
+
+def aside(event: SideQuestion) -> list[str]:
+    """Format the answer to a side question, once it is complete."""
+    match event.state:
+        case "answering":
+            return []
+        case "stopped":
+            return ["the side question was stopped"]
+        case "failed":
+            return [f"no answer to the side question: {one_line(event.text, 600)}"]
+        case "answered":
+            return [f"beside: {one_line(event.question, 200)}", *sanitise(event.text).strip().split("\n")]
 
 
 def resolved(event: ApprovalResolved, *, was_card: bool) -> str:

@@ -40,6 +40,18 @@ class DatabaseFile(Struct, frozen=True):
             scratch.remove(self.folder)
 
 
+def copy_files(*paths: Path) -> DatabaseFile:
+    """Copy a database and the files beside it to a private temporary folder. Raises `OSError`."""
+    folder = scratch.copied(paths)
+    return DatabaseFile(str(folder / paths[0].name), folder=folder)
+
+
+def make_temporary(name: str) -> DatabaseFile:
+    """Return how to open a new database in a private temporary folder."""
+    folder = scratch.make_folder()
+    return DatabaseFile(str(folder / name), folder=folder)
+
+
 def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
     """Return how to open a database for reading.
 

@@ -1,5 +1,9 @@
 """Define the tables as peewee models: their columns and how values are stored, here and nowhere else.
 
+The kind of a text column says what it may hold: `TextField` no words of the user, `WordsField` words, `JsonField` and
+`ListField` JSON with words, `PlainJsonField` and `PlainListField` JSON without, `PartsField` compressed JSON.
+`text_registry` derives from it what is masked, checked and removed.
+
 `migrations/` create the schema; a test checks that both agree. Structs made from rows take their columns from
 here, too (`rows.Shape`). No model is bound to a database: every query is executed with the one that the caller was
 given (`query.execute(db)`), so any number of stores can be open in one process.
@@ -13,38 +17,48 @@ from typing import Any
 import peewee
 from peewee import BooleanField, CompositeKey, FloatField, IntegerField, Model
 
-from sakti.store import secrets, text_registry
+from sakti.store import secrets
 from sakti.store.threads import codec, masking
 
 
 class TextField(peewee.TextField):
-    """Text column; a user's words go through `text_registry.entering` on their way in."""
+    """Text without a user's words: an id, a kind, a name of ours."""
 
-    _table = ""  # of words
+    has_words = False
 
-    def bind(self, model: type[Model], name: str, set_attribute: bool = True) -> None:
-        super().bind(model, name, set_attribute)
-        meta: Any = getattr(model, "_meta")  # noqa: B009
-        if text_registry.holds_words(meta.table_name, self.column_name):
-            self._table = meta.table_name
+    def mask(self, text: str) -> str:
+        """Mask the secrets in a text as the column may hold it."""
+        return text
 
-    @property
-    def masks(self) -> bool:
-        """Return whether it holds a user's words, so that secrets are masked."""
-        return bool(self._table)
+
+class WordsField(TextField):
+    """Text with words of the user or of a conversation: secrets in it are masked on their way in."""
+
+    has_words = True
+
+    def mask(self, text: str) -> str:
+        return secrets.masked(text)
 
     def db_value(self, value: Any) -> Any:
         text = super().db_value(value)
-        return text_registry.entering(self._table, self.column_name, text) if self._table and text else text
+        return self.mask(text) if text else text
 
 
 class JsonField(TextField):
-    """JSON stored as text; NULL is None."""
+    """JSON stored as text, with words of the user; NULL is None."""
 
-    def db_value(self, value: Any) -> str | None:
+    has_words = True
+    if_unreadable: str | None = "{}"
+
+    def mask(self, text: str) -> str:
+        clean = secrets.masked(text)
+        # text by text: a secret never spans two of them
+        return text if clean == text else self._json_text(secrets.masked_value(json.loads(text)))
+
+    def db_value(self, value: Any) -> Any:
         if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
             return "{}" if isinstance(value, dict) else "[]"
-        return None if value is None else self._json_text(secrets.masked_value(value) if self._table else value)
+        return None if value is None else self._json_text(secrets.masked_value(value) if self.has_words else value)
 
     @staticmethod
     def _json_text(value: Any) -> str:
@@ -57,12 +71,28 @@ class JsonField(TextField):
 class ListField(JsonField):
     """A JSON array, read as a tuple."""
 
+    if_unreadable = "[]"
+
     def python_value(self, value: Any) -> Any:
         return None if value is None else tuple(json.loads(value))
 
 
+class PlainJsonField(JsonField):
+    """JSON without words of the user."""
+
+    has_words = False
+
+
+class PlainListField(ListField):
+    """A JSON array without words of the user: ids or numbers."""
+
+    has_words = False
+
+
 class PartsField(JsonField):
     """Parts of a message, compressed if they are long."""
+
+    if_unreadable = None  # recovery makes parts of the plain text
 
     def db_value(self, value: Any) -> Any:
         return codec.stored(masking.parts(value))
@@ -78,7 +108,7 @@ class Row(Model):
 
 class ThreadRow(Row):
     resource_id = TextField()
-    title = TextField(default="")
+    title = WordsField(default="")
     title_pinned = BooleanField(default=False)
     metadata = JsonField(default=dict)
     parent_id = TextField(null=True)
@@ -98,15 +128,15 @@ class MessageRow(Row):
     message_index = IntegerField()
     format = IntegerField(default=1)
     parts = PartsField()
-    raw_content = TextField(default="")  # empty where it is the plain text of the parts
-    search_text = TextField(null=True)
-    injection_text = TextField(null=True)
+    raw_content = WordsField(default="")  # empty where it is the plain text of the parts
+    search_text = WordsField(null=True)
+    injection_text = WordsField(null=True)
     paths = ListField(default=list)
-    summary = TextField(null=True)
+    summary = WordsField(null=True)
     compaction_level = IntegerField(default=0)
     task_id = TextField(null=True)
     token_count = IntegerField(default=0)
-    part_tokens = ListField(default=list)
+    part_tokens = PlainListField(default=list)
     token_counter = TextField(default="")
     sealed_at = IntegerField(null=True)
     state = TextField(default="saved")
@@ -132,7 +162,7 @@ class StepRow(Row):
     duration_ms = IntegerField(default=0)
     stop_reason = TextField(default="")
     created_at = IntegerField()
-    request = JsonField(null=True)
+    request = PlainJsonField(null=True)
 
     class Meta:
         table_name = "steps"
@@ -142,7 +172,7 @@ class RequestBlockRow(Model):
     pk = IntegerField(primary_key=True)
     thread_id = TextField()
     hash = TextField()
-    text = TextField()
+    text = WordsField()
 
     class Meta:
         table_name = "request_blocks"
@@ -182,18 +212,18 @@ class GroupRow(Row):
     last_message_id = TextField(null=True)
     first_index = IntegerField(null=True)
     last_index = IntegerField(null=True)
-    message_ids = ListField(default=list)
+    message_ids = PlainListField(default=list)
     message_tokens = IntegerField(default=0)
     observation_tokens = IntegerField(default=0)
-    text = TextField()
+    text = WordsField()
     generation = IntegerField(default=0)
-    merged_group_ids = ListField(default=list)
+    merged_group_ids = PlainListField(default=list)
     cycle_id = TextField(default="")
     operation_id = TextField(default="")
     model = TextField(default="")
     prompt_hash = TextField(default="")
-    current_task = TextField(null=True)
-    suggested_response = TextField(null=True)
+    current_task = WordsField(null=True)
+    suggested_response = WordsField(null=True)
     metadata = JsonField(default=dict)
     created_at = IntegerField()
     activated_at = IntegerField(null=True)
@@ -215,11 +245,11 @@ class ObservationRow(Row):
     observed_date = TextField(default="")
     time = TextField(default="")
     priority = TextField(default="low")
-    category = TextField(default="")
-    content = TextField()
+    category = WordsField(default="")
+    content = WordsField()
     metadata = JsonField(default=dict)
     pinned = IntegerField(default=0)
-    edited = TextField(null=True)
+    edited = WordsField(null=True)
     forgotten = IntegerField(default=0)
     flags = ListField(default=list)
     created_at = IntegerField()
@@ -232,13 +262,13 @@ class CompactionRow(Row):
     thread_id = TextField()
     resource_id = TextField()
     record_id = TextField()
-    focus = TextField(default="")
+    focus = WordsField(default="")
     first_index = IntegerField(null=True)
     last_index = IntegerField(null=True)
     message_count = IntegerField()
-    summary = TextField(default="")
-    original_message_ids = ListField()
-    group_ids = ListField(default=list)
+    summary = WordsField(default="")
+    original_message_ids = PlainListField()
+    group_ids = PlainListField(default=list)
     before = JsonField(default=dict)
     tokens_before = IntegerField()
     tokens_after = IntegerField()
@@ -253,7 +283,7 @@ class WorkingMemoryRow(Row):
     scope = TextField()
     owner_id = TextField()
     version = IntegerField()
-    content = TextField()
+    content = WordsField()
     tokens = IntegerField(default=0)
     actor = TextField(default="")
     created_at = IntegerField()
@@ -265,18 +295,18 @@ class WorkingMemoryRow(Row):
 class TaskRow(Row):
     resource_id = TextField()
     handle = TextField()
-    title = TextField()
-    description = TextField(default="")
+    title = WordsField()
+    description = WordsField(default="")
     status = TextField(default="open")
     priority = IntegerField(default=2)
     type = TextField(default="task")
-    assignee = TextField(null=True)
+    assignee = WordsField(null=True)
     session_id = TextField(null=True)
     claimed_at = IntegerField(null=True)
     claim_expires_at = IntegerField(null=True)
     thread_id = TextField(null=True)
     close_reason = TextField(null=True)
-    summary = TextField(null=True)
+    summary = WordsField(null=True)
     compaction_level = IntegerField(default=0)
     compacted_at = IntegerField(null=True)
     claim_owner = TextField(null=True)
@@ -307,7 +337,7 @@ class TaskEdgeRow(Model):
 
 class TaskLabelRow(Model):
     task_id = TextField()
-    label = TextField()
+    label = WordsField()
 
     class Meta:
         table_name = "task_labels"
@@ -341,7 +371,7 @@ class TaskEventRow(Model):
     task_id = TextField()
     resource_id = TextField()
     action = TextField()
-    actor = TextField(default="")
+    actor = WordsField(default="")
     before = JsonField(null=True)
     after = JsonField(null=True)
     created_at = IntegerField()
@@ -362,11 +392,11 @@ class SearchDocRow(Model):
     role = TextField(default="")
     position = IntegerField(default=0)
     created_at = IntegerField()
-    text = TextField()
-    idents = TextField(default="")
-    prev = TextField(default="")
-    summary = TextField(default="")
-    paths = TextField(default="")
+    text = WordsField()
+    idents = WordsField(default="")
+    prev = WordsField(default="")
+    summary = WordsField(default="")
+    paths = WordsField(default="")
     form = IntegerField(default=1)
     message_pk = IntegerField(null=True)
     prev_pk = IntegerField(null=True)
@@ -380,7 +410,7 @@ class CarryOverRow(Model):
     position = IntegerField()
     kind = TextField()
     source_id = TextField()
-    text = TextField()
+    text = WordsField()
 
     class Meta:
         table_name = "carry_over"
@@ -405,7 +435,7 @@ class LeaseRow(Model):
 class PromptRow(Model):
     pk = IntegerField(primary_key=True)
     resource_id = TextField()
-    text = TextField()
+    text = WordsField()
     created_at = IntegerField()
     thread_id = TextField(null=True)
 
@@ -417,7 +447,7 @@ class UnsentRow(Model):
     pk = IntegerField(primary_key=True)
     resource_id = TextField()
     owner = TextField()
-    draft = TextField()
+    draft = WordsField()
     queued = ListField()
     updated_at = IntegerField()
     thread_id = TextField(null=True)
@@ -428,7 +458,7 @@ class UnsentRow(Model):
 
 class RuleRow(Model):
     resource_id = TextField()
-    rule = TextField()
+    rule = WordsField()
     decision = TextField()
     created_at = IntegerField()
 
@@ -444,7 +474,7 @@ class ChildRunRow(Model):
     call_id = TextField()
     mode = TextField(default="default")
     agent = TextField(default="")
-    goal = TextField()
+    goal = WordsField()
     background = BooleanField(default=False)
     state = TextField(default="running")
     report = JsonField(null=True)
@@ -460,7 +490,7 @@ class JobRow(Model):
     pk = IntegerField(primary_key=True)
     thread_id = TextField()
     number = IntegerField()
-    command = TextField()
+    command = WordsField()
     pid = IntegerField(null=True)
     pid_started = IntegerField(null=True)
     state = TextField(default="running")
@@ -476,7 +506,7 @@ class JobRow(Model):
 
 class UiStateRow(Model):
     key = TextField(primary_key=True)
-    value = TextField()
+    value = WordsField()
 
     class Meta:
         table_name = "ui_state"

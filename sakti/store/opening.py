@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
 from sakti.store import archive_file, database_file, failures, files, marks, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
-
-with lazy_imports:
-    from sakti.store import scratch
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -150,8 +146,7 @@ def read_only(path: Path) -> DatabaseFile:
         connection.close()
         return database
     except apsw.CantOpenError:  # its -shm is gone, or may not be read
-        folder = scratch.copied((path, wal))
-        return DatabaseFile(str(folder / path.name), folder=folder)
+        return database_file.copy_files(path, wal)
 
 
 def version_of(database: DatabaseFile) -> int:
@@ -168,11 +163,10 @@ def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> Data
 
     Raises `OSError` or `apsw.Error` where there is no room for it.
     """
-    folder = scratch.make_folder()
-    copy = DatabaseFile(str(folder / name), folder=folder)
+    copy = database_file.make_temporary(name)
     try:
         if database is None:
-            build(folder / name, clock, wal=True)
+            build(Path(copy.filename), clock, wal=True)
             return copy
         if Path(database.filename).exists() and Path(database.filename).stat().st_size > COPY_LIMIT:
             raise OSError("too large to be copied")

@@ -185,7 +185,7 @@ def _find_converter(field: Any) -> Callable[[Any], Any]:
     """Return a field's converter for storing, bypassing peewee for values that stay the same."""
     convert = field.db_value
     plain = {TextField: str, IntegerField: int}.get(type(field))
-    if plain is None or (plain is str and field.masks):
+    if plain is None:
         return convert
     return lambda value: value if type(value) is plain else convert(value)
 

@@ -296,7 +296,7 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
 
 
 def _is_no_secret(value: str, *, quoted: bool) -> bool:
-    """Return whether a value is a common word, an address, a reference, a placeholder, or a chain of names."""
+    """Return whether a value is a common word, address, reference, placeholder or chain of names."""
     return bool(
         value.lower() in COMMON
         or _ADDRESS.match(value)

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import WITHOUT_WIDTH
@@ -149,6 +149,21 @@ def _mask_below(value: Any, name: str) -> Any:
         return [_mask_below(v, name) for v in cast("list[Any]", value)]
     if isinstance(value, tuple):
         return tuple(_mask_below(v, name) for v in cast("tuple[Any, ...]", value))
+    return value
+
+
+def mask_output(value: Any) -> Any:
+    """Mask secrets in every text of a JSON value, or of a struct's fields, before it leaves the database."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {k: mask_output(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [mask_output(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    if type(value) is tuple:
+        return tuple(mask_output(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, Struct):
+        return structs.replace(value, **{name: mask_output(v) for name, v in structs.asdict(value).items()})
     return value
 
 

@@ -1,18 +1,24 @@
 """List every column that holds a user's words, once: removing, masking and checking go by this list.
 
-A text passes `entering` on its way into a column: secrets in it are masked there, whoever wrote it. `TABLES` are in the
-order in which rows are removed: referring tables first. A test fails for a table or a column that is not listed.
+The models give the kinds of the columns; this module adds the order in which rows are removed, referring tables first,
+and which rows belong to a thread or a task. A test fails for a table or a column that is not listed.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
-from msgspec.structs import replace
 
-from sakti.store.secrets import masked, masked_value
+from sakti.core.lazy import lazy_imports
+from sakti.store.secrets import masked
+
+with lazy_imports:  # a question about tasks reads this module, and does without the models
+    from sakti.store import models
+
+if TYPE_CHECKING:
+    from peewee import Model
 
 
 class Table(Struct, frozen=True):
@@ -20,7 +26,7 @@ class Table(Struct, frozen=True):
 
     `texts`: columns with words of the user or about what was said, which must hold no secret; `packed`: those whose
     values may be compressed; `json`: those that are read as JSON, with the replacement for an unreadable value.
-    `plain`: columns without words: ids, numbers, words of our own. `thread` and `task`: conditions for the rows of a
+    `plain`: columns without words: ids, kinds, names of our own. `thread` and `task`: conditions for the rows of a
     thread or a task (?1), if there are any.
     """
 
@@ -29,6 +35,31 @@ class Table(Struct, frozen=True):
     json: tuple[tuple[str, str | None], ...] = ()
     packed: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    thread: str = ""
+    task: str = ""
+
+
+def _meta(model: type[Model]) -> Any:
+    return getattr(model, "_meta")  # noqa: B009
+
+
+def _derive(model: type[Model]) -> Table:
+    """Derive a table from the columns of its model."""
+    name = _meta(model).table_name
+    fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
+    return Table(
+        name,
+        tuple(f.column_name for f in fields if f.has_words),
+        tuple((f.column_name, None if f.null else f.if_unreadable) for f in fields if isinstance(f, models.JsonField)),
+        tuple(f.column_name for f in fields if isinstance(f, models.PartsField)),
+        (*(f.column_name for f in fields if not f.has_words), *_GENERATED.get(name, ())),
+    )
+
+
+class OwnedRows(Struct, frozen=True):
+    """Conditions for the rows of a thread or a task (?1) in a table; "" if it has none of them."""
+
+    table: str
     thread: str = ""
     task: str = ""
 
@@ -42,174 +73,87 @@ _SAID = (
     "SELECT sakti_text(raw_content, parts) FROM messages WHERE thread_id = ?1 AND role = 'user' UNION ALL"
     " SELECT '!' || json_extract(metadata, '$.shell') FROM messages WHERE thread_id = ?1 AND role = 'user'"
 )
-_ITS_WORKSPACE = "resource_id = (SELECT resource_id FROM threads WHERE id = ?1)"
+_UNNAMED = "thread_id IS NULL AND resource_id = (SELECT resource_id FROM threads WHERE id = ?1)"
 
-TABLES: tuple[Table, ...] = (
-    Table(
+
+# In the order in which rows are removed.
+_ROWS = (
+    OwnedRows(
         "search_docs",
-        texts=("text", "idents", "prev", "summary", "paths"),
-        plain=("kind", "doc_id", "resource_id", "thread_id", "task_id", "role"),
         thread=(
             "thread_id = ?1 AND kind IN ('message', 'working_memory')"
             f" OR kind IN ('observation', 'reflection') AND doc_id IN ({_OWN_LINES})"
         ),
         task="kind = 'task' AND doc_id = ?1",
     ),
-    Table("reindexing", plain=("thread_id", "operation_id"), thread="thread_id = ?1"),
-    Table(
+    OwnedRows("reindexing", thread="thread_id = ?1"),
+    # also what requests of later threads quote of this one: before its rows of `carry_over` go
+    OwnedRows(
         "request_blocks",
-        texts=("text",),
-        plain=("thread_id", "hash"),
-        # also what requests of later threads quote of this one: before its rows of `carry_over` go
         thread=(
             f"thread_id = ?1 OR thread_id IN (SELECT thread_id FROM carry_over WHERE {_CARRIED}) AND EXISTS"
             f" (SELECT 1 FROM carry_over c WHERE c.thread_id = request_blocks.thread_id AND ({_CARRIED})"
             " AND instr(request_blocks.text, c.text))"
         ),
     ),
-    Table(
-        "carry_over",
-        texts=("text",),
-        plain=("thread_id", "kind", "source_id"),
-        thread=f"thread_id = ?1 OR {_CARRIED}",
-        task="kind = 'task' AND source_id = ?1",
+    OwnedRows("carry_over", thread=f"thread_id = ?1 OR {_CARRIED}", task="kind = 'task' AND source_id = ?1"),
+    OwnedRows("prompt_history", thread=f"thread_id = ?1 OR {_UNNAMED} AND text IN ({_SAID})"),
+    OwnedRows("unsent", thread=f"thread_id = ?1 OR {_UNNAMED} AND draft IN ({_SAID})"),
+    OwnedRows("observations", thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"),
+    OwnedRows("observation_groups", thread=_GROUPS),
+    OwnedRows("leases", thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1"),
+    OwnedRows("observational_memory", thread="lookup_key = 'thread:' || ?1"),
+    OwnedRows("compaction_records", thread="thread_id = ?1"),
+    OwnedRows("working_memory", thread="scope = 'thread' AND owner_id = ?1"),
+    OwnedRows(
+        "task_messages", thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)", task="task_id = ?1"
     ),
-    Table(
-        "prompt_history",
-        texts=("text",),
-        plain=("resource_id", "thread_id"),
-        thread=f"thread_id = ?1 OR thread_id IS NULL AND {_ITS_WORKSPACE} AND text IN ({_SAID})",
-    ),
-    Table(
-        "unsent",
-        texts=("draft", "queued"),
-        json=(("queued", "[]"),),
-        plain=("resource_id", "owner", "thread_id"),
-        thread=f"thread_id = ?1 OR thread_id IS NULL AND {_ITS_WORKSPACE} AND draft IN ({_SAID})",
-    ),
-    Table(
-        "observations",
-        texts=("content", "edited", "category", "metadata", "flags"),
-        json=(("metadata", "{}"), ("flags", "[]")),
-        plain=("id", "group_id", "thread_id", "resource_id", "mode", "observed_date", "time", "priority"),
-        thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})",
-    ),
-    Table(
-        "observation_groups",
-        texts=("text", "current_task", "suggested_response", "metadata"),
-        json=(("metadata", "{}"), ("message_ids", "[]"), ("merged_group_ids", "[]")),
-        plain=(
-            *("id", "record_id", "thread_id", "kind", "state", "mode", "first_message_id", "last_message_id"),
-            *("message_ids", "merged_group_ids", "cycle_id", "operation_id", "model", "prompt_hash", "origin"),
-        ),
-        thread=_GROUPS,
-    ),
-    Table(
-        "leases",
-        plain=("record_id", "kind", "owner", "operation_id", "thread_id"),
-        thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1",
-    ),
-    Table(
-        "observational_memory",
-        texts=("metadata",),
-        json=(("metadata", "{}"),),
-        plain=("id", "lookup_key", "scope", "thread_id", "resource_id", "origin_type", "observed_timezone"),
-        thread="lookup_key = 'thread:' || ?1",
-    ),
-    Table(
-        "compaction_records",
-        texts=("focus", "summary", "before"),
-        json=(("before", "{}"), ("original_message_ids", "[]"), ("group_ids", "[]")),
-        plain=("id", "thread_id", "resource_id", "record_id", "original_message_ids", "group_ids"),
-        thread="thread_id = ?1",
-    ),
-    Table(
-        "working_memory",
-        texts=("content",),
-        plain=("id", "scope", "owner_id", "actor"),
-        thread="scope = 'thread' AND owner_id = ?1",
-    ),
-    Table(
-        "task_messages",
-        plain=("task_id", "message_id", "relation"),
-        thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)",
-        task="task_id = ?1",
-    ),
-    Table("task_labels", texts=("label",), plain=("task_id",), task="task_id = ?1"),
-    Table("task_dependencies", plain=("task_id", "depends_on", "type"), task="task_id = ?1 OR depends_on = ?1"),
-    Table(
-        "task_events",
-        texts=("before", "after", "actor"),
-        json=(("before", None), ("after", None)),
-        plain=("task_id", "resource_id", "action", "batch"),
-        task="task_id = ?1",
-    ),
-    Table(
-        "task_words",
-        texts=("title", "body", "idents"),
-        task="rowid = (SELECT pk FROM tasks WHERE id = ?1)",
-    ),
-    Table(
-        "tasks",
-        texts=("title", "description", "summary", "original", "metadata", "assignee"),
-        json=(("original", None), ("metadata", "{}")),
-        plain=(
-            *("id", "resource_id", "handle", "status", "type", "session_id", "thread_id", "close_reason"),
-            *("claim_owner", "state"),
-        ),
-        task="id = ?1",
-    ),
-    Table(
-        "child_runs",
-        texts=("goal", "report"),
-        json=(("report", None),),
-        plain=("child_id", "parent_id", "call_id", "mode", "agent", "state"),
-        thread="child_id = ?1 OR parent_id = ?1",
-    ),
-    Table(
-        "jobs",
-        texts=("command",),
-        plain=("thread_id", "state", "file"),
-        thread="thread_id = ?1",
-    ),
-    Table(
-        "steps",
-        json=(("request", None),),
-        plain=("id", "thread_id", "message_id", "purpose", "model", "stop_reason", "request"),
-        thread="thread_id = ?1",
-    ),
-    Table(
-        "messages",
-        texts=("parts", "raw_content", "search_text", "injection_text", "paths", "summary", "metadata"),
-        packed=("parts",),
-        json=(("parts", None), ("paths", "[]"), ("part_tokens", "[]"), ("metadata", "{}")),
-        plain=("id", "thread_id", "resource_id", "role", "task_id", "part_tokens", "token_counter", "state"),
-        thread="thread_id = ?1",
-    ),
-    Table(
-        "threads",
-        texts=("title", "metadata"),
-        json=(("metadata", "{}"),),
-        plain=("id", "resource_id", "parent_id", "mode"),
-        thread="id = ?1",
-    ),
-    Table("task_counts", plain=("resource_id", "state", "type")),
-    Table("approval_rules", texts=("rule",), plain=("resource_id", "decision")),
-    Table("ui_state", texts=("value",), plain=("key",)),
-    Table("schema_migrations", plain=("name",)),
-    Table("packing", plain=("step",)),
+    OwnedRows("task_labels", task="task_id = ?1"),
+    OwnedRows("task_dependencies", task="task_id = ?1 OR depends_on = ?1"),
+    OwnedRows("task_events", task="task_id = ?1"),
+    OwnedRows("task_words", task="rowid = (SELECT pk FROM tasks WHERE id = ?1)"),
+    OwnedRows("tasks", task="id = ?1"),
+    OwnedRows("child_runs", thread="child_id = ?1 OR parent_id = ?1"),
+    OwnedRows("jobs", thread="thread_id = ?1"),
+    OwnedRows("steps", thread="thread_id = ?1"),
+    OwnedRows("messages", thread="thread_id = ?1"),
+    OwnedRows("threads", thread="id = ?1"),
+    OwnedRows("task_counts"),
+    OwnedRows("approval_rules"),
+    OwnedRows("ui_state"),
+    OwnedRows("schema_migrations"),
+    OwnedRows("packing"),
     # indexes over search_docs: its triggers keep them, so what goes there goes here
-    Table("search_words", texts=("text", "idents", "prev", "summary")),
-    Table("search_trigrams", texts=("text",)),
-    Table("search_vocabulary", texts=("term",)),
+    OwnedRows("search_words"),
+    OwnedRows("search_trigrams"),
+    OwnedRows("search_vocabulary"),
 )
-BY_NAME = {table.name: table for table in TABLES}
-_JSON = {(table.name, column) for table in TABLES for column, _ in table.json}
+_WITHOUT_MODEL = {
+    "task_words": Table("task_words", texts=("title", "body", "idents")),
+    "schema_migrations": Table("schema_migrations", plain=("name",)),
+    "search_words": Table("search_words", texts=("text", "idents", "prev", "summary")),
+    "search_trigrams": Table("search_trigrams", texts=("text",)),
+    "search_vocabulary": Table("search_vocabulary", texts=("term",)),
+}
+_GENERATED = {"tasks": ("state",)}  # columns that only the schema has
 
 
-def holds_words(table: str, column: str) -> bool:
-    """Return whether a column holds a user's words."""
-    return table in BY_NAME and column in BY_NAME[table].texts
+@cache
+def tables() -> tuple[Table, ...]:
+    """Return all tables in the order in which rows are removed."""
+    derived = _WITHOUT_MODEL | {_meta(model).table_name: _derive(model) for model in models.MODELS}
+    return tuple(structs.replace(derived[rows.table], thread=rows.thread, task=rows.task) for rows in _ROWS)
+
+
+@cache
+def by_name() -> dict[str, Table]:
+    return {table.name: table for table in tables()}
+
+
+@cache
+def _text_fields() -> dict[tuple[str, str], models.TextField]:
+    fields = (field for model in models.MODELS for field in _meta(model).sorted_fields)
+    return {(_meta(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
 
 
 def entering(table: str, column: str, text: str) -> str:
@@ -217,29 +161,7 @@ def entering(table: str, column: str, text: str) -> str:
 
     Raises `KeyError` for a column without texts.
     """
-    if column not in BY_NAME[table].texts:
-        raise KeyError(f"{table}.{column} holds no text: name it in {__name__}")
-    clean = masked(text)
-    if clean != text and (table, column) in _JSON:  # text by text: a secret never spans two of them
-        return json.dumps(masked_value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
-    return clean
-
-
-def leaving(text: str) -> str:
-    """Mask secrets in `text` before it leaves the database for a list or a file."""
-    return masked(text)
-
-
-def leaving_all(value: Any) -> Any:
-    """Mask secrets in every text of a JSON value, or of a struct's fields."""
-    if isinstance(value, str):
-        return leaving(value)
-    if isinstance(value, dict):
-        return {k: leaving_all(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return [leaving_all(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    if type(value) is tuple:
-        return tuple(leaving_all(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, Struct):
-        return replace(value, **{name: leaving_all(v) for name, v in structs.asdict(value).items()})
-    return value
+    if column not in by_name()[table].texts:
+        raise KeyError(f"{table}.{column} holds no text: give it another kind in {models.__name__}")
+    field = _text_fields().get((table, column))
+    return masked(text) if field is None else field.mask(text)

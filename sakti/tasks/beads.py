@@ -25,7 +25,7 @@ from sakti.store.tasks.row import Task
 from sakti.store.tasks.rows import Sourced
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, log, new_handle
+from sakti.tasks.changes import Actor, log, new_handle, reopen_epics
 from sakti.tasks.fields import STATUSES, TYPES, check_priority, check_text, clean_labels, clean_title
 from sakti.tasks.transfer import parse, split_lines
 
@@ -111,6 +111,9 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
     met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
     coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
     coming.connect(pairs)
+    names = {task: name for name, task in coming.tasks.items()}
+    for epic in reopen_epics(db, actor, coming.batch):
+        coming.report.notes.append((names.get(epic.id, epic.handle), "it is open here: it has open children"))
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
         raise DryRun(coming.report)
@@ -178,35 +181,34 @@ class _Import(Struct):
 
     def connect(self, pairs: Sequence[tuple[str, Json, Json]]) -> None:
         """Remove the edges that issues no longer have, add those that are new."""
-        edges = {name: (_edges(old), _edges(new)) for name, old, new in pairs}
-        for name, (before, after) in edges.items():
+        new: list[tuple[str, str, str, str]] = []
+        was_there = {name for name, old, _ in pairs if old}
+        for name, old, issue in pairs:
+            before, after = _edges(old), _edges(issue)
             for on, kind in before.keys() - after.keys():
                 if on in self.tasks:
                     self._remove(self.tasks[name], self.tasks[on], kind)
-        new = [
-            (name, on, kind)
-            for name, (before, after) in edges.items()
-            for on, kind in after
-            if (on, kind) not in before
-        ]
-        coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind in new if b in self.tasks]
+            new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
+        coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
         gate = Gate(self.db, self.actor.resource_id, coming)
-        was_there = {name for name, old, _ in pairs if old}
-        for name, on, kind in new:
-            theirs = edges[name][1][on, kind]
-            if on not in self.tasks:
-                self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
-                continue
-            edge = (self.tasks[name], self.tasks[on], kind)
-            refused = gate.admit(edge)
-            if refused is None:
-                self.report.dependencies += self._put(edge, was_there=name in was_there)
-                if theirs != kind:
-                    self._note(name, f"its {theirs} edge to {on} is {kind} here")
-            elif refused.cycle:
-                self.report.cycles.append(list(refused.cycle))
+        for name, on, kind, theirs in new:
+            if on in self.tasks:
+                self._admit(gate, name, on, kind, theirs, was_there=name in was_there)
             else:
-                self._note(name, f"its {theirs} edge to {on} was skipped: {refused.reason}")
+                self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
+
+    def _admit(self, gate: Gate, name: str, on: str, kind: str, theirs: str, *, was_there: bool) -> None:
+        """Add an edge (`theirs`: its type in beads) unless it would break the graph."""
+        edge = (self.tasks[name], self.tasks[on], kind)
+        refused = gate.admit(edge)
+        if refused is None:
+            self.report.dependencies += self._put(edge, was_there=was_there)
+            if theirs != kind:
+                self._note(name, f"its {theirs} edge to {on} is {kind} here")
+        elif refused.cycle:
+            self.report.cycles.append(list(refused.cycle))
+        else:
+            self._note(name, f"its {theirs} edge to {on} was skipped: {refused.reason}")
 
     def _note(self, name: str, note: str) -> None:
         self.report.notes.append((name, note))

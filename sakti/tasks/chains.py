@@ -29,34 +29,36 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
     task = find(db, resource_id, text)
     if task.status == "closed":
         raise TaskError(f"{task.handle} is closed.", code="closed")
-    came: dict[str, tuple[str, str] | None] = {task.id: None}
-    steps: Steps = {}
-    frontier: list[str] = [task.id]
-    end = working = ""
-    while frontier and not end:
-        states = questions.states(db, frontier)
-        end = next((t for t in frontier if states[t] == "ready"), "")
-        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
-        level = _waits_for(db, frontier)
-        steps |= level
-        frontier = list[str]()
-        for at, targets in level.items():
-            for target, why in targets:
-                if target not in came:
-                    came[target] = (at, why)
-                    frontier.append(target)
-    if not (end or working):
+    steps, end = _search_chain(db, task.id)
+    if not end:
         raise TaskError(_describe_deadlock(db, task.id, steps), code="deadlock")
     chain: list[tuple[str, str]] = []
-    at = end or working
-    while (before := came[at]) is not None:
-        chain.insert(0, (at, before[1]))
-        at = before[0]
+    came = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
+    while end != task.id:
+        before, why = came[end]
+        chain.insert(0, (end, why))
+        end = before
     names = questions.get_many(db, [task.id, *(t for t, _ in chain)])
     return {
         "task": describe(task),
         "chain": [{**describe(names[t]), "because": why} for t, why in ((task.id, ""), *chain)],
     }
+
+
+def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
+    """Return the blockers of each task on the way, nearest first, and the end of the shortest chain."""
+    steps: Steps = {}
+    frontier, working = [start], ""
+    while frontier:
+        states = questions.states(db, frontier)
+        if ready := next((t for t in frontier if states[t] == "ready"), ""):
+            return steps, ready
+        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
+        level = _waits_for(db, frontier)
+        steps |= level
+        targets = dict.fromkeys(target for pairs in level.values() for target, _ in pairs)
+        frontier = [t for t in targets if t not in steps]
+    return steps, working
 
 
 def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from sakti.tasks.describe import holder
 
 CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
 SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
+REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
 _NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
 
 
@@ -132,6 +133,32 @@ def refuse_closed_parent(parent: Task) -> None:
         )
 
 
+def refuse_open_children(db: Database, resource_id: str, task_ids: Iterable[str]) -> None:
+    """Refuse a change after which a closed epic, one of the tasks or a parent of one, has an open child.
+
+    Raises `TaskError` (closed).
+    """
+    for epic in store_graph.closed_epics_with_open_children(db, resource_id, task_ids)[:1]:
+        children = store_graph.open_children(db, [epic])[epic]
+        names = questions.handles(db, [epic, children[0]])
+        raise TaskError(
+            f"The epic {names[epic]} is closed, and {names[children[0]]} would be an open part of it;"
+            f" `reopen {names[epic]}` opens it for more tasks.",
+            code="closed",
+        )
+
+
+def reopen_epics(db: Database, actor: Actor, batch: str) -> list[Task]:
+    """Reopen the closed epics of a workspace with an open child, as imports may bring them; return them."""
+    out: list[Task] = []
+    while epics := store_graph.closed_epics_with_open_children(db, actor.resource_id):
+        for epic in questions.get_many(db, epics).values():
+            now, _ = rows.update(db, epic.id, **REOPENED, updated_at=actor.now)
+            log(db, actor, epic, now, "reopen", batch=batch)
+            out.append(now)
+    return out
+
+
 def refuse_new_epic_in_task(parent: Task) -> None:
     """Refuse to create an epic as the child of a task that is not one.
 
@@ -164,10 +191,11 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
 
 
 def undelete(db: Database, task_id: str) -> Task:
-    """Undelete a task. Edges made since may close a cycle with its own: that is refused."""
+    """Undelete a task, unless it would close a cycle or join a closed epic."""
     task, _ = rows.update(db, task_id, deleted_at=None)
-    if cycle := store_graph.find_deadlock_at(db, task_id):
+    if cycle := store_graph.find_deadlock_at(db, task.id):
         raise CycleError(describe_cycle(db, cycle), cycle)
+    refuse_open_children(db, task.resource_id, [task.id])
     return task
 
 

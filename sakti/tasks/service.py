@@ -6,7 +6,9 @@ with a sentence and a code. A task that somebody else holds is changed only with
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from sakti.core.errors import TaskError
@@ -21,6 +23,7 @@ from sakti.tasks import graph as g
 from sakti.tasks.board import Board, BoardTask, board
 from sakti.tasks.changes import (
     CLAIM_MS,
+    REOPENED,
     SHELL_CLAIM_MS,
     Actor,
     CycleError,
@@ -33,6 +36,7 @@ from sakti.tasks.changes import (
     refuse_closed_parent,
     refuse_held,
     refuse_new_epic_in_task,
+    refuse_open_children,
     undelete,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
@@ -167,7 +171,10 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         rows.set_labels(db, task.id, clean_labels(changes["labels"]))
     if "metadata" in changes:
         rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
-    return changed(db, actor, task, "update", **fields)
+    after = changed(db, actor, task, "update", **fields)
+    if "type" in fields:
+        refuse_open_children(db, actor.resource_id, [task.id])
+    return after
 
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
@@ -271,7 +278,8 @@ def close(
 ) -> tuple[Task, tuple[Task, ...]]:
     """Close a task; return it and the tasks that this unblocked, directly or through a parent.
 
-    Tasks that were closed long ago are shrunk on the way (`decay`).
+    With `force` an epic's open parts are closed with it. Tasks that were closed long ago are shrunk on the way
+    (`decay`).
     """
     task = find(db, actor.resource_id, text)
     check("reason", reason, REASONS)
@@ -283,13 +291,37 @@ def close(
     if not force:
         _refuse_unfinished(db, task)
     refuse_held(actor, task, "Closing", force=force)
+    parts = _open_parts(db, task) if task.type == "epic" else []
+    batch = uuid.uuid4().hex if parts else None
+    with_it = f"Closed with {task.handle}: {summary.strip()}"
+    moved: dict[str, bool] = {}
+    for part in parts:
+        moved |= _end(db, actor, part, reason, with_it, batch)[1]
+    closed, freeing = _end(db, actor, task, reason, summary.strip(), batch)
+    decay(db, actor.resource_id, actor.now, limit=DECAY_AT_ONCE)
+    return closed, freed(db, moved | freeing)
+
+
+def _open_parts(db: Database, task: Task) -> list[Task]:
+    """Return the open tasks that are a part of one, directly or through others, the innermost first."""
+    ids: dict[str, None] = {}
+    level = [task.id]
+    while level := list(chain.from_iterable(store_graph.open_children(db, level).values())):
+        ids |= dict.fromkeys(level)
+    parts = questions.get_many(db, ids)
+    return [parts[i] for i in reversed(ids)]
+
+
+def _end(
+    db: Database, actor: Actor, task: Task, reason: str, summary: str, batch: str | None
+) -> tuple[Task, dict[str, bool]]:
+    """Close a task and log it; return it, and the tasks whose state this changed."""
     _leave(db, actor, task)
-    ended = {"status": "closed", "close_reason": reason, "summary": summary.strip(), "closed_at": actor.now}
+    ended = {"status": "closed", "close_reason": reason, "summary": summary, "closed_at": actor.now}
     nobody = {"session_id": None, "claim_owner": None, "claim_expires_at": None}
     closed, moved = rows.update(db, task.id, **ended, **nobody, updated_at=actor.now)
-    log(db, actor, task, closed, "close")
-    decay(db, actor.resource_id, actor.now, limit=DECAY_AT_ONCE)
-    return closed, freed(db, moved)
+    log(db, actor, task, closed, "close", batch=batch)
+    return closed, moved
 
 
 def _refuse_unfinished(db: Database, task: Task) -> None:
@@ -298,8 +330,9 @@ def _refuse_unfinished(db: Database, task: Task) -> None:
     if children := store_graph.open_children(db, [task.id]).get(task.id):
         handles = questions.handles(db, children[:20])
         names = ", ".join(handles[c] for c in children[:20]) + (", …" if len(children) > 20 else "")
+        forced = "to close them with it" if task.type == "epic" else "it"
         raise TaskError(
-            f"{task.handle} has open children: {names}. Close them first, or force it.", code="open_children"
+            f"{task.handle} has open children: {names}. Close them first, or force {forced}.", code="open_children"
         )
 
 
@@ -319,8 +352,7 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
     for parent in questions.get_many(db, parents).values():
         refuse_closed_parent(parent)
-    ended = {"closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
-    return changed(db, actor, task, "reopen", status="open", **ended)
+    return changed(db, actor, task, "reopen", **REOPENED)
 
 
 # --- edges and links --------------------------------------------------------------------------------------

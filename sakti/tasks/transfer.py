@@ -20,7 +20,7 @@ from sakti.store.tasks.row import Task
 from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, difference, new_handle
+from sakti.tasks.changes import Actor, difference, new_handle, reopen_epics
 from sakti.tasks.fields import (
     REASONS,
     TYPES,
@@ -69,7 +69,8 @@ class Imported(Struct, frozen=True):
     """Result of an import.
 
     How many tasks and edges were added, how many tasks were replaced by their newer version, how many stay as they
-    are, those of them that differ, and the edges that were left out.
+    are, those of them that differ, the edges that were left out, and the closed epics that have an open part and were
+    opened for it.
     """
 
     tasks: int
@@ -78,6 +79,7 @@ class Imported(Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
     updated: int = 0
     differing: tuple[Differing, ...] = ()
+    reopened: tuple[str, ...] = ()
 
 
 class _SortedImport(Struct):
@@ -156,12 +158,13 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     batch = uuid.uuid4().hex
     for task, newer, _, _ in read.newer:
         _replace(db, actor, task, newer, batch)
+    reopened = tuple(task.handle for task in reopen_epics(db, actor, batch))
     store_graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
         events.add(db, task, "import", actor.name, actor.now, None, version, batch=batch)
     differing = tuple(read.differing)
-    return Imported(len(read.added), connected, read.same, left_out, len(read.newer), differing)
+    return Imported(len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened)
 
 
 def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:

@@ -8,7 +8,7 @@ from sakti.store.connection import Database
 from sakti.store.tasks import edges, events, links, questions, rows
 from sakti.store.tasks.events import TaskEvent
 from sakti.store.tasks.row import Task
-from sakti.tasks.changes import Actor, refuse_cycle, undelete
+from sakti.tasks.changes import Actor, refuse_cycle, refuse_open_children, undelete
 
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
             "import")  # fmt: skip
@@ -18,8 +18,9 @@ _KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_titl
 def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
     """Undo the last `count` changes of the workspace; return them as (action, task).
 
-    An import is one change. A change with no effect any more (the deletion of a task that was restored since) is
-    passed over. Raises `TaskError`: nothing_to_undo, or what the previous state would break.
+    An import is one change, and so is an epic closed with its parts. A change with no effect any more (the deletion of
+    a task that was restored since) is passed over. Raises `TaskError`: nothing_to_undo, or what the previous state
+    would break.
     """
     out: list[tuple[str, Task]] = []
     while count and (newest := events.newest(db, actor.resource_id, UNDOABLE, 1)):
@@ -37,15 +38,15 @@ def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
 
 
 def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
-    if event.batch is None:
-        task = _one(db, actor, event)
-        return [] if task is None else [(event.action, task)]
-    group = events.of_batch(db, event.batch)
-    others = [e for e in group if e.action != "import"]
-    done = [("import", task) for e in others if (task := _one(db, actor, e)) is not None]
-    imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
-    rows.delete_many(db, actor.resource_id, list(imported), actor.now)
-    return done + [("import", task) for task in imported.values()]
+    group = [event] if event.batch is None else events.of_batch(db, event.batch)
+    imported = [e.task_id for e in group if e.action == "import" and event.batch is not None]
+    action = event.action if event.batch is None or event.action == "close" else "import"
+    changed = [e for e in group if e.batch is None or e.action != "import"]
+    done = [(action, task) for e in changed if (task := _one(db, actor, e)) is not None]
+    added = questions.get_many(db, imported)
+    rows.delete_many(db, actor.resource_id, list(added), actor.now)
+    refuse_open_children(db, actor.resource_id, [task.id for _, task in done])
+    return done + [("import", task) for task in added.values()]
 
 
 def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
@@ -61,18 +62,24 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
             return rows.update(db, task_id, deleted_at=actor.now)[0]
         case "restore":
             return _undo_restore(db, actor, task, event.before or {})
-        case "dep" if values["add"]:
-            return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
         case "dep":
-            if not questions.is_known(db, values["on"]):
-                return None  # it was removed for good
-            if questions.get(db, values["on"]) is not None:
-                refuse_cycle(db, task_id, values["on"], values["type"])
-            return task if edges.add(db, task_id, values["on"], values["type"], actor.now) else None
+            return _undo_edge(db, actor, task, values)
         case "link":
             return task if links.remove(db, task_id, values["message"]) else None
         case _:
             return _fields(db, actor, task, event.before or {}, values)
+
+
+def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | None:
+    """Remove an added edge, or add a removed one again."""
+    on, kind = values["on"], values["type"]
+    if values["add"]:
+        return task if edges.remove(db, task.id, on, kind)[0] else None
+    if not questions.is_known(db, on):
+        return None  # it was removed for good
+    if questions.get(db, on) is not None:
+        refuse_cycle(db, task.id, on, kind)
+    return task if edges.add(db, task.id, on, kind, actor.now) else None
 
 
 def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:

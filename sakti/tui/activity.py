@@ -14,6 +14,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -23,6 +24,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -64,13 +66,8 @@ class Activity(Struct):
     def hear(self, event: Event, now: float) -> bool:
         """Take in `event`, which came at `now`; whether the state may be another one."""
         match event:
-            case TurnStarted():
-                self._turn = State("thinking", "thinking", now)
-            case StepStarted() | ThinkingDelta():
+            case TurnStarted() | StepStarted() | ThinkingDelta() | PromptRead():
                 self._think(event, now)
-            case PromptRead():
-                label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
-                self._turn = State("thinking", label, self._turn.since if self._turn else now)
             case TextDelta():
                 return self._answer(now)
             case RetryScheduled(attempt, limit, delay, reason):
@@ -97,7 +94,7 @@ class Activity(Struct):
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
                 | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
                 | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
-                | MemoryActivation() | CompactionFinished()
+                | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 return False
             case _:
@@ -111,9 +108,13 @@ class Activity(Struct):
             self._turn = State("thinking", "thinking", now)
         self._own.discard(call_id)
 
-    def _think(self, event: StepStarted | ThinkingDelta, now: float) -> None:
-        self._retry = None
-        if isinstance(event, StepStarted) or self._turn is None or self._turn.kind == "answering":
+    def _think(self, event: TurnStarted | StepStarted | ThinkingDelta | PromptRead, now: float) -> None:
+        if isinstance(event, StepStarted | ThinkingDelta):
+            self._retry = None
+        if isinstance(event, PromptRead):
+            label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
+            self._turn = State("thinking", label, self._turn.since if self._turn else now)
+        elif not isinstance(event, ThinkingDelta) or self._turn is None or self._turn.kind == "answering":
             self._turn = State("thinking", "thinking", now)
 
     def _answer(self, now: float) -> bool:

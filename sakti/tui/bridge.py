@@ -13,6 +13,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -22,6 +23,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -45,6 +47,7 @@ from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
+    from sakti.tui.transcript.live import LiveTurn
 
 PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
@@ -71,6 +74,47 @@ def handle(chat: ChatScreen, event: Event) -> None:
         chat.panes.follow_windows()
     chat.stopping.hear(event)
     match event:
+        case (
+            TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput() | ToolFinished()
+            | MessageSaved()
+        ):  # fmt: skip
+            _show_live(live, event)
+        case TurnStarted() | StepStarted() | StepFinished() | StepDiscarded() | RetryScheduled() | TurnFinished():
+            _follow_turn(chat, event)
+        case ApprovalRequested() | ApprovalResolved():
+            _show_approval(chat, event)
+        case JobsChanged() | SideQuestion() | StoreWaiting():
+            _show_beside(chat, event)
+        case QueueChanged(queued):
+            chat.conversation.queue.queued = queued
+            chat.status_line.queued = len(queued)
+            chat.drafts.changed()
+        case ThreadChanged(thread):
+            chat.show_thread(thread)
+        case ModelChanged(model, reason, window):
+            chat.show_model(model, window, reason)
+            if model is None:
+                live.add_block(no_model_card())
+        case TasksChanged():
+            chat.panes.load_board()
+        case Notice(severity, title, text):
+            chat.show_saving()
+            live.add_block(NoticeBlock(tone=severity, title=title, text=text))
+        case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
+            _memory(chat, event)
+        case AgentStarted() | AgentProgress() | AgentFinished():
+            live.show_child(event)
+        case PromptRead():
+            pass  # the status line shows it
+        case _:
+            assert_never(event)
+
+
+def _show_live(
+    live: LiveTurn,
+    event: TextDelta | ThinkingDelta | ToolCallDelta | ToolStarted | ToolOutput | ToolFinished | MessageSaved,
+) -> None:
+    match event:
         case TextDelta(text):
             live.add_text(text)
         case ThinkingDelta(text):
@@ -85,6 +129,16 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.finish_tool(result, duration_ms)
         case MessageSaved(message):
             live.claim(message)
+        case _:
+            assert_never(event)
+
+
+def _follow_turn(
+    chat: ChatScreen,
+    event: TurnStarted | StepStarted | StepFinished | StepDiscarded | RetryScheduled | TurnFinished,
+) -> None:
+    live = chat.transcript.live
+    match event:
         case TurnStarted(message=message):
             live.show_user(message)
             live.begin_wait()
@@ -102,36 +156,27 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.begin_wait(f"retrying, attempt {attempt} of {limit}")
         case TurnFinished():
             _finish_turn(chat, event)
-        case ApprovalRequested() | ApprovalResolved():
-            live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
-            chat.show_approvals(event)
-            if isinstance(event, ApprovalRequested):
-                chat.notifier.call(summary(event))
-        case QueueChanged(queued):
-            chat.conversation.queue.queued = queued
-            chat.status_line.queued = len(queued)
-            chat.drafts.changed()
-        case ThreadChanged(thread):
-            chat.show_thread(thread)
-        case ModelChanged(model, reason, window):
-            chat.show_model(model, window, reason)
-            if model is None:
-                live.add_block(no_model_card())
-        case TasksChanged():
-            chat.panes.load_board()
-        case StoreWaiting(seconds):
-            chat.status_line.waiting(seconds)
-        case Notice(severity, title, text):
-            chat.show_saving()
-            live.add_block(NoticeBlock(tone=severity, title=title, text=text))
-        case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
-            _memory(chat, event)
-        case AgentStarted() | AgentProgress() | AgentFinished():
-            live.show_child(event)
-        case PromptRead():
-            pass  # the status line shows it
         case _:
             assert_never(event)
+
+
+def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting) -> None:
+    """Show events outside of the conversation."""
+    if isinstance(event, JobsChanged):
+        chat.status_line.jobs = event.running
+    elif isinstance(event, StoreWaiting):
+        chat.status_line.waiting(event.seconds)
+    else:
+        chat.conversation.show_aside(event)
+        chat.name_escape()
+
+
+def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:
+    is_open = isinstance(event, ApprovalRequested)
+    chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
+    chat.show_approvals(event)
+    if is_open:
+        chat.notifier.call(summary(event))
 
 
 def _memory(

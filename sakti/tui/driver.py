@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import contextlib
 import os
@@ -23,6 +24,7 @@ from sakti.core import terminal
 from sakti.tui.pastes import Pasted, Pastes
 
 AT_ONCE = 1 << 16  # bytes of one read
+AT_LEAST = 0.01  # seconds before the process stops: a signal that continues it may be there already
 TICK = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
@@ -95,35 +97,49 @@ class Ending(threading.Event):
 
 
 class Resuming:
-    """Suspension of a driver that restarts only in the foreground, however often it is continued."""
+    """Suspension of a driver that restarts only in the foreground, however often signals come.
+
+    The event loop answers the signals, one after the other. A handler that runs in the middle of anything would wait
+    for good for a lock of the writer's queue, or give the terminal back while the input thread still reads it.
+    """
 
     exit_event: Ending
     _app: Any
     _suspended = False
     _writes = True
-    _resuming = False
-    _continued = False
     _auto_restart: bool
     _must_signal_resume = False
+    _stop: asyncio.TimerHandle | None = None
+
+    def _answer_signals(self) -> None:
+        """Let the event loop answer the signals for stopping and continuing."""
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # there is no loop, or none that takes signals
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
+            loop.add_signal_handler(signal.SIGCONT, self._sigcont_application)
 
     def suspend_application_mode(self) -> None:
-        self._suspended = self._resuming = True  # a SIGCONT in between is answered afterwards
-        self._continued = False
-        try:
-            super().suspend_application_mode()  # pyright: ignore
-        finally:
-            self._resuming = False
+        self._suspended = True
+        super().suspend_application_mode()  # pyright: ignore
         self._writes = False
 
     def _sigtstp_application(self, *_: object) -> None:
-        """Suspend and stop the process, unless it was continued meanwhile."""
-        if self._auto_restart:
+        """Suspend, and stop the process unless it is continued at once."""
+        if self._auto_restart and not self._suspended:
             self.suspend_application_mode()
             self._must_signal_resume = True
-            if self._continued:
-                self.resume_application_mode()
-                return
-        os.kill(os.getpid(), signal.SIGSTOP)
+        self._cancel_stop()
+        self._stop = asyncio.get_running_loop().call_later(AT_LEAST, os.kill, os.getpid(), signal.SIGSTOP)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._cancel_stop()
+        if self._auto_restart:
+            self.resume_application_mode()
+
+    def _cancel_stop(self) -> None:
+        if self._stop is not None:
+            self._stop.cancel()
+            self._stop = None
 
     def resume_application_mode(self) -> None:
         """Start again after a suspension. Without one, only paint: the shell may have written on the screen.
@@ -132,19 +148,10 @@ class Resuming:
         """
         if self.exit_event.for_good:
             return
-        self._continued = True
-        if self._resuming:
-            return  # a second SIGCONT while the first was answered
-        if not self._suspended:
+        if self._suspended:
+            self._start_again()
+        else:
             self._ask_for_repaint()
-            return
-        self._resuming = True
-        try:
-            while self._continued and self._suspended:
-                self._continued = False
-                self._start_again()
-        finally:
-            self._resuming = False
 
     def _start_again(self) -> None:
         before = self._thread_of_writer()
@@ -181,6 +188,8 @@ def forgiving(base: type[Driver]) -> type[Driver]:
             if (file := getattr(self, "_file", None)) is not None:
                 self._file = Output(file)
             self.exit_event = Ending()
+            if self.can_suspend:
+                self._answer_signals()
 
         def hang_up(self) -> None:
             """Stop reading for good."""
@@ -210,7 +219,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
     if not issubclass(base, LinuxDriver):
         return base
 
-    class Reading(base):
+    class StoppableDriver(base):
         def run_input_thread(self) -> None:
             """Process terminal input until the driver or the terminal ends."""
             source = Input(self._debug)
@@ -228,7 +237,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
                     elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
                         self.exit_event.wait(TICK)
 
-    return Reading
+    return StoppableDriver
 
 
 def _read(fd: int) -> bytes:

@@ -162,7 +162,7 @@ class Checker:
         """Check 4 and 5: groups activated automatically are due, and as large as projected."""
         for group in entered:
             if group.kind == "reflection" and act.name in OF_A_TURN:
-                _, most = self.sizes.bounds(before)
+                _, most = self.sizes.bounds(before, [g for g in entered if g.kind == "observation"])
                 if most < self.settings.reflection.observation_tokens and self._budget(act) is None:
                     yield 8, f"a reflection entered the log at {most} observed tokens, before its time"
         groups = sorted((g for g in entered if g.kind == "observation"), key=lambda g: g.first_index or 0)

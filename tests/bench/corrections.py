@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
+from sakti.store.log.corrections import SAME_SHARE
+from sakti.store.log.replaced import unmarked
 from tests.bench.invariants import Finding
 from tests.bench.raw_rows import LineRow
 from tests.bench.script import CommandName
@@ -51,6 +54,7 @@ class Corrections:
                 due = [structs.replace(line, edited=" ".join(wanted.text.split()))]
             case _:
                 due = [structs.replace(one, forgotten=True) for one in (line, *_nested(before, line))]
+                due += [structs.replace(one, forgotten=True) for one in _merged_copies(before, line)]
         made = {one.id: one for one in due}
         self._done.append({i: old[i] for i in made})
         return made
@@ -70,6 +74,27 @@ def _in_use(now: Snapshot, group_id: str) -> bool:
 
 def _lines(now: Snapshot) -> dict[str, LineRow]:
     return {row.id: row for rows in now.lines.values() for row in rows}
+
+
+def _merged_copies(now: Snapshot, line: LineRow) -> Iterator[LineRow]:
+    """Yield the lines that say the same in groups that a reflection merged, each with what is nested below it."""
+    words = _words(line)
+    for group_id in _merged(now, line.group_id):
+        for row in now.lines.get(group_id, ()):
+            line_words = _words(row)
+            if line_words and len(line_words & words) >= SAME_SHARE * len(line_words):
+                yield row
+                yield from _nested(now, row)
+
+
+def _merged(now: Snapshot, group_id: str) -> set[str]:
+    """Return the groups that a reflection was made from, through all generations."""
+    sources = now.groups[group_id].merged_group_ids if group_id in now.groups else ()
+    return set(sources).union(*(_merged(now, i) for i in sources))
+
+
+def _words(row: LineRow) -> set[str]:
+    return set(re.findall(r"\w+", unmarked(row.shown).casefold()))
 
 
 def _nested(now: Snapshot, line: LineRow) -> Iterator[LineRow]:

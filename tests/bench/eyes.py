@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
@@ -12,7 +13,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.engine import MemoryEngine, Prepared
 from tests.bench import oracle, request_checks
 from tests.bench.oracle import Numbers
-from tests.bench.snapshot import Ledger, Snapshot
+from tests.bench.snapshot import GroupRow, Ledger, Snapshot
 
 LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have been tried again
 
@@ -98,10 +99,10 @@ class Sizes:
                 for g, b in zip(groups, blocks, strict=True)
             }
 
-    def bounds(self, now: Snapshot) -> tuple[int, int]:
-        """Return the tokens of the log, at least and at most."""
+    def bounds(self, now: Snapshot, entering: Sequence[GroupRow] = ()) -> tuple[int, int]:
+        """Return the tokens of the log with the groups that are `entering` it, at least and at most."""
         low = high = 0
-        for group in now.active:
+        for group in (*now.active, *entering):
             text = "".join(now.shown(group))
             if not text:
                 continue

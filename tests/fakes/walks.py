@@ -37,6 +37,7 @@ WALKS: dict[str, str] = {
     "SCAN ui_state": _FEW,
     ", ?, ?) WHERE instr(": "`memory forget --for-good`, by hand: the text may stand anywhere",
     "DELETE FROM request_blocks WHERE instr(": "`memory forget --for-good`, by hand: the text may stand anywhere",
+    "FROM messages WHERE role IN ('tool', 'user')": "removal for good, by hand: any result may repeat the text",
     "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
     "sqlite_temp_schema": "the one table of the connection",
     "temp.search_pieces": "the trigrams from a part on, in their order; the table is one of the connection",

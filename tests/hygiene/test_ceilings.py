@@ -7,12 +7,12 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 126,
+    "modules of at most 50 lines": 125,
     "files with lazy imports": 77,
-    "docstring first lines over 100 characters": 9,
-    "functions over 50 lines": 13,
-    "functions with complexity over 15": 56,
-    "functions with more than 7 arguments": 35,
+    "docstring first lines over 100 characters": 3,
+    "functions over 50 lines": 10,
+    "functions with complexity over 15": 25,
+    "functions with more than 7 arguments": 33,
     "imports inside functions": 53,
     "assignments to found, said, told, …": 146,
     "silent `case _: pass`": 20,

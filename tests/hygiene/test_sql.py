@@ -16,6 +16,7 @@ _GRAPH = "walks through the graph of tasks, counts that follow from it"
 _PLAIN = "is asked by programs that do without peewee"
 _HOT = "every step, every message, every group, or each row of a list: building the query costs more than running it"
 _TABLES = "any table, by what the text registry says of it"
+_FULL_SCAN = "looks into packed parts of every message, which no model does"
 
 RAW: dict[str, str] = {
     "connection.py": _DOOR,
@@ -74,6 +75,7 @@ RAW: dict[str, str] = {
     "threads/messages.py": _HOT,
     "search/origins.py": _HOT,
     "maintenance/purging.py": _TABLES,
+    "maintenance/result_copies.py": _FULL_SCAN,
     "log/erasure.py": _TABLES,
     "threads/removal.py": _HOT,
     "threads/threads.py": _HOT,

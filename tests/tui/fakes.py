@@ -290,6 +290,10 @@ class FakeSession:
         self.calls.append(("warm",))
 
     @property
+    def aside(self):
+        return SimpleNamespace(stop=lambda: self.calls.append(("stop aside",)))
+
+    @property
     def turns(self):
         return self
 
@@ -331,6 +335,9 @@ class FakeSession:
         self.pasted = blocks
 
     def background_commands(self) -> dict:
+        return self.jobs
+
+    def list_jobs(self) -> dict:
         return self.jobs
 
     async def end_background(self, number: str) -> list[str]:

@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,8 @@ def main(count: int, seed: int) -> int:
         (place.folder / "a.py").write_text("def f():\n    return 1\n")
         place.env |= {"VISUAL": "true"}
         windows = [place.open(size=(100, 30)) for _ in range(3)]
+        for window in windows:
+            end_flow_control(window)
         failed = 0
         try:
             for window in windows:
@@ -116,6 +119,16 @@ def main(count: int, seed: int) -> int:
             for window in windows:
                 window.__exit__(None, None, None)
     return failed
+
+
+def end_flow_control(window: object) -> None:
+    """Let Ctrl+S be a key like others: while the program is suspended, it would stop all output until Ctrl+Q."""
+    from tests.e2e.terminal import Terminal
+
+    assert isinstance(window, Terminal)
+    attributes = termios.tcgetattr(window._fd)
+    attributes[0] &= ~termios.IXON
+    termios.tcsetattr(window._fd, termios.TCSANOW, attributes)
 
 
 def send(window: object, one: Input) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from sakti.agent.tools.approvals import Answer
-from sakti.core.events import ApprovalRequested, CardAnswer
+from sakti.core.events import ApprovalRequested, CardAnswer, SideQuestion
+from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import posed
 from tests.unit.agent.test_cards import card
 
 
@@ -68,15 +73,48 @@ async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
         assert session.calls[-1] == ("answer", "r", Answer(False, note="no"))
 
 
+def aside(state="answered", text=""):
+    return SideQuestion("where is the retry policy?", state, text)
+
+
+async def test_a_side_question_streams_and_is_closed_copied_or_used(running, session):
+    async with running((80, 24)) as (app, pilot):
+        for event in (aside("answering"), aside("answering", "In http"), aside("answering", ".py, line 12.")):
+            session.emit(event)
+        await settle(app, pilot)
+        assert "btw where is the retry policy?" in screen_text(app) and "In http.py, line 12." in screen_text(app)
+        long = "\n".join(f"line {n}" for n in range(60))
+        session.emit(aside(text=long))
+        await settle(app, pilot)
+        assert "line 59" in screen_text(app)
+        await pilot.press("tab", "pageup", "up")
+        await settle(app, pilot)
+        assert "line 59" not in screen_text(app)
+        await pilot.press("ctrl+o")
+        await settle(app, pilot)
+        assert app.chat.prompt.value.endswith("line 59") and app.chat.focused is app.chat.prompt
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert not app.chat.conversation.aside.display and app.chat.prompt.value.endswith("line 59")
+        assert ("stop aside",) in session.calls
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+def test_picture_of_a_side_question(snap_compare, size):
+    scenery = scene(Path("/work"))
+
+    async def ask(pilot):
+        await posed("sakti-dark")(pilot)
+        scenery.emit(aside("answering"))
+        scenery.emit(aside(text="In `sakti/http.py`, line 12: three attempts, with backoff and jitter."))
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(scenery), terminal_size=size, run_before=ask)
+
+
 @pytest.mark.parametrize("asked", [card(), PLAN], ids=["question", "plan"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])
 def test_picture_of_a_card(snap_compare, size, asked):
-    from pathlib import Path
-
-    from sakti.tui.app import SaktiApp
-    from tests.tui.scene import scene
-    from tests.tui.test_snapshots import posed
-
     scenery = scene(Path("/work"))
 
     async def ask(pilot):

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import pty
+import signal
 import sys
 import threading
+from typing import Any
 
 import pytest
 from textual.driver import Driver
@@ -54,6 +56,8 @@ class App:
 
 class Reading:
     """Driver that counts its starts and keeps what it wrote; in the background it starts nothing."""
+
+    can_suspend = True
 
     def __init__(self, app: App, **_: object) -> None:
         self._app = app
@@ -135,16 +139,46 @@ def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.Mo
     assert driver.exit_event.is_set()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_a_continue_during_the_suspension_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop and a continue at once, on a busy machine: the process must neither stop nor lose its screen."""
-    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
-    driver._auto_restart = True  # type: ignore[attr-defined]
-    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("stopped although it was continued"))
-    monkeypatch.setattr(driver, "close", driver.resume_application_mode)  # the signal comes in the middle
-    driver._sigtstp_application()  # type: ignore[attr-defined]
-    driver.write("picture")
-    assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+async def test_stop_and_continue_are_answered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T: stop, C: continue; sent at once, as on a busy machine, in the middle of anything that the program does."""
+    stopped: list[object] = []
+    monkeypatch.setattr(os, "kill", lambda *sent: stopped.append(sent))
+    start, again = ["stop", "start"], [Driver.SignalResume]
+    cases = {
+        "T": (["stop"], [], 1),
+        "TT": (["stop"], [], 1),
+        "C": ([], again, 0),
+        "CT": (["stop"], again, 1),
+        "TC": (start, [], 0),
+        "TCC": (start, again, 0),
+        "TCT": ([*start, "stop"], [], 1),
+        "TCTC": (start * 2, [], 0),
+    }
+    for signals, (written, posted, stops) in cases.items():
+        stopped.clear()
+        driver: Any = forgiving(Reading)(App())  # type: ignore[arg-type]
+        driver._auto_restart = True
+        for one in signals:
+            signal.raise_signal({"T": signal.SIGTSTP, "C": signal.SIGCONT}[one])
+        assert not driver.written and not driver._app.messages, "nothing is nested in anything else"
+        await asyncio.sleep(0.03)
+        assert (driver.written, [type(m) for m in driver._app.messages], len(stopped)) == (written, posted, stops)
+        driver._cancel_stop()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+async def test_an_editor_is_stopped_with_the_program_and_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[object] = []
+    monkeypatch.setattr(os, "kill", lambda *sent: stopped.append(sent))
+    driver: Any = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver._auto_restart = False
+    driver.suspend_application_mode()
+    signal.raise_signal(signal.SIGTSTP)
+    await asyncio.sleep(0.03)
+    signal.raise_signal(signal.SIGCONT)
+    await asyncio.sleep(0.03)
+    assert (driver.written, len(stopped)) == (["stop"], 1)
 
 
 async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading() -> None:

@@ -422,6 +422,11 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
         await pilot.press("escape")
         await settle(app, pilot)
         assert not app.chat.sidebar.display and app.chat.transcript.size.width == width
+        await pilot.press("f2")
+        assert app.chat.status_line.closes == "close panes"
+        await pilot.press("f2", "f2")
+        await settle(app, pilot)
+        assert not app.chat.sidebar.display and not app.chat.status_line.closes, "there is nothing to close"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import repository
+    from sakti.agent.threads import redact
     from sakti.core import ids
     from sakti.memory import corrections
     from sakti.store.log import corrections as memory_corrections
@@ -173,15 +174,16 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
     if scope.live is not None:
         lines = await _lines(scope.live)
         number = line.isdecimal() and len(line) < 6
-        await scope.live.current.engine.erase(one(lines, int(line)).id if number else line)
+        copies = await scope.live.current.engine.erase(one(lines, int(line)).id if number else line)
     else:
         async with remembered(scope, **where) as session:
-            await session.current.engine.erase(line)
+            copies = await session.current.engine.erase(line)
+    redact.rewrite_files(copies.without)
     return Text(ERASED)
 
 
 ERASED = (
-    "Erased from the log, older groups and kept requests; copies of the database in its folder were deleted.",
+    "Erased from the log, older groups, kept requests and results of tools; copies of the database were deleted.",
     "A backup that you made elsewhere still has the text.",
     "Nothing restores it: undo and `memory log --at` show the log without the line.",
     "The message it was made of still has the text: `threads delete-message` erases that.",

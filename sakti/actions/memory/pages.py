@@ -30,7 +30,7 @@ with lazy_imports:
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import memory as stored_memory
-    from sakti.store import text_registry
+    from sakti.store import secrets
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
@@ -75,11 +75,9 @@ async def export(scope: Scope, **where: Any) -> Value:
         lines = await read(memory_log.log_lines, record, states=STATES)
         page, own_page = await session.pages().read(), await session.pages().own(named.id)
         status = session.current.engine.status()
-    shown = text_registry.leaving("\n\n".join(p for p in (page, own_page) if p))
-    kept = [
-        replace(x, content=text_registry.leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten
-    ]
-    head = f"# {text_registry.leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
+    active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
+    head = f"# {secrets.masked(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
     told = {
         "thread": to_builtins(named),
         "status": core_events.to_json(status),
@@ -88,7 +86,7 @@ async def export(scope: Scope, **where: Any) -> Value:
         "groups": [to_builtins(g) for g in groups],
         "lines": [to_builtins(x) for x in lines],
     }
-    return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=text_registry.leaving_all(told))
+    return Text((head, *(log_lines(active) or ("No observations yet.",))), json=secrets.mask_output(told))
 
 
 @action(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.core import clock, ids
-    from sakti.store import text_registry
+    from sakti.store import secrets
     from sakti.tasks import queries as task_queries
     from sakti.tasks import service as task_service
 
@@ -24,12 +24,10 @@ FEW = 5
 
 def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
     """Report a changed task and the tasks that it unblocked; `more` ends the sentence."""
-    values = text_registry.leaving_all(task_queries.describe(task))
+    values = secrets.mask_output(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
     shell = (line(values), *([f"unblocked: {handles}"] if freed else []))
-    unblocked = (
-        {} if freed is None else {"unblocked": [text_registry.leaving_all(task_queries.describe(t)) for t in freed]}
-    )
+    unblocked = {} if freed is None else {"unblocked": [secrets.mask_output(task_queries.describe(t)) for t in freed]}
     said = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
     return Done(" ".join(s for s in said if s), shell=shell, json={"success": True, "task": values, **unblocked})
 
@@ -80,7 +78,7 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
     TASK,
     option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
     option("--reason", default="completed", choices=("completed", "wontfix", "duplicate"), help="Why it is closed."),
-    flag("--force", help="Even if it is blocked, has open children, or somebody else has claimed it."),
+    flag("--force", help="Even if it is blocked or claimed by somebody else; an epic with its open children."),
     AS,
     shell="tasks close",
     chat="tasks close",

@@ -59,6 +59,7 @@ def _describe(done: Imported) -> Value:
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"not taken: {d.task}: {d.reason}" for d in done.differing),
+            *(f"reopened: {epic}: it has open children" for epic in done.reopened),
             f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
         ),
         json={
@@ -68,6 +69,7 @@ def _describe(done: Imported) -> Value:
             "known": done.known,
             "updated": done.updated,
             "differing": [to_builtins(d) for d in done.differing],
+            "reopened": list(done.reopened),
             "leftOut": [to_builtins(e) for e in done.left_out],
         },
     )

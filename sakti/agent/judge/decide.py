@@ -302,12 +302,12 @@ def _part_effects(name: str, part: Part, rules: Rules, place: Place) -> list[Eff
     """Return the effects of one part of a command, without those that its own rule allows."""
     named = part.paths[: len(part.paths) - len(part.changes)]
     effects = [path_effect(path, place, access) for path, access in named]
-    own = [*(path_effect(path, place, "write") for path in part.changes), Effect(part.kind, part.reason)]
+    run = [*(path_effect(path, place, "write") for path in part.changes), Effect(part.kind, part.reason)]
     if part.kind not in _OF_A_RULE or not part.argv:
-        return effects + own
+        return effects + run
     permitted = rule_texts.permits(
         rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
     )
     rule = rule_texts.write_rule(name, part.prefix, part.hashes)
-    effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)
+    effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in run)
     return [e for e in effects if not (permitted and e.rule == rule)]

@@ -166,7 +166,7 @@ async def _node_problem(turn: Turn, path: Path) -> str | None:
 
 
 def _is_unclear_module(path: Path) -> bool:
-    """Return whether only the syntax of a file shows that it is a module: node then reports none of its errors."""
+    """Return whether only its syntax makes a file a module: node then reports none of its errors."""
     try:
         if path.suffix.lower() != ".js" or not _MODULE.search(path.read_text("utf-8", "replace")):
             return False

@@ -27,6 +27,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -36,6 +37,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -274,6 +276,7 @@ class SessionHooks:
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
                 | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentStarted() | AgentProgress()
                 | AgentFinished() | ModelChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases()
+                | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

@@ -207,9 +207,9 @@ class Views:
         thread, read = self._open.thread, self._store.read
         if thread is None:
             return Spent()
-        purposes = ("actor", "observer", "reflector")
-        actor, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
-        return Spent(actor, observer + reflector)
+        purposes = ("actor", "side", "observer", "reflector")
+        actor, side, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
+        return Spent(actor + side, observer + reflector)
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""

@@ -101,7 +101,7 @@ class StepEstimate:
 
 
 class RunningTurn(Struct):
-    """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
+    """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
     `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
     and commands of the user, have brought and nothing has stored yet. `children` are the thread's.

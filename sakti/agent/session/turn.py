@@ -52,7 +52,7 @@ LEFT_OUT = "A processor left it out."
 CUT = "cut"  # marks an answer that ended at a limit of tokens
 
 
-async def _nobody() -> None:
+async def nobody() -> None:
     return None
 
 
@@ -119,7 +119,7 @@ class Turn(Struct):
     guarded: bool = False
     owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
-    fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
+    fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
     accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
@@ -145,6 +145,7 @@ class Turn(Struct):
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    purpose: str = "actor"  # of its model calls: "side" if nothing of it is stored
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
     own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet

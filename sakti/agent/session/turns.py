@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.hooking import SessionHooks
+    from sakti.agent.session.side_question import SideQuestions
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.store.connection import Database
 
@@ -31,7 +33,7 @@ with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
     from sakti.agent.session import called as calling
-    from sakti.agent.session import prompt_facts, turn_lease
+    from sakti.agent.session import prompt_facts, side_question, turn_lease
     from sakti.store import user_state
     from sakti.store.threads import message_removal
 
@@ -53,6 +55,11 @@ class Turns:
         self._open, self._begin_successor = thread, begin_successor
         self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
+
+    @cached_property
+    def aside(self) -> SideQuestions:
+        """Return the questions beside the thread."""
+        return side_question.SideQuestions(self._open, self._make_side_turn)
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
@@ -182,6 +189,8 @@ class Turns:
     async def close(self) -> None:
         """End what runs, and what works beside it."""
         await self.interrupt()
+        if "aside" in self.__dict__:
+            await self.aside.end()
         await self._titling.end()
 
     async def wait(self) -> None:
@@ -300,6 +309,12 @@ class Turns:
                 error.code if error else None,
             )
         )
+
+    async def _make_side_turn(self, emit: Callable[[Event], None]) -> Turn:
+        """Make a turn for a question beside the thread, which it does not change."""
+        await self._open.learn()
+        lease = turn_lease.TurnLease(self._open.workspace.store, self._open.workspace.owner, self._open.id)
+        return await self._make_turn(lease, "", emit)
 
     async def _make_turn(self, lease: TurnLease, model: str, emit: Callable[[Event], None]) -> Turn:
         thread, ws = self._open, self._open.workspace

@@ -17,7 +17,7 @@ from sakti.core.events import ThreadChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Message, Thread
-from sakti.store.text_registry import leaving, leaving_all
+from sakti.store.secrets import mask_output, masked
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sakti.store.threads.removal import Contents
 
 with lazy_imports:
-    from sakti.agent.threads import purge
+    from sakti.agent.threads import purge, redact
     from sakti.store import memory as stored_memory
     from sakti.store.log import lines as memory_log
     from sakti.store.maintenance import purging
@@ -120,8 +120,9 @@ class ThreadActions:
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result and their saved outputs go with it."""
-        gone, files = await purging.delete_message(self._place.store, message_id)
+        gone, files, copies = await purging.delete_message(self._place.store, message_id)
         purge.remove_files(files)
+        redact.rewrite_files(copies.without)
         if live := self._is_open(gone.thread_id):
             live.current.engine.forget(list(gone.message_ids))
         return gone
@@ -155,15 +156,15 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
     Raises `StoreError` without a thread.
     """
     thread = thread_removal.contents(db, thread_id).thread
-    thread = replace(thread, title=leaving(thread.title))
+    thread = replace(thread, title=masked(thread.title))
     stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
     messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
-    log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
+    log = [replace(x, content=masked(x.content)) for x in own_log(db, thread_id)]
     return render(thread, messages, log, form)
 
 
 def _without_secrets(message: Message) -> Message:
-    parts = tuple(codec.decode(leaving_all(codec.encode(p))) for p in message.parts)
+    parts = tuple(codec.decode(mask_output(codec.encode(p))) for p in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
 
 

@@ -14,7 +14,7 @@ from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
 from sakti.store.maintenance import purging, vacuuming
-from sakti.store.text_registry import leaving_all
+from sakti.store.secrets import mask_output
 from sakti.store.threads import removal as thread_removal
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
         raise StoreError(store.read_only_reason, code="read_only")
     purged = Purged(store.path)
     purged.threads = await store.read(thread_removal.deleted, before=before)
-    purged.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
+    purged.tasks = mask_output(await store.read(purging.deleted_tasks, before=before))
     named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
     purged.files = [p for n in named if (p := _own_file(n)) is not None]
     purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
@@ -80,7 +80,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
 
 
 async def _remove_all(store: Store, purged: Purged) -> None:
-    """Remove what `purged` lists, and note in it what is gone."""
+    """Remove the rows and files that `purged` lists; keep in it those that were removed."""
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
     purged.copies = purging.remove(purged.copies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,8 +70,7 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
     await store.write(purging.begin)
     out.found = await redacting.redact(store)
     out.copies = [] if keep_copies or out.empty else purging.remove(purging.copies(store.path))
-    for file in out.files:
-        _rewrite(file)
+    rewrite_files(masked)
     out.flushed = await purging.clean(store)
     if clean_before and out.flushed:
         await store.write(purging.finish)
@@ -89,10 +89,14 @@ def _text(path: Path) -> str:
     return ""
 
 
-def _rewrite(path: Path) -> None:
-    """Rewrite a file in its place, readable by its owner only."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-        file.write(masked(_text(path)))
-    new.replace(path)
+def rewrite_files(change: Callable[[str], str]) -> None:
+    """Rewrite in place the tool outputs and logs that `change` alters; only their owner can read them."""
+    for path in _files():
+        text = _text(path)
+        if (clean := change(text)) == text:
+            continue
+        new = path.with_name(f"{path.name}.new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            file.write(clean)
+        new.replace(path)

@@ -95,7 +95,7 @@ async def grep(
 
 
 async def _list_folder(root: Path, place: Place, include: str | None) -> tuple[Listing, list[str], list[str]]:
-    """List a folder; return also the files to search and those left out as secret, both as `include` has them."""
+    """List a folder, the files in it to search, and those left out as secret."""
     files = await listing(root, place, seconds=SECONDS)
     if include is None:
         return files, files.paths, list(files.secret)

@@ -129,7 +129,7 @@ def merged(
 
 
 def _join_lines(lines: Sequence[Line], end: str) -> str:
-    """Join lines; one without a line end gets `end` unless it is the last: the file's last line has moved up."""
+    """Join lines; add `end` to a line without one unless it is the last."""
     return "".join(line.body + (line.end or end) for line in lines[:-1]) + "".join(
         line.body + line.end for line in lines[-1:]
     )

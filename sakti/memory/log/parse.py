@@ -188,6 +188,11 @@ _OUR_BLOCKS = lazy_pattern(
 )
 _FENCE = lazy_pattern(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
 _BULLET = lazy_pattern(r"^([ \t]*)[-•+][ \t]+")
+_TIME = lazy_pattern(
+    r"^(?P<head>[ \t]*(?:\*[ \t]+)?(?:->[ \t]*)?(?:[🔴🟡🟢✅]\ufe0f?[ \t]*)?)"
+    r"\((?P<time>-?[\d?HhMmXx]{1,3}:[\d?HhMmXx:.]{1,8}(?:[ ]?[AaPp]\.?[Mm]\.?)?)\)[ \t]*"
+)
+_CLOCK = lazy_pattern(r"(?P<hour>\d\d?):[0-5]\d(?::[0-5]\d)?(?P<half>[ ]?[AaPp]\.?[Mm]\.?)?")
 
 
 # Terminal sequences, control characters, lone surrogates, and characters that change the direction of a text.
@@ -197,11 +202,18 @@ _HIDDEN = lazy_pattern(
 )
 
 
+def _possible_time(match: re.Match[str]) -> str:
+    """Return the beginning of a line without its time if no clock shows it."""
+    clock = _CLOCK.fullmatch(match["time"])
+    hours = range(1, 13) if clock and clock["half"] else range(24)
+    return match[0] if clock and int(clock["hour"]) in hours else match["head"]
+
+
 def clean(text: str) -> str:
     """Clean a log for storing.
 
-    No tags of ours, anchors, control characters, lone surrogates or surrounding code fence; list signs become `*`; at
-    most one empty line in a row.
+    No tags of ours, anchors, control characters, lone surrogates, impossible times or surrounding code fence; list
+    signs become `*`; at most one empty line in a row.
     """
     text = _OUR_BLOCKS.sub("", text)
     text = strip_ephemeral_anchor_ids(text)
@@ -212,7 +224,7 @@ def clean(text: str) -> str:
         lines = "\n".join(lines[1:-1]).strip().split("\n")
         text = "\n".join(lines)
     text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
-    lines = [_BULLET.sub(r"\1* ", line).rstrip() for line in text.split("\n")]
+    lines = [_TIME.sub(_possible_time, _BULLET.sub(r"\1* ", line)).rstrip() for line in text.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     return text.strip("\n").rstrip()
 

@@ -136,7 +136,7 @@ class ExtractiveObserver:
                 continue
             weight, sign, lead, text = step
             weight = max(weight, OF_THE_MODE) if facts.keys() & declared else weight
-            text = _clip(text, STATED_CHARACTERS if weight >= STATED else SENTENCE_CHARACTERS)
+            text = _one_line(text)
             key = (lead, text.casefold())
             if weight >= STATED:
                 out.pop(key, None)  # a repeated statement, perhaps after a change, is current
@@ -200,14 +200,15 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
 
 def _attachment(part: FilePart | ImagePart) -> Step:
     if isinstance(part, FilePart):
-        return 4.5, "🟡", "User attached", part.path
+        return 4.5, "🟡", "User attached", _clip(part.path, SENTENCE_CHARACTERS)
     return 4.5, "🟡", "User attached the image", part.name or "without a name"
 
 
 def _of_user(text: str, answers: bool, message_id: str) -> Iterator[Step]:
     for piece in pieces(text):
         if piece.own:
-            yield from _own_words(piece, answers)
+            for step in _own_words(piece, answers):
+                yield from _fit_lines(step, message_id) if step else (None,)
         else:
             yield from ((6.5, "🟡", "User quoted:", line) for line in _shorten_quotation(piece.text, message_id))
 
@@ -224,7 +225,7 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
             case "statement":
                 yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
             case "request":
-                yield 5.0 + exact, "🟡", "User asked for:", sentence
+                yield STATED + exact, "🟡", "User asked for:", sentence
             case "question":
                 yield 4.5 + exact, "🟡", "User asked:", sentence
             case "remark":
@@ -232,6 +233,27 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
                 yield weight + exact, "🟡", "User said:", sentence
             case "chatter":
                 yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
+
+
+def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
+    """Yield a sentence of the user as it fits lines: in several parts what is stated, else its beginning."""
+    weight, sign, lead, text = step
+    while weight >= STATED and len(text) > STATED_CHARACTERS:
+        cut = (
+            text.rfind("; ", 0, STATED_CHARACTERS) + 1 or text.rfind(" ", 0, STATED_CHARACTERS) + 1 or STATED_CHARACTERS
+        )
+        yield weight, sign, lead, text[:cut]
+        text = text[cut:]
+    yield weight, sign, lead, text if weight >= STATED else _begin(text, message_id)
+
+
+def _begin(text: str, message_id: str) -> str:
+    """Return a text of the user, or its beginning and how much more can be recalled."""
+    text = _one_line(text)
+    left_out = len(text) - SENTENCE_CHARACTERS
+    if left_out <= 0:
+        return text
+    return f"{text[:SENTENCE_CHARACTERS].rstrip()} {_more(left_out, 'character')}, recall {short(message_id)}"
 
 
 def _shorten_quotation(text: str, message_id: str) -> list[str]:
@@ -243,7 +265,11 @@ def _shorten_quotation(text: str, message_id: str) -> list[str]:
     lines = [line.lstrip("> \t").strip() for line in some if not line.lstrip().startswith(("```", "~~~"))]
     lines = [line for line in lines if any(map(str.isalnum, line))]
     if len(lines) <= 2:
-        return lines
+        shown = [line[:SENTENCE_CHARACTERS] for line in lines]
+        if shown != lines:
+            left_out = len(text.strip()) - sum(map(len, shown))
+            shown[-1] += f" {_more(left_out, 'character')}, recall {short(message_id)}"
+        return shown
     first = [line for line in lines if _ERROR.search(line)][:1] or lines[:1]
     left_out = text.count("\n", 0, len(text.rstrip())) + 1 - len(first)
     return [f"{_clip(first[0], SENTENCE_CHARACTERS)} {_more(left_out, 'line')}, recall {short(message_id)}"]
@@ -273,8 +299,9 @@ def _of_agent(text: str) -> Iterator[Step]:
             yield None
             continue
         if last and sentence.endswith("?"):
-            yield 4.0, "🟡", "Agent asked:", sentence
+            yield 4.0, "🟡", "Agent asked:", _clip(sentence, SENTENCE_CHARACTERS)
             continue
+        sentence = _clip(sentence, SENTENCE_CHARACTERS)
         sentence_kind = agent_kind(sentence)
         weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[sentence_kind]
         if sentence_kind == "work" and references(sentence)[0]:
@@ -393,6 +420,10 @@ def _join_texts(lead: str, texts: Sequence[str]) -> str:
     return out
 
 
+def _one_line(text: str) -> str:
+    return " ".join(clean_surrogates(text).split())
+
+
 def _clip(text: str, limit: int) -> str:
-    text = " ".join(clean_surrogates(text).split())
+    text = _one_line(text)
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 
@@ -447,7 +447,11 @@ def words_by_line(text: str) -> list[set[str]]:
     return [set(_WORD.findall(plain(line))) for line in text.split("\n") if line.strip()]
 
 
-def is_represented(content: str, have: Sequence[set[str]]) -> bool:
-    """Return whether most words of a line occur in one of the lines `have`."""
-    words = set(_WORD.findall(plain(content)))
-    return not words or any(len(words & other) >= KEPT_SHARE * len(words) for other in have)
+def is_represented(content: str, have: Sequence[set[str]], known: Mapping[str, int] | None = None) -> bool:
+    """Return whether most words of a line occur in one of the lines `have`.
+
+    `known`: in how many lines of the log each word occurs; what many lines say counts less.
+    """
+    weights = {word: 1 / max(1, known.get(word, 1) if known else 1) for word in _WORD.findall(plain(content))}
+    least = KEPT_SHARE * sum(weights.values())
+    return not weights or any(sum(weights[w] for w in weights.keys() & other) >= least for other in have)

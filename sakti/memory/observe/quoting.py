@@ -7,6 +7,7 @@ requirements is the user's. One pass over the lines; patterns look at the beginn
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +22,13 @@ BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a paragraph above this is pasted un
 STATING_SHARE = 0.6  # of such a paragraph's lines or sentences
 RULES = 20_000  # characters of a line that may hold many statements
 SENTENCE = 200  # characters of a typed statement
+NOTE, NOTES_SHARE = (
+    100,
+    0.8,
+)  # characters of a typed note, which may do without a verb; share of a paragraph's sentences
+MACHINE_SHARE = 0.2  # of a paragraph's lines: with more of them it is the output of a program
+ENUMERATED = 8  # commas of a sentence that enumerates
+WRAPPED, WRAPPED_SHARE = 50, 0.25  # characters of a line that is broken within a sentence; share of a paragraph's lines
 LOG_LINES = 3  # so many in a row that look like a log are one
 SHORT_QUOTE = 14  # characters of a quotation that is part of the user's sentence
 QUOTE = 2_000  # characters between two quotation marks
@@ -112,11 +120,33 @@ _STATING = lazy_pattern(
     r"verwenden|niemand|gehört|mag|hat)\b",
     re.IGNORECASE,
 )
-_ITEM = lazy_pattern(r"\s{0,8}(?:[-*•+–]|\(?\d{1,3}[.)])\s+\S")
+_ITEM = lazy_pattern(r"\s{0,8}(?:[-*•+–]|\(?(?:\d{1,3}|[a-z])[.)])\s+\S")
 _CODE = lazy_pattern(
-    r"[{};]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|"
-    r"#include|<\w+)\b|=>|=="
+    r"[{};\\]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|"
+    r"#include|<\w+)\b|=>|==|^\s*<[/!\w]"
 )
+# Lines that programs write, or that are written for them.
+_OUTPUT_LINE = lazy_pattern(
+    "|".join(
+        (
+            r"^\s*[\w./-]+:\d+[: ]",  # a place in a file
+            r"^\s*(?:[✓✗✔✘×√] |npm (?:WARN|ERR)|(?:PASS|FAIL) \S+$|(?:not )?ok(?: \d|:))",
+            r"^\s*(?:warning|error|note|hint|remote): |^\s*(?:commit )?[0-9a-f]{7,40}(?: |$)",
+            r"^[-dl][rwx-]{9} |^\s*-{3,}>?|\.\.\. ?[\[(]| PASSED| FAILED|\[ *\d+%\]",
+            r"^\s*(?:HTTP/\d|Step \d+/|\$ |[A-Z]\w*(?:-[A-Z0-9]\w*)+: )",
+            r"^\s*\||\S(?: {3,}|\t)\S|\S,\S[^,]*,\S| \| .* \| ",  # tables
+            r"^\s*(?:[\w.-]+ ?=|[\w.-]*\w[_.-]\w[\w.-]*: |[a-z]\w*:$)|^\s+[a-z_]\w*: ",  # settings
+            r"^\S+$|^\s*[\w.-]+(?:==|[ @]v?)\d+\.\d[\w.]*$",  # names of files, versions of packages
+            r"^\s*(?:sudo|echo|export|cd|git|pip|npm|apt|docker|kubectl|curl|mkdir|chmod|rm|cp|mv|ssh) \S",
+            r"^(?:RUN|ENV|COPY|FROM|CMD|ADD|ARG|SELECT|INSERT|CREATE|UPDATE|DELETE|ALTER) \S|^\s*(?:>>> |\\\w)",
+            r"^\s*\[?\d\d?:\d\d(?::\d\d)?\]? \S+: |^\S.{0,30} \d\d?:\d\d(?: [AP]M)?$",  # a chat
+        )
+    )
+)
+_END = lazy_pattern(r"(?<=[.!?;])\s+")
+_DIFF = lazy_pattern(r"diff --git |@@ -\d|(?:\+{3}|-{3}) [ab]/")
+_SPEAKER = lazy_pattern(r"\s*(?:[\[\d][\d.,:/ APM\]-]{4,24})?([^\W\d][\w .-]{0,30}):\s")
+_GOES_ON = lazy_pattern(r"[a-zà-ÿ(]")
 _LETTER = lazy_pattern(r"\b(?:e-?mails?|mails?|letter|brief|nachricht)\b", re.IGNORECASE)
 ANNOUNCED = 1  # the line that announces a quotation counts as one of it
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
@@ -293,7 +323,7 @@ def _pasted_lines(lines: Sequence[str]) -> set[int]:
     for first, last in _runs(lines):
         block = range(first, last)
         is_long = len(block) > BLOCK_LINES or sum(len(lines[n]) for n in block) > BLOCK_CHARACTERS
-        if is_long and not _states([lines[n][:RULES] for n in block]):
+        if is_long and not _is_typed([lines[n][:RULES] for n in block]):
             out.update(block)
             continue
         run: list[int] = []
@@ -307,15 +337,50 @@ def _pasted_lines(lines: Sequence[str]) -> set[int]:
     return out
 
 
-def _states(block: Sequence[str]) -> bool:
-    """Return whether a long paragraph is a list or a row of statements, unlike logs and code."""
-    if sum(bool(_LOG.match(line) or _CODE.search(line)) for line in block) > (1 - STATING_SHARE) * len(block) / 2:
+def _is_typed(block: Sequence[str]) -> bool:
+    """Return whether a long paragraph is a list, notes or statements, unlike logs, code and output."""
+    items = sum(bool(_ITEM.match(line)) for line in block)
+    indented = sum(line[:1].isspace() and not _ITEM.match(line) for line in block)
+    printed = sum(map(_is_machine_text, block)) + (indented if items < MACHINE_SHARE * len(block) else 0)
+    if printed > MACHINE_SHARE * len(block) or _is_transcript(block):
         return False
-    if sum(bool(_ITEM.match(line)) for line in block) >= STATING_SHARE * len(block):
+    if items and items + indented >= STATING_SHARE * len(block):
         return True
-    sentences = [part for line in block for part in re.split(r"(?<=[.!?;])\s+", line) if part.strip()]
+    if _is_wrapped(block):
+        return _is_noted(_END.split(" ".join(block)))
+    return _is_noted([item for line in block for sentence in _END.split(line) for item in _enumerated(sentence)])
+
+
+def _is_noted(sentences: Sequence[str]) -> bool:
+    """Return whether most sentences are short notes or state something."""
+    notes = sum(len(part) <= NOTE for part in sentences)
     stating = sum(len(part) <= SENTENCE and _STATING.search(part) is not None for part in sentences)
-    return len(sentences) > 1 and stating >= STATING_SHARE * len(sentences)
+    return len(sentences) > 1 and (notes >= NOTES_SHARE * len(sentences) or stating >= STATING_SHARE * len(sentences))
+
+
+def _enumerated(sentence: str) -> list[str]:
+    """Return the items of a sentence that enumerates, else the sentence."""
+    return sentence.split(", ") if sentence.count(", ") >= ENUMERATED else [sentence]
+
+
+def _is_machine_text(line: str) -> bool:
+    return bool(_LOG.match(line) or _CODE.search(line) or _OUTPUT_LINE.search(line[:LINE_LIMIT]))
+
+
+def _is_transcript(block: Sequence[str]) -> bool:
+    """Return whether it is a diff, or most lines begin with one of a few names: "Ben: …", "Ann: …"."""
+    if any(_DIFF.match(line) for line in block):
+        return True
+    names = [m[1] for line in block if (m := _SPEAKER.match(line))]
+    return len(names) >= STATING_SHARE * len(block) and len(set(names)) * 4 <= len(names)
+
+
+def _is_wrapped(block: Sequence[str]) -> bool:
+    """Return whether sentences of a block go on from line to line."""
+    going_on = sum(
+        len(line) >= WRAPPED and _GOES_ON.match(following) is not None for line, following in itertools.pairwise(block)
+    )
+    return going_on >= WRAPPED_SHARE * len(block)
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
+from sakti.memory.reflect import quality
 from sakti.memory.shared import Part, joined, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
@@ -73,9 +74,10 @@ def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectI
 
 
 def finished(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
-    """Prepare a Reflector's answer for storing: cleaned, replaced words marked, every pinned line in it."""
+    """Prepare a Reflector's answer for storing: clean, without repeats, marked, with pinned lines."""
     contents = frozenset(row.content for line in pinned for row in lines.rows(line))
-    return with_pinned(mark_replaced(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
+    clean = quality.without_repeats(parse.clean(parse.sanitize_observation_lines(text)))
+    return with_pinned(mark_replaced(clean, replaced, contents), pinned)
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:

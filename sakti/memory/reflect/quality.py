@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from sakti.core.errors import MemoryFailure
 from sakti.memory.log import lines
 from sakti.memory.observe.faithfulness import is_represented, words_by_line
+from sakti.memory.protocol import ReflectInput
 from sakti.memory.statements.marking import ReplacedWords
 from sakti.memory.statements.units import speaker
 from sakti.store.log.replaced import NOTE, unmarked
@@ -17,8 +19,19 @@ IMPORTANT_SHARE, TOKEN_SHARE = 0.6, 0.15
 SMALL_INPUT, SMALL_SHARE = 1_000, 0.05
 # An answer itself has at least this share of them: what is put back makes no reflection of junk.
 ANSWER_SHARE = 0.3
+LONGEST, LONGEST_TASK = 4, 10_000  # times the characters of its input, and those of a task besides
 SEVERAL = 5  # important lines whose share is looked at
 ENDED_SHARE = 0.6  # of a line's text that is replaced: the line has ended
+
+
+def check_length(text: str, request: ReflectInput) -> None:
+    """Raise `MemoryFailure` (not_smaller) for an answer so long that its tokens need not be counted."""
+    size = sum(len(group_text) for _, group_text in request.groups)
+    if len(text) > LONGEST * size + LONGEST_TASK:
+        raise MemoryFailure(
+            f"The reflection was not smaller than the log ({len(text):,} of {size:,} characters): the log stays.",
+            code="not_smaller",
+        )
 
 
 def check_answer(have: int, important: int, tokens: int, before: int) -> None:
@@ -52,34 +65,87 @@ def important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) ->
     return out
 
 
-def lost_lines(text: str, important: Sequence[lines.LogRow]) -> list[lines.LogRow]:
-    """Return the important lines that no line of a reflection has, in these or in other words."""
-    have = words_by_line(text)
-    return [row for row in important if not is_represented(unmarked(row.content), have)]
+def lost_lines(
+    text: str, important: Sequence[lines.LogRow], replaced: Sequence[ReplacedWords] = ()
+) -> list[lines.LogRow]:
+    """Return the important lines that no line of a reflection has, in these or in other words.
 
-
-def with_user_lines(
-    text: str, lost: Sequence[lines.LogRow], room: int, count: Callable[[str], int]
-) -> tuple[str, list[lines.LogRow]]:
-    """Put lost lines of the user back to the front of a reflection, the newest first.
-
-    As many as `room` tokens allow. Also return the important lines that stay lost.
+    Of a line that replaces an older one, the words that the older one does not have must be there.
     """
+    have = words_by_line(text)
+    contents = [unmarked(row.content) for row in important]
+    known = Counter(word for content in contents for words in words_by_line(content) for word in words)
+    older = {one.by: one.text for one in replaced}
+    return [
+        row
+        for row, content in zip(important, contents, strict=True)
+        if not is_represented(content, have, known) or not _has_new_words(content, older.get(content), have)
+    ]
+
+
+def _has_new_words(content: str, older: str | None, have: Sequence[set[str]]) -> bool:
+    words, before = (set[str]().union(*words_by_line(text)) for text in (content, older or content))
+    return older is None or any(words - before <= line for line in have)
+
+
+def put_back(
+    text: str,
+    lost: Sequence[lines.LogRow],
+    replaced: Sequence[ReplacedWords],
+    *,
+    room: int,
+    limit: int,
+    count: Callable[[str], int],
+) -> tuple[str, list[lines.LogRow]]:
+    """Put lost lines back to the front of a reflection.
+
+    Those that replace older lines as far as `limit` tokens allow, the user's, newest first, as far as `room` does.
+    Also return the important lines that stay lost. Raises `MemoryFailure` (below_floor) if an older line would stay
+    without the one that replaces it.
+    """
+    newer = {one.by: one.text.casefold() for one in replaced}
     back: list[lines.LogRow] = []
     total = count(text)
-    for row in reversed(lost):
+    newest_first = lost[::-1]
+    for row in sorted(newest_first, key=lambda row: unmarked(row.content) not in newer):
+        ends = newer.get(unmarked(row.content))
         size = count(_as_line(row)) + count(f"Date: {row.date}") + 2
-        if speaker(row.content, row.priority) == "user" and total + size <= room:
+        if total + size <= (room if ends is None else limit) and (ends or _is_users(row)):
             total += size
             back.append(row)
+        elif ends is not None and ends in text.casefold():
+            raise _below_floor(f"{newer[unmarked(row.content)]!r} and lost what replaced it")
     out: list[str] = []
     date = ""
-    for row in reversed(back):
+    for row in (row for row in lost if row in back):
         if row.date != date:
             date = row.date
             out.append(f"Date: {date}")
         out.append(_as_line(row))
     return "\n".join([*out, text]), [row for row in lost if row not in back]
+
+
+def _is_users(row: lines.LogRow) -> bool:
+    return speaker(row.content, row.priority) == "user"
+
+
+def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
+    """Give important lines that a reflection repeats their weight back."""
+    high = {unmarked(row.content) for row in important if row.priority == "high"}
+    lighter = [r.line for r in lines.rows(text) if r.priority not in ("high", "done") and unmarked(r.content) in high]
+    return lines.with_high_priority(text, lighter) if lighter else text
+
+
+def without_repeats(text: str) -> str:
+    """Return a reflection in which each line stands once a day."""
+    seen: set[tuple[str, str, str]] = set()
+    repeated: dict[int, str | None] = {}
+    for row in lines.rows(text):
+        key = (row.date, row.time, row.content)
+        if key in seen:
+            repeated[row.line] = None
+        seen.add(key)
+    return lines.corrected(text, repeated) if repeated else text
 
 
 def _as_line(row: lines.LogRow) -> str:

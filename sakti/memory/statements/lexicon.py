@@ -10,10 +10,11 @@ from pathlib import Path
 from sakti.core.patterns import lazy_pattern
 
 # Behind a full stop: that it does not end a shortened word or a first letter of a name.
-_NOT_SHORT = "".join(
-    rf"(?<!\b{word}\.)"
-    for word in "Dr Mr Mrs Ms Prof Hr Fr Nr St Mio Mrd ca vs bzw approx inkl max min evtl ggf [A-Z]".split()
+_SHORT_WORDS = (
+    "Dr Mr Mrs Ms Prof Hr Fr Nr St Str Abs Abt Tel Std MwSt Mio Mrd ca vs bzw vgl gem approx inkl exkl zzgl max min "
+    "evtl ggf [A-Z]"
 )
+_NOT_SHORT = "".join(rf"(?<!\b{word}\.)" for word in _SHORT_WORDS.split())
 # Where a sentence ends and the next begins, however many spaces are between them.
 BETWEEN_SENTENCES = (
     rf"(?<=[.!?…]){_NOT_SHORT}\s+(?=[\"'`(\[]?[A-Z0-9`])"

@@ -154,7 +154,7 @@ def _look_up(now: _Situation) -> AllowedActions | None:
     return _answer_lookup(now, lookup)
 
 
-def _answer_lookup(now: _Situation, lookup: project.Lookup) -> AllowedActions:
+def _answer_lookup(now: _Situation, lookup: project.ProjectLookup) -> AllowedActions:
     """Answer with the places that a search returned, or read the best of them first."""
     places = project.places(now.results)
     if lookup.kind == "where":
@@ -219,7 +219,7 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
 
 
 def _run_changed(now: _Situation) -> AllowedActions | None:
-    """Run what was changed if the user asked for that; never write it a second time."""
+    """Run the change if the user asked for that; never write it a second time."""
     last = now.results[-1]
     if last.name not in _CHANGES or last.is_error:
         return None

@@ -78,7 +78,7 @@ _LISTED = lazy_pattern(r"\s*\d+[.)]\s")
 _SENTENCE = lazy_pattern(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 
-class Lookup(Struct, frozen=True):
+class ProjectLookup(Struct, frozen=True):
     """What a question asks for.
 
     `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this project; else it may as well
@@ -114,12 +114,12 @@ def is_on_the_whole(asked: str) -> bool:
     return bool(_WHOLE.search(asked))
 
 
-def is_on_its_start(wanted: Lookup) -> bool:
+def is_on_its_start(wanted: ProjectLookup) -> bool:
     """Tell whether what a question looks for is only where the program starts."""
     return not wanted.exact and set(wanted.terms) <= _STARTING
 
 
-def lookup(asked: str, known: str = "") -> Lookup | None:
+def lookup(asked: str, known: str = "") -> ProjectLookup | None:
     """Return the search that answers `asked` needs first; None if it names nothing to look for.
 
     `known` is what the prompt tells of the project: what its files are named after is looked for, too.
@@ -130,15 +130,15 @@ def lookup(asked: str, known: str = "") -> Lookup | None:
     if "\n" in asked:
         return None
     if file and not names:
-        return Lookup("where", (file[0],), True) if where or exists else None
+        return ProjectLookup("where", (file[0],), True) if where or exists else None
     if where and not _PRONOUN.search(where["what"]):
         return _lookup(names, where["what"])
     if exists:
         return _lookup(names, exists["what"])
     if names and _EXPLAIN.search(asked):
-        return Lookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
+        return ProjectLookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
     if _ASKS.match(asked) and not is_on_the_whole(asked) and (stems := _named_after(asked, _files(known))):
-        return Lookup("explain", stems, False, sure=False)
+        return ProjectLookup("explain", stems, False, sure=False)
     return None
 
 
@@ -169,12 +169,12 @@ def _is_of_the_project(name: str, asked: str) -> bool:
     return bool(_WHOLE.search(asked)) or (called and not is_foreign)
 
 
-def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
+def _lookup(names: Sequence[str], phrase: str) -> ProjectLookup | None:
     if names:
-        return Lookup("where", (names[0],), True)
+        return ProjectLookup("where", (names[0],), True)
     words = [w for w in re.findall(r"[A-Za-z]\w+", phrase) if w.lower() not in _EMPTY]
     stems = tuple(dict.fromkeys(_stem(w.lower()) for w in words))[:MOST_TERMS]
-    return Lookup("where", stems, False) if stems else None
+    return ProjectLookup("where", stems, False) if stems else None
 
 
 def _stem(word: str) -> str:
@@ -192,7 +192,7 @@ def places(results: Sequence[ToolResultPart]) -> list[Place]:
     return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
 
 
-def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
+def defining(found: Sequence[Place], wanted: ProjectLookup) -> list[Place]:
     """Return the places that define the name being looked for."""
     term = "|".join(map(re.escape, wanted.terms))
     name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
@@ -210,7 +210,7 @@ def excerpt(place: Place) -> Json:
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
-def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
+def where(wanted: ProjectLookup, found: Sequence[Place], project: str) -> str:
     """Return the answer to where something is.
 
     Its definitions, else its mentions, else files with that name, else that it is not there.
@@ -231,14 +231,14 @@ def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
     return "\n".join([f"`{wanted.name}` {verb}:", *lines[:MOST_PLACES]])
 
 
-def missing(wanted: Lookup) -> str:
+def missing(wanted: ProjectLookup) -> str:
     """Return that something is not there."""
     if wanted.exact:
         return f"There is no `{wanted.name}` in this project: a search of all its files found nothing."
     return f"A search of all files of this project for {_words(wanted)} found nothing."
 
 
-def _words(wanted: Lookup) -> str:
+def _words(wanted: ProjectLookup) -> str:
     return " or ".join(f'"{t}"' for t in wanted.terms)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import corrections
-from sakti.store.log.corrections import Corrected
 from sakti.store.log.replaced import unmarked
 from sakti.store.models import CarryOverRow, ObservationRow
 from sakti.store.search import index as search_index
@@ -36,7 +37,14 @@ _COPIES = (
 )
 
 
-def erase(db: Database, record_id: str, line_id: str, now: int) -> Corrected:
+class Erased(Struct, frozen=True):
+    """Erased lines: their ids, and the texts that they had."""
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+
+
+def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
     """Erase a line, the lines nested under it, and the lines of merged groups that say the same.
 
     It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
@@ -63,7 +71,7 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Corrected:
         _index_next(db, one)
     corrections.next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return Corrected(line_id, row["group_id"], "forget", "", "")
+    return Erased([one["id"] for one in copies], texts)
 
 
 def _index_next(db: Database, row: Json) -> None:

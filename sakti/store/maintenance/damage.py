@@ -12,7 +12,7 @@ from sakti.store import failures
 from sakti.store.database_file import DatabaseFile
 from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
-from sakti.store.text_registry import TABLES
+from sakti.store.text_registry import tables
 
 _OF_INDEX = lazy_pattern(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
@@ -53,7 +53,7 @@ def find(database: DatabaseFile) -> str | None:
 
 def unreadable(connection: apsw.Connection) -> str | None:
     """Return the first column that should hold JSON and does not."""
-    for table in TABLES:
+    for table in tables():
         for column, _ in table.json:
             text = f"sakti_unpacked({column})" if column in table.packed else column
             (count,) = connection.execute(

@@ -165,7 +165,7 @@ def _identify(
 
 
 def _only_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | None:
-    """Return the one table that fits; one that refers to others wins, since more of its columns were checked."""
+    """Return the one table that fits, preferably one that refers to others."""
     strict = [s for s in shapes if any(c.refers for c in s.columns)] if refers else []
     best = strict or shapes
     return best[0] if len(best) == 1 and (refers or not best[0].unnumbered) else None
@@ -224,7 +224,7 @@ def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> 
     rows = model.execute(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
     )
-    packed = text_registry.BY_NAME[name].packed if name in text_registry.BY_NAME else ()
+    packed = text_registry.by_name()[name].packed if name in text_registry.by_name() else ()
 
     def column(name: str, kind: str, required: object, default: object, pk: object) -> _Column:
         kinds = (_KINDS.get(kind, str), *((bytes,) if name in packed else ()))

@@ -23,17 +23,18 @@ from sakti.core.errors import StoreError
 from sakti.store import archive_file, files, marks, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import archiving, upkeep
+from sakti.store.maintenance import archiving, result_copies, upkeep
 from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index_upkeep
-from sakti.store.text_registry import TABLES
+from sakti.store.text_registry import tables
 from sakti.store.threads import message_removal, messages
 from sakti.store.threads import removal as thread_removal
 
 log = logging.getLogger(__name__)
 
 ROWS = 10  # that go between two looks at the clock
+UNMISTAKABLE = 20  # characters of a message that are erased wherever a result repeats them
 COPIES = ("before", "backup", "damaged", "wal")
 
 
@@ -127,7 +128,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     for find in (shared_logs.reflections, shared_logs.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
-    for table in TABLES:
+    for table in tables():
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
             if table.name == "search_docs":
@@ -159,18 +160,26 @@ def _begun(db: Database) -> list[str]:
     return [i for (i,) in started]
 
 
-async def delete_message(store: Store, message_id: str) -> tuple[message_removal.Deleted, list[str]]:
-    """Remove a message for good; see `message_removal.delete`.
+async def delete_message(
+    store: Store, message_id: str
+) -> tuple[message_removal.Deleted, list[str], result_copies.Copies]:
+    """Remove a message for good, see `message_removal.delete`, and what results of tools repeat of it.
 
-    Also return the files that no message names any more.
+    Also return the files that no message names any more, and the texts that other files may repeat.
     """
     message = await store.read(messages.get, message_id)
     before = await store.read(named_files, message.thread_id) if message else []
+    around = (
+        await store.read(messages.between, message.thread_id, message.index - 1, message.index + 1) if message else []
+    )
     gone = await store.write(message_removal.delete, message_id, store.clock.now())
+    texts = [m.text for m in around if m.id in gone.message_ids]
+    copies = result_copies.Copies([t for t in texts if len(t) >= UNMISTAKABLE], frozenset(gone.message_ids))
+    await result_copies.erase(store, copies)
     after = await store.read(named_files, gone.thread_id)
     await archiving.sweep(store)
     await leave_no_copy(store)
-    return gone, [name for name in before if name not in after]
+    return gone, [name for name in before if name not in after], copies
 
 
 async def leave_no_copy(store: Store) -> None:
@@ -216,7 +225,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
         " AND json_extract(metadata, '$.active_task_id') = ?",
         (row[0], task_id),
     )
-    for table in TABLES:
+    for table in tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
     # a board that is looked at knows that something changed by the number of the newest event

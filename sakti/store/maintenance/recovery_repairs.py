@@ -143,7 +143,7 @@ def _readable_texts(db: Database) -> int:
 
 def _packed_columns(table: str) -> Sequence[str]:
     """Return the columns of a table that may hold compressed values."""
-    return text_registry.BY_NAME[table].packed if table in text_registry.BY_NAME else ()
+    return text_registry.by_name()[table].packed if table in text_registry.by_name() else ()
 
 
 def _is_text(value: bytes) -> bool:
@@ -178,7 +178,7 @@ def _readable_json(db: Database) -> int:
     plain_text = (
         f"json_array(CASE raw_content WHEN '' THEN {lost} ELSE json_object('t', 'text', 'text', raw_content) END)"
     )
-    for table in text_registry.TABLES:
+    for table in text_registry.tables():
         for column, usual in table.json:
             text = f"sakti_unpacked({column})" if column in table.packed else column
             wrong = f"{column} IS NOT NULL AND NOT json_valid({text})"

@@ -27,7 +27,7 @@ from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.secrets import MARK, marks_in, masked, masked_value
 from sakti.store.tasks import rows as task_rows
-from sakti.store.text_registry import BY_NAME, entering, holds_words
+from sakti.store.text_registry import by_name, entering
 from sakti.store.threads import codec, masking
 
 BATCH = 50  # rows that are looked through in one go
@@ -87,7 +87,7 @@ async def redact(store: Store) -> Found:
 
 
 def _models() -> list[type[Model]]:
-    return [model for model in MODELS if BY_NAME[_meta(model).table_name].texts]
+    return [model for model in MODELS if by_name()[_meta(model).table_name].texts]
 
 
 def _add(out: Found, model: type[Model], some: Sequence[_Dirty]) -> None:
@@ -139,7 +139,8 @@ def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == mark_key.NAME:
         return None
     meta = _meta(model)
-    before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if holds_words(meta.table_name, f.column_name)}
+    words = by_name()[meta.table_name].texts
+    before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if f.column_name in words}
     after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:

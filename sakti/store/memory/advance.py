@@ -127,7 +127,7 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
     if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
         raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
-    chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)}
+    chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)} if move.group_ids else {}
     entering = [chosen[i] for i in move.group_ids if i in chosen]
     if len(entering) != len(move.group_ids) or any(
         (g.record_id, g.thread_id, g.kind) != (record_id, thread_id, "observation") for g in entering
@@ -135,7 +135,7 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
         raise MemoryFailure("These observations are not of this thread.", code="conflict")
     if entering:
         _enter(db, entering, now)
-    entered = tuple(rows.groups_by_id(db, move.group_ids))
+    entered = tuple(structs.replace(g, state="active", activated_at=now) for g in entering)
     if not move.reflection:
         return Advanced(entered)
     reflection, removed = _condense(db, record_id, thread_id, now, alone=not entering)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from sakti.core.types import Json
 from sakti.store import leases
@@ -116,16 +116,22 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
 def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
     """Return the active and buffered groups of a record, in the order of `groups`.
 
-    Only the state and times of a group ever change, so one that is `known` in its present state is not read again.
+    Only the state and times of a group ever change, and what a reflection notes of its activation: the others that are
+    `known` are not read again.
     """
     rows = db.execute_sql(
-        "SELECT id, state FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
-        " ORDER BY state, kind = 'observation', pk",
+        "SELECT id, state, activated_at FROM observation_groups WHERE record_id = ?"
+        " AND state IN ('active', 'buffered') ORDER BY state, kind = 'observation', pk",
         (record_id,),
     ).fetchall()
-    fresh = [i for i, state in rows if i not in known or known[i].state != state]
-    by_id = {**known, **{g.id: g for g in groups_by_id(db, fresh)}} if fresh else known
-    return [by_id[i] for i, _ in rows]
+    by_id = {i: known[i] for i, _, _ in rows if i in known}
+    changed = {i: (state, time) for i, state, time in rows if i in by_id and by_id[i].state != state}
+    for i, (state, time) in changed.items():
+        by_id[i] = structs.replace(by_id[i], state=state, activated_at=time)
+    fresh = [i for i, _, _ in rows if i not in by_id or (i in changed and by_id[i].kind == "reflection")]
+    if fresh:
+        by_id |= {g.id: g for g in groups_by_id(db, fresh)}
+    return [by_id[i] for i, _, _ in rows]
 
 
 def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:

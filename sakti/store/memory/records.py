@@ -14,6 +14,7 @@ from sakti.store.models import MemoryRecordRow
 from sakti.store.rows import Shape
 
 HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
+CORRECTIONS = "corrections"
 PAUSED = "paused"  # the user wants nothing asked in the background
 
 
@@ -34,6 +35,11 @@ class Record(Struct, frozen=True):
     observed_timezone: str
     revision: int
     metadata: Json
+
+    @property
+    def corrections(self) -> int:
+        """Return the number of corrections of its log, undos included."""
+        return self.metadata.get(CORRECTIONS, 0)
 
 
 RECORD = Shape(MemoryRecordRow, Record)
@@ -104,7 +110,7 @@ def corrected(db: Database, record_id: str) -> int:
     It changes with each correction.
     """
     row = db.execute_sql(
-        "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
+        f"SELECT json_extract(metadata, '$.{CORRECTIONS}') FROM observational_memory WHERE id = ?", (record_id,)
     ).fetchone()
     return 0 if row is None else row[0] or 0
 

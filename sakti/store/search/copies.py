@@ -7,12 +7,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
-from sakti.store.search.features import SHORT, Features
+from sakti.store.search.features import SHORT, TOOL, Features
 from sakti.store.search.rank import Ranked
 from sakti.store.search.rows import Row
-
-_BETWEEN_NUMBERS = lazy_pattern(r"\D+")
 
 
 class Folded(Struct, frozen=True):
@@ -79,9 +76,10 @@ def _is_read(f: Features) -> bool:
     return bool(f.beginning) and f.size <= SHORT
 
 
-def _normalized_text(text: str, role: str) -> str:
+def _normalized_text(text: str, role: str) -> bytes:
     """Normalise a text for comparison: no numbers in tools' output, no outer white space."""
-    return ("0".join(_BETWEEN_NUMBERS.findall(text)) if role == "tool" else text).strip()
+    encoded = text.encode("utf-8", "replace")
+    return (encoded.translate(None, b"0123456789") if role == TOOL else encoded).strip()
 
 
 def _key(f: Features) -> Hashable:

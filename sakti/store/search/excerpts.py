@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import compress
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
 from sakti.store.search.snippets import SNIPPET, snippet_of
 from sakti.store.search.stems import stems
+from sakti.store.search.terms import Term
 
 _HOW = {"similar": "similar", "short": "short form", "code": "in code"}
 QUOTED = 60  # characters of the message before that are shown
@@ -72,15 +74,26 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if not features.has_words:
         question = (before or "").strip() if ranked.answers else ""
         return f"answer to “{one_line(question, QUOTED)}”" if question else "next to a match", []
-    matched = [t for t, has_it in zip(pattern.terms, features.own, strict=False) if has_it]
-    parts = [p for (p, _), has_it in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if has_it]
+    matched = list(compress(pattern.terms, features.own))
+    parts = [p for p, _ in compress(pattern.parts, features.own[len(pattern.terms) :])]
     typed = [p for p in parts if p not in pattern.meant]
-    if any(p in lower for p in typed) or any(t.text in lower for t in matched):
+    if any(p in lower for p in (*typed, *(t.text for t in matched))):
         return "", []
-    if typed:  # in other letters: strasse for Straße
-        return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
     if parts:
-        return f"similar: {parts[0]}", [parts[0]]
+        return _reason_of_part(text, typed, parts[0])
+    reasons = filter(None, (_reason_of_token(text, matched), _reason_of_form(text, lower, matched)))
+    return next(reasons, ("in its summary" if matched else "", []))
+
+
+def _reason_of_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
+    """Return the token spelled otherwise (strasse for Straße), else the part that was meant."""
+    if typed:
+        return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
+    return f"similar: {meant}", [meant]
+
+
+def _reason_of_token(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
+    """Return the first token that a term means in another writing, or with the same stem."""
     matched_stems = {stem for t in matched for stem in t.stem}
     joined = {t.text for t in matched}
     accents = set() if text.isascii() else {without_accents(t.text) for t in matched}
@@ -91,11 +104,15 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
             return "", [token]
         if not matched_stems.isdisjoint(stems(folded(token))):
             return f"same stem: {token}", [token]
-    for term in matched:
-        for form in (f for f in term.forms if f.how != "word"):
-            word = form.phrase.strip('"')
-            if word in lower:
-                return f"{_HOW[form.how]}: {word}", [word]
-            if token := next((t for t in TOKEN.findall(text) if set(stems(word)) & set(stems(t))), ""):
-                return f"similar: {token}", [token]
-    return "in its summary" if matched else "", []
+    return None
+
+
+def _reason_of_form(text: str, lower: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
+    """Return the first form of a term, other than its words, that the text has."""
+    for form in (f for term in matched for f in term.forms if f.how != "word"):
+        word = form.phrase.strip('"')
+        if word in lower:
+            return f"{_HOW[form.how]}: {word}", [word]
+        if token := next((t for t in TOKEN.findall(text) if set(stems(word)) & set(stems(t))), ""):
+            return f"similar: {token}", [token]
+    return None

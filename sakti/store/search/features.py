@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.search.dates import says_when
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
@@ -23,6 +24,7 @@ BEGINNING = 120  # characters that distinguish code, diffs and logs from talk
 REMARK = 30  # tokens of a remark at most: one line that no tool printed
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
+NAMING = 4  # pieces of its first identifiers, which do as well
 WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
@@ -32,6 +34,7 @@ LABEL = 40  # characters before the colon of a label, of two words at most
 USER, ASSISTANT, TOOL = "user", "assistant", "tool"  # roles; the last one of what tools print
 
 _CODE = rb"(){}[];=<>_/\|`#*+"
+_CAMEL = lazy_pattern(r"[a-z0-9][A-Z]")  # in the text index such a name is one word, unlike `snake_case`
 
 
 class Weights(Struct, frozen=True):
@@ -39,8 +42,8 @@ class Weights(Struct, frozen=True):
 
     `k1`, `b`: BM25's. `identifiers`: an occurrence in the pieces of identifiers. `leading`: what an occurrence among
     the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
-    message adds to the length. `neighbour`, `exchange`: share of the messages before and after, the second only of
-    another role's. `answer`: of the question before. `request`: of the answer to a user's message. `thread`: of the
+    message adds to the length. `neighbour`, `talk_beside`: share of the messages before and after, the second only of
+    talk. `answer`: of the question before. `request`: of the answer to a user's message. `thread`: of the
     mean of the thread's three best. `echo`: what an occurrence loses that the previous message has as well.
     """
 
@@ -52,7 +55,7 @@ class Weights(Struct, frozen=True):
     thread: float
     before: float = 0.0
     neighbour: float = 0.0
-    exchange: float = 0.0
+    talk_beside: float = 0.0
     answer: float = 0.0
     echo: float = 0.0
     request: float = 0.0
@@ -69,7 +72,7 @@ TALK = Weights(
     k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
 )
 DOCUMENT = Weights(
-    k1=1.5, b=0.9, identifiers=0.6, leading=1.5, before_length=0.1, thread=0.6, before=0.05, exchange=0.4
+    k1=1.5, b=0.9, identifiers=0.6, leading=1.5, before_length=0.1, thread=0.6, before=0.05, talk_beside=0.4
 )
 
 
@@ -210,19 +213,16 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     A row in which nothing was `found` is there for what stands beside it, or for parts of words.
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
-    weights = pattern.weights_of(document=document)
     remark = not pattern.asks and _is_remark(row.role, sizes, text)
-    if not pattern.asks:
-        weights = _plain(row.role, before, remark=remark)
-    counts, has_term, places = _count(found, pattern, weights)
+    weights = pattern.weights_of(document=document) if pattern.asks else _plain(row.role, before, remark=remark)
+    is_named = document and (not text or _CAMEL.search(text[:BEGINNING]) is not None)
+    counts, has_term, places = _count(found, pattern, weights, NAMING if is_named else 0)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     if text and pattern.parts:
         verbatim = _count_parts(text, pattern, counts, has_term)
         adjacent, near = max(adjacent, verbatim), max(near, verbatim)
     length = size + identifiers + weights.before_length * before
-    asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
-    labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
-    timed = pattern.when and not document and says_when(text)
+    asks, labelled, timed = _answering(text, size, pattern, document=document) if pattern.asks else (False,) * 3
     complete = pattern.has_all(has_term)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
@@ -243,6 +243,14 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     )
 
 
+def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[bool, bool, bool]:
+    """Return whether a text asks, starts with a label of the question, and names a time as it asks."""
+    asks = size <= SHORT and text.rstrip().endswith("?")
+    if document:
+        return asks, False, False
+    return asks, _is_labelled(text, pattern.words), pattern.when and says_when(text)
+
+
 def _plain(role: str, before: int, *, remark: bool) -> Weights:
     """Return the weights for a query without a question; `before`: tokens of the message before."""
     if role == TOOL:
@@ -257,8 +265,13 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
     return len(named) <= 2 and not words.isdisjoint(named)
 
 
-def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
-    """Return weighted occurrences, flags of the terms in the text itself, and their first places."""
+def _count(
+    found: Phrases, pattern: Pattern, weights: Weights, naming: int
+) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+    """Return weighted occurrences, flags of the terms in the text itself, and their first places.
+
+    `naming`: pieces of identifiers that count as the first words of the text.
+    """
     total = len(pattern.terms) + len(pattern.parts)
     counts, has_term, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     forms, first_code = pattern.forms, pattern.whole
@@ -271,8 +284,8 @@ def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[flo
         if number < first_code:
             for place in text[:OF_A_TERM]:
                 places.append((place, i))
-            if leading and text:
-                n += leading * bisect_left(text, LEADING)
+            if leading:
+                n += leading * (bisect_left(text, LEADING) or bisect_left(identifiers, naming))
             if before:
                 n += in_before * len(before) - weights.echo * n
         counts[i] += form.weight * n

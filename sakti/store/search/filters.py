@@ -195,19 +195,28 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
 def _path(path: str) -> tuple[str, *tuple[object, ...]]:
     """Return the condition for a path touched by a tool or named in the text; a glob or a part of it.
 
-    Case does not matter. Brackets stand for themselves: `app/[id]/page.tsx`.
+    The result of a call meets it if the call does. Case does not matter. Brackets stand for themselves:
+    `app/[id]/page.tsx`.
     """
     is_glob = "*" in path or "?" in path
     lower, of = (path.lower(), "lower({})") if path.isascii() else (folded(path), "sakti_folded({})")
     glob = lower.replace("[", "[[]")
-    touched = f"(d.paths != '' AND {of.format('d.paths')} GLOB ? AND sakti_touched({of.format('d.paths')}, ?))"
     pieces = trigrams(max(re.split(r"[*?]+", path), key=len))
-    one = (f"*{glob}*", glob if is_glob else f"*{glob}*")
-    if not pieces:
-        return touched, *one
-    # the text of a row is put together only where the index says that it may have the path
-    in_text = (
-        "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
-        f" AND EXISTS (SELECT 1 FROM search_texts x WHERE x.pk = d.pk AND {of.format('x.text')} GLOB ?))"
+    values: list[object] = [f"*{glob}*", glob if is_glob else f"*{glob}*"]
+    values += [all_of(pieces), f"*{glob.strip('*')}*"] if pieces else []
+
+    def names(row: str) -> str:
+        paths = of.format(f"{row}.paths")
+        touched = f"({row}.paths != '' AND {paths} GLOB ? AND sakti_touched({paths}, ?))"
+        # the text of a row is put together only where the index says that it may have the path
+        in_text = (
+            f"({row}.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
+            f" AND EXISTS (SELECT 1 FROM search_texts x WHERE x.pk = {row}.pk AND {of.format('x.text')} GLOB ?))"
+        )
+        return f"({touched} OR {in_text})" if pieces else touched
+
+    of_a_call = (
+        "d.role = 'tool' AND EXISTS (SELECT 1 FROM search_docs c WHERE c.thread_id = d.thread_id"
+        f" AND c.kind = 'message' AND c.position = d.position - 1 AND {names('c')})"
     )
-    return f"({touched} OR {in_text})", *one, all_of(pieces), f"*{glob.strip('*')}*"
+    return f"({names('d')} OR ({of_a_call}))", *values, *values

@@ -81,14 +81,10 @@ def occurrences(
     `forms`: FTS5 phrases, each with the number of texts that have it. Those that few texts have are gone through, and
     the common ones only where they are (FTS5 skips to the row); a row with common ones only is looked up by itself.
     """
-    connection = db.connection()
-    collector = _collectors.get(connection)
-    if collector is None:
-        collector = _collectors[connection] = _Collector()
-        connection.register_fts5_function(NAME, collector)
     forms = forms if documents else forms[:whole]
     if not keys or not forms:
         return Occurrences()
+    collector = _collector_of(db)
     rare = _rare(forms, whole)
     lead = len(rare) if len(rare) < len(forms) else 0
     every = " OR ".join(phrase for phrase, _ in forms)
@@ -99,14 +95,27 @@ def occurrences(
     remaining = [k for k in keys if k not in collector.found.rows] if lead or not rare else []
     if remaining:
         collector.look_at(len(forms), whole, 0)
-        between = sum(n for _, n in forms) * (max(remaining) - min(remaining)) / newest
-        if between * GONE_THROUGH < len(remaining) * (SOUGHT + SOUGHT_PHRASE * len(forms)):
+        texts = sum(n for _, n in forms) * (max(remaining) - min(remaining)) / newest
+        if texts * GONE_THROUGH < len(remaining) * (SOUGHT + SOUGHT_PHRASE * len(forms)):
             _go_through(db, every, remaining)
         else:
-            for key in remaining:
-                db.execute_sql(f"{_SQL} rowid = ?", (every, key)).fetchall()
+            _look_up(db, every, remaining)
     result, collector.found = collector.found, Occurrences()
     return result
+
+
+def _look_up(db: Connection, match: str, keys: Collection[int]) -> None:
+    for key in keys:
+        db.execute_sql(f"{_SQL} rowid = ?", (match, key)).fetchall()
+
+
+def _collector_of(db: Connection) -> _Collector:
+    """Return the function of a connection; register it at the first call."""
+    connection = db.connection()
+    if connection not in _collectors:
+        _collectors[connection] = _Collector()
+        connection.register_fts5_function(NAME, _collectors[connection])
+    return _collectors[connection]
 
 
 _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH ? AND"

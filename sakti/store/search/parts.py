@@ -8,9 +8,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.store.connection import Connection
 from sakti.store.search import retrieve, spelling
-from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import (
@@ -23,7 +21,7 @@ from sakti.store.search.query import (
     is_cjk,
     looks_like_identifier,
 )
-from sakti.store.search.retrieve import Budget
+from sakti.store.search.retrieve import Lookup
 from sakti.store.search.rows import Row, texts_of
 
 SIMILAR = 30  # texts in which a word that was meant is looked for
@@ -38,24 +36,26 @@ class PartMatches(Struct, frozen=True):
     more: bool = False
 
 
-def find_parts(
-    db: Connection, text: str, similar: Collection[str], place: Place, newest: int, budget: Budget
-) -> PartMatches:
+def find_parts(look: Lookup, text: str, similar: Collection[str]) -> PartMatches:
     """Return the texts with parts of words; for a part that no text has those with one like it.
 
     `similar`: words that are corrected already, and not guessed.
     """
     tokens = _tokens(text)
-    matches = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
+    matches = _containing(look, list(filter(_is_part, tokens)))
     if matches.texts or not looks_like_identifier(text):
         return matches
-    meant: dict[str, list[str]] = {}
-    for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _has_known_pieces(db, t, newest)):
-        near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
-        if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
-            meant[token] = words
+    meant = {t: words for t in tokens if len(t) >= 4 and t not in similar and (words := _words_like(look, t))}
     lower = [folded(w).lower() for words in meant.values() for w in words]
-    return replace(_containing(db, lower, place, newest, budget), meant=meant)
+    return replace(_containing(look, lower), meant=meant)
+
+
+def _words_like(look: Lookup, token: str) -> list[str]:
+    """Return words of the texts like a token, unless its pieces are words of theirs."""
+    if _has_known_pieces(look, token):
+        return []
+    near = retrieve.similar_parts(look, token)[:SIMILAR]
+    return spelling.similar_words(texts_of(look.db, [r.pk for r in near]).values(), token)
 
 
 def _tokens(text: str) -> list[str]:
@@ -66,20 +66,20 @@ def _tokens(text: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
 
 
-def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> PartMatches:
+def _containing(look: Lookup, parts: Sequence[str]) -> PartMatches:
     """Return the texts with one of `parts` in them, and the rarity of each."""
-    rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = texts_of(db, [r.pk for r in rows])
+    rows, rarity, more = retrieve.by_parts(look, parts)
+    texts = texts_of(look.db, [r.pk for r in rows])
     lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
     matching = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
     held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in matching)}
     return PartMatches(matching, held, more=more)
 
 
-def _has_known_pieces(db: Connection, token: str, newest: int) -> bool:
-    small = newest <= spelling.LARGE
+def _has_known_pieces(look: Lookup, token: str) -> bool:
+    small = look.newest <= spelling.LARGE
     parts = pieces(token)
-    return bool(parts) and all(spelling.is_known(db, p, parts=small) for p in parts)
+    return bool(parts) and all(spelling.is_known(look.db, p, parts=small) for p in parts)
 
 
 def is_in_trigrams(query: Query) -> bool:

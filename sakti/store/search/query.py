@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -91,6 +91,9 @@ class Query(Struct, frozen=True):
     alternatives: tuple[tuple[str, ...], ...] = ()
     other_than: tuple[tuple[str, str], ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
+
+
+NO_QUERY = Query("")
 
 
 def parse_query(
@@ -240,22 +243,28 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     for token in tokens:
         if len(words) >= ENOUGH_WORDS:
             break
-        if token.isascii() and token.isalpha() and token.islower():  # most are
-            words[token] = None
-            continue
-        parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
-        if len(parts) > 1:
+        if len(parts := _pieces_of(token)) > 1:
             telling = [p for p in parts if len(p) > 1]  # a11y: y says nothing
             words.update(dict.fromkeys(telling))
             inside.update(telling)
             joined["".join(parts)] = None
+    chosen = ([w for w in words if w not in STOP_WORDS or w in inside] or list(words))[:MAX_TERMS]
+    joined.update(dict.fromkeys(_join_words(tokens)))
+    return chosen, [j for j in joined if j and j not in chosen]
+
+
+def _pieces_of(token: str) -> list[str]:
+    is_plain = token.isascii() and token.isalpha() and token.islower()  # as most are
+    return [] if is_plain else pieces(token)
+
+
+def _join_words(tokens: Sequence[str]) -> list[str]:
+    """Return the words of a short query joined, as they may be an identifier: all, and each two."""
     plain = [t.lower() for t in tokens if t.isalnum()]
-    if len(plain) == len(tokens) <= JOINED:
-        joined["".join(plain)] = None
-        joined.update(dict.fromkeys(a + b for a, b in itertools.pairwise(plain)))
-    chosen = [w for w in words if w not in STOP_WORDS or w in inside] or list(words)
-    return chosen[:MAX_TERMS], [j for j in joined if j and j not in chosen[:MAX_TERMS]]
+    if not len(plain) == len(tokens) <= JOINED:
+        return []
+    return ["".join(plain), *(a + b for a, b in itertools.pairwise(plain))]
 
 
 def is_cjk(text: str) -> bool:

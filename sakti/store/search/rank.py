@@ -18,8 +18,10 @@
    *document* begins like code, a diff or a log and is no remark, has more than 220 words, or was printed by a tool; all
    else is *talk*.
    In talk a long message says more, half of what it says is in the message before, and the messages around it count.
-   In a document length counts fully and its first words count more. Talk gains by saying what the question asks for: a
-   text of the one who is named (`Ann: …`), a time where the question is for one; and loses by asking itself.
+   In a document length counts fully, talk beside it counts, and its first words count more: those of its first
+   identifiers, too, if it begins with one in camel case, which the index of the text does not split.
+   Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
+   question is for one; and loses by asking itself.
    Words as code has them (`dict` for dictionary, del for delete: `terms.py`, `code_words.py`) count in functions only,
    and find none.
    Length is compared with the candidates of the same kind: tools print longer texts than people write.
@@ -186,7 +188,7 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
     thread, position = f.row.thread_id, f.row.position
     for place in ((thread, position - 1), (thread, position + 1)):
         if other := at.get(place):
-            share = weights.neighbour + weights.exchange * (other.row.role != f.row.role)
+            share = weights.neighbour + weights.talk_beside * (not other.document)
             share += weights.answer * (other.asks and place[1] < position)
             share += weights.request * (f.row.role == USER and other.is_answer and place[1] > position)
             total += share * words[other.row.pk]

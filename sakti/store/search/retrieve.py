@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from typing import Any
 
 from msgspec import Struct, field, json
+from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search.filters import Place
@@ -20,9 +21,8 @@ from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import ROW, Row, is_unindexed, listed, table_of, texts_of
-from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
-from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings
+from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings, stem_of
 
 CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
 MEASURED = 100  # candidates of each list that are measured at most
@@ -59,13 +59,38 @@ class Budget(Struct):
     last: float
     unread: dict[str, int] = field(default_factory=dict[str, int])  # word → the row from which it was read, if not all
 
-    @property
-    def over(self) -> bool:
-        return self.clock() >= self.end
 
-    def over_with(self, found: Sized) -> bool:
-        """Return whether the time is over for who has found so much."""
-        return self.clock() >= (self.end if found else self.last)
+class Lookup(Struct):
+    """Where one query looks: the database, the filter of its rows, the newest key, and how long."""
+
+    db: Connection
+    place: Place
+    newest: int
+    budget: Budget
+
+    def is_over(self, results: Sized | None = None) -> bool:
+        """Return whether the time is over; there is more of it as long as there are no `results`."""
+        budget = self.budget
+        return budget.clock() >= (budget.end if results is None or results else budget.last)
+
+    def windows(self, size: int, names: Iterable[str], results: Sized | None = None) -> Iterator[tuple[int, int]]:
+        """Yield the keys of rows, a window (above, up to) at a time, the newest first, while time remains.
+
+        `names`: those for which the other rows are noted as unread; `results` grow meanwhile.
+        """
+        last, high = self.place.bounds(self.newest)
+        while high > last:
+            low = max(last, high - size)
+            yield low, high
+            if low > last and self.is_over(results):
+                self.leave_unread(names, low)
+                return
+            high = low
+
+    def leave_unread(self, names: Iterable[str], key: int) -> None:
+        """Note that rows up to a key were not read for `names`."""
+        if key > self.place.bounds(self.newest)[0]:
+            self.budget.unread |= dict.fromkeys(names, key)
 
 
 class Matches(Struct):
@@ -176,45 +201,38 @@ def _operand(word: str) -> str:
     return f"({' OR '.join([*phrases, quoted(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
-def by_words(
-    db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget, *, own: bool
-) -> Matches:
+def by_words(look: Lookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
     """Return the rows that match.
 
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
     would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
     """
     match, required = match_of(terms, query, own=own), _avoiding(required_of(query), query)
-    if not match or place.keys == []:
+    if not match or look.place.keys == []:
         return Matches([])
     most, ranked = (AT_ONCE, RANKED) if len(terms) < MANY else (OF_MANY, OF_MANY)
     if sum(t.documents for t in terms) <= most:
-        return _ranked_by_index(db, f"({match}) OR ({required})" if required else match, place)
+        return _ranked_by_index(look, f"({match}) OR ({required})" if required else match)
     if required:
-        return _rows_by_requirements(db, terms, query, place, newest, budget)
-    matches = Matches([])
+        return _rows_by_requirements(look, terms, query)
     rare, common = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
-    if rare:
-        added = {match_of([t], query, own=own): t.rarity for t in common[:ADDED] if not own}
-        matches = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
+    matches = _with_rare_words(look, rare, common[:ADDED], query, own=own) if rare else Matches([])
     typed = [t.text for t in common if t.text in query.text.lower()]  # not the joined words
     if own and len(matches.rows) >= ENOUGH_RARE:
-        budget.unread |= dict.fromkeys(typed, newest)
+        look.budget.unread |= dict.fromkeys(typed, look.newest)
         return matches
     rarities = {match_of([t], query, own=own): t.rarity for t in terms}
-    return _by_windows(db, rarities, sum(t.documents for t in common), typed, matches, place, newest, budget)
+    return _by_windows(look, rarities, sum(t.documents for t in common), typed, matches)
 
 
-def _rows_by_requirements(
-    db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget
-) -> Matches:
+def _rows_by_requirements(look: Lookup, terms: Sequence[Term], query: Query) -> Matches:
     """Return the rows that meet all requirements, those with most of the other words first."""
-    phrases = [tuple(stems(folded(p))) for p in query.phrases]
+    phrases = [stem_of(p) for p in query.phrases]
     implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
     rarities = {match_of([t], query, own=True): t.rarity for t in terms if t.stem not in implied}
     rarities |= {_avoiding(required_of(query), query): 0.0}
     names = query.phrases or [*itertools.chain.from_iterable(query.alternatives)]
-    return _by_windows(db, rarities, _with_required(terms, query), names, Matches([]), place, newest, budget)
+    return _by_windows(look, rarities, _with_required(terms, query), names, Matches([]))
 
 
 def _with_required(terms: Sequence[Term], query: Query) -> int:
@@ -226,57 +244,48 @@ def _with_required(terms: Sequence[Term], query: Query) -> int:
     every = sum(documents.values())
 
     def with_all(words: Iterable[str]) -> int:
-        return min((documents.get((s,), every) for w in words for s in stems(folded(w))), default=every)
+        return min((documents.get((s,), every) for w in words for s in stem_of(w)), default=every)
 
     def with_phrase(phrase: str) -> int:
-        return max(documents.get(tuple(stems(folded(phrase))), every), int(AT_A_PHRASE * with_all([phrase])))
+        return max(documents.get(stem_of(phrase), every), int(AT_A_PHRASE * with_all([phrase])))
 
     alternatives = sum(map(with_all, query.alternatives))
     return min(*map(with_phrase, query.phrases), alternatives or every, every)
 
 
 def _by_windows(
-    db: Connection,
-    rarities: Mapping[str, float],
-    texts: int,
-    names: Sequence[str],
-    found: Matches,
-    place: Place,
-    newest: int,
-    budget: Budget,
+    look: Lookup, rarities: Mapping[str, float], texts: int, names: Sequence[str], before: Matches
 ) -> Matches:
-    """Return `found` and then the matching rows, from the newest texts on, while time remains.
+    """Return `before` and then the matching rows, from the newest texts on, while time remains.
 
     `rarities`: of each term by its FTS5 query; `texts`: how many match, at most; `names`: of what is looked for.
     """
-    rows, shares = {r.pk: r for r in found.rows}, found.shares
-    at_once = AT_ONCE if place.keys is None else PASSED_AT_ONCE
-    span = max(1, newest * at_once // max(texts, at_once))
-    last, high = place.bounds(newest)
-    while high > last and len(rows) < ENOUGH and not budget.over_with(rows):
-        low = max(last, high - span)
-        window = _with_most_words(db, rarities, place, (low, high))
-        for row in window.rows:
-            rows.setdefault(row.pk, row)
-        shares = window.shares | shares
-        high = low
-    if high > last:
-        budget.unread |= dict.fromkeys(names, high)
+    rows, shares = {r.pk: r for r in before.rows}, before.shares
+    if len(rows) >= ENOUGH or (rows and look.is_over()):
+        look.leave_unread(names, look.newest)
+        return before
+    at_once = AT_ONCE if look.place.keys is None else PASSED_AT_ONCE
+    for window in look.windows(max(1, look.newest * at_once // max(texts, at_once)), names, rows):
+        matches = _with_most_words(look, rarities, window)
+        rows |= {row.pk: row for row in matches.rows if row.pk not in rows}
+        shares = matches.shares | shares
+        if len(rows) >= ENOUGH:
+            look.leave_unread(names, window[0])
+            break
     return Matches(list(rows.values())[:CANDIDATES], shares)
 
 
-def _with_most_words(db: Connection, rarities: Mapping[str, float], place: Place, within: tuple[int, int]) -> Matches:
+def _with_most_words(look: Lookup, rarities: Mapping[str, float], within: tuple[int, int]) -> Matches:
     """Return the rows of a window with most of the words; rare words count more, ties go to newer.
 
     bm25 would count each word in the whole index before it ranks the first row.
     """
-    words = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
-    sql = f"{words} AND rowid > ? AND rowid <= ?{place.among('+rowid')}"
+    sql = f"{_WORDS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')}"
     scores: dict[int, float] = {}
     for match, rarity in rarities.items():
-        for (key,) in db.execute_sql(sql, (match, *within)).fetchall():
+        for (key,) in look.db.execute_sql(sql, (match, *within)).fetchall():
             scores[key] = scores.get(key, 0.0) + rarity
-    return _matches(rows_of(db, _best_first(scores), place), scores)
+    return _matches(rows_of(look, _best_first(scores)), scores)
 
 
 def _up_to(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[Term]]:
@@ -286,36 +295,40 @@ def _up_to(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[T
     return terms[:first], terms[first:]
 
 
-def _ranked_by_index(db: Connection, match: str, place: Place) -> Matches:
+def _ranked_by_index(look: Lookup, match: str) -> Matches:
     """Return the best rows in bm25 order; the filters are applied to as many as it takes."""
     rows, scores = list[Row](), dict[int, float]()
-    with closing(_by_score(db, match, place)) as cursor:
+    with closing(_by_score(look, match)) as cursor:
         while len(rows) < CANDIDATES and (some := dict(itertools.islice(cursor, CANDIDATES))):
             scores |= some
-            rows += rows_of(db, list(some), place)
+            rows += rows_of(look, list(some))
     return _matches(rows[:CANDIDATES], scores)
 
 
-def _by_score(db: Connection, match: str, place: Place) -> Any:
+def _by_score(look: Lookup, match: str) -> Any:
     """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
-    sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{place.among('+rowid')}"
-    return db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
+    sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{look.place.among('+rowid')}"
+    return look.db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
 
 
-def _with_rare_words(db: Connection, rare: str, common: Mapping[str, float], place: Place, budget: Budget) -> Matches:
-    """Return the rows with rare words, best first; `common`: rarity of further words by FTS5 query.
+def _with_rare_words(look: Lookup, rare: Sequence[Term], common: Sequence[Term], query: Query, *, own: bool) -> Matches:
+    """Return the rows with rare words, best first.
 
-    The score is bm25 of the rare words and the rarity of those common ones that a row has: FTS5 skips to it in their
-    lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
+    The score is bm25 of the rare words; for a question with the rarity of those common ones that a row has: FTS5 skips
+    to it in their lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
     """
-    scores = {key: -score for key, score in _by_score(db, rare, place)}
-    sql = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
-    for word, rarity in common.items():
-        if budget.over:
+    match = match_of(rare, query, own=own)
+    scores = {key: -score for key, score in _by_score(look, match)}
+    for word in common if not own else ():
+        if look.is_over():
             break
-        for (key,) in db.execute_sql(f"{sql}{place.among('+rowid')}", (f"({rare}) AND ({word})",)).fetchall():
-            scores[key] = scores.get(key, 0.0) + rarity  # a row may be new since
-    return _matches(rows_of(db, _best_first(scores), place), scores)
+        both = f"({match}) AND ({match_of([word], query, own=own)})"
+        for (key,) in look.db.execute_sql(f"{_WORDS}{look.place.among('+rowid')}", (both,)).fetchall():
+            scores[key] = scores.get(key, 0.0) + word.rarity  # a row may be new since
+    return _matches(rows_of(look, _best_first(scores)), scores)
+
+
+_WORDS = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
 
 
 def _best_first(scores: Mapping[int, float]) -> list[int]:
@@ -331,80 +344,70 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 # --- trigrams -----------------------------------------------------------------------------------------------
 
 
-def by_parts(
-    db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
-) -> tuple[list[Row], dict[str, float], bool]:
+def by_parts(look: Lookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
     """Return the rows that may contain one of `parts`, the rarity of each part, and if more do.
 
     Parts are folded, in lower case.
 
     Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
     """
-    slices = {part: _slices(db, part, place, newest, budget) for part in parts}
-    keys: dict[str, list[int]] = {}
+    slices = {part: _slices(look, part) for part in parts}
+    keys: dict[str, set[int]] = {part: set() for part in parts}
     rows: dict[int, Row] = {}
-    seen: set[int] = set()
-    while slices:
-        for part, remaining in list(slices.items()):
-            if (some := next(remaining, None)) is None:
-                del slices[part]
-            else:
-                keys.setdefault(part, []).extend(some)
-        new = [k for k in dict.fromkeys(itertools.chain.from_iterable(keys.values())) if k not in seen]
-        seen.update(new)
-        rows |= {r.pk: r for r in rows_of(db, new, place, most=len(new) or 1)}
-        if len(rows) >= MEASURED:
-            break
-    rarity = {
-        part: inverse_frequency(min(len(part_keys), newest // 2), max(newest, 2)) + 1e-3
-        for part, part_keys in keys.items()
-        if part_keys
-    }
-    scores = dict.fromkeys(rows, 0.0)
-    for part, weight in rarity.items():
-        for key in dict.fromkeys(keys[part]):
-            if key in scores:
-                scores[key] += weight
-    best = [rows[key] for key in _best_first(scores)[:MEASURED]]
+    while slices and len(rows) < MEASURED:
+        read = {part: some for part, remaining in slices.items() if (some := next(remaining, None)) is not None}
+        new = list(set[int]().union(*read.values()) - set[int]().union(*keys.values()))
+        for part, some in read.items():
+            keys[part].update(some)
+        rows |= {r.pk: r for r in rows_of(look, new, most=len(new) or 1)}
+        slices = {part: slices[part] for part in read}
+    best, rarity = _best_by_parts(look, rows, keys)
     return best, rarity, bool(slices) or len(rows) > len(best)
 
 
-def _slices(db: Connection, part: str, place: Place, newest: int, budget: Budget) -> Iterator[Sequence[int]]:
+def _best_by_parts(
+    look: Lookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
+) -> tuple[list[Row], dict[str, float]]:
+    """Return the rows with the rarest parts and each part's rarity; `keys`: the rows with each part."""
+    documents = {part: min(len(part_keys), look.newest // 2) for part, part_keys in keys.items() if part_keys}
+    rarity = {part: inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
+    scores = {key: sum(weight for part, weight in rarity.items() if key in keys[part]) for key in rows}
+    return [rows[key] for key in _best_first(scores)[:MEASURED]], rarity
+
+
+def _slices(look: Lookup, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
-    if place.keys is not None and len(place.keys) <= MEASURED:
-        yield place.keys[::-1]
+    if look.place.keys is not None and len(look.place.keys) <= MEASURED:
+        yield look.place.keys[::-1]
     elif len(part) >= SIZE:
-        yield from _with_pieces(db, all_of(covering(cut(part))), part, place, newest, budget)
-    elif len(longer := _pieces_from(db, part)) == MOST_PIECES:
-        yield [row.pk for row in by_reading(db, [part], place, newest, budget)]
+        yield from _with_pieces(look, all_of(covering(cut(part))), part)
+    elif len(longer := _pieces_from(look.db, part)) == MOST_PIECES:
+        yield [row.pk for row in by_reading(look, [part])]
     else:
-        any_found = False
-        for keys in _with_pieces(db, any_of(longer), part, place, newest, budget):
-            any_found = True
+        inside: list[int] = []
+        for keys in _with_pieces(look, any_of(longer), part):
+            inside += keys
             yield keys
-        yield _at_the_end(db, part, place, newest, budget, found=any_found)
+        yield _at_the_end(look, part, inside)
 
 
-def _with_pieces(
-    db: Connection, match: str, part: str, place: Place, newest: int, budget: Budget
-) -> Iterator[Sequence[int]]:
+def _with_pieces(look: Lookup, match: str, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows that match in the index of trigrams, newest first, a slice at a time."""
-    last, high = place.bounds(newest)
-    sql = (
-        "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
-        f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
-    )
-    first_keys: Sequence[int] = ()
-    while match and high > last:
-        low = max(last, high - SPAN)
-        keys = [row[0] for row in db.execute_sql(sql, (match, low, high, SLICE))]
-        high = keys[-1] - 1 if len(keys) == SLICE else low
-        first_keys = first_keys or keys
-        if keys:
-            yield keys
-        if high > last and budget.over_with(first_keys):
-            budget.unread[part] = high
-            return
+    if not match:
+        return
+    sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC"
+    results: list[int] = []
+    for low, high in look.windows(SPAN, [part], results):
+        with closing(look.db.execute_sql(sql, (match, low, high))) as cursor:
+            while keys := [key for (key,) in itertools.islice(cursor, SLICE)]:
+                results += keys[:1]
+                yield keys
+                if len(keys) == SLICE and look.is_over(keys):
+                    look.leave_unread([part], keys[-1] - 1)
+                    return
+
+
+_TRIGRAMS = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?"
 
 
 def _pieces_from(db: Connection, part: str) -> list[str]:
@@ -429,53 +432,50 @@ def _open_vocabulary(db: Connection) -> None:
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
 
-def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Budget, *, found: bool) -> Sequence[int]:
+def _at_the_end(look: Lookup, part: str, inside: Sized) -> Sequence[int]:
     """Return the keys of the rows whose text ends with a part shorter than the index's pieces.
 
     Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
+    `inside`: the rows that have the part elsewhere.
     """
     if is_cjk(part):
         sql = (
             f"SELECT term FROM (SELECT term FROM search_vocabulary WHERE term >= ? LIMIT {ENDINGS})"
             " WHERE term LIKE ? ESCAPE '\\'"
         )
-        ending = [w for (w,) in db.execute_sql(sql, (FIRST_SIGN, f"%{for_like(part)}")).fetchall()]
+        ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{for_like(part)}")).fetchall()]
         match = f"{OWN} : ({any_of(ending[:MOST_PIECES])})" if ending else ""
-        sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{place.among('+rowid')}"
-        found_by = db.execute_sql(f"{sql} ORDER BY rowid DESC LIMIT ?", (match, SLICE)).fetchall() if match else []
-        return [key for (key,) in found_by]
-    end = budget.end if found else min(budget.last, budget.end + AT_THE_END)
-    at_end = Budget(budget.clock, end, budget.last)
-    keys = [row.pk for row in by_reading(db, [part], place, newest, at_end, ends=True)]
+        sql = f"{_WORDS}{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
+        return [key for (key,) in look.db.execute_sql(sql, (match, SLICE)).fetchall()] if match else []
+    budget = look.budget
+    at_end = Budget(budget.clock, budget.end if inside else min(budget.last, budget.end + AT_THE_END), budget.last)
+    keys = [row.pk for row in by_reading(replace(look, budget=at_end), [part], ends=True)]
     budget.unread |= {f"{name} at the end of a text": key for name, key in at_end.unread.items()}
     return keys
 
 
-def without_likely(db: Connection, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
+def without_likely(look: Lookup, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
     """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]
-    pieces = [all_of(cut(p)) if len(p) >= SIZE else any_of(_pieces_from(db, p)) for p in parts]
+    pieces = [all_of(cut(p)) if len(p) >= SIZE else any_of(_pieces_from(look.db, p)) for p in parts]
     indexed = {"search_words": [any_word_of(words)] if words else [], "search_trigrams": list(filter(None, pieces))}
     return place.unlike(copies, indexed)
 
 
-def similar_parts(db: Connection, word: str, place: Place, newest: int, budget: Budget) -> list[Row]:
+def similar_parts(look: Lookup, word: str) -> list[Row]:
     """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
     pieces = trigrams(word)
-    shared: dict[int, int] = {}
-    last, high = place.bounds(newest)
-    sql = (
-        "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
-        f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
-    )
+    shared: Counter[int] = Counter()
+    last, high = look.place.bounds(look.newest)
+    sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     for piece in pieces:
-        for (key,) in db.execute_sql(sql, (quoted(piece), max(last, high - SPAN), high, 2 * SLICE)):
-            shared[key] = shared.get(key, 0) + 1
-        if budget.over:
+        rows = look.db.execute_sql(sql, (quoted(piece), max(last, high - SPAN), high, 2 * SLICE))
+        shared.update(key for (key,) in rows)
+        if look.is_over():
             break
     keys = [k for k, n in shared.items() if 2 * n >= len(pieces)]
-    return rows_of(db, sorted(keys, key=lambda k: (-shared[k], -k)), place, budget)
+    return rows_of(look, sorted(keys, key=lambda k: (-shared[k], -k)), in_time=True)
 
 
 def contains(db: Connection, part: str) -> bool:
@@ -485,8 +485,8 @@ def contains(db: Connection, part: str) -> bool:
     """
     if not (pieces := trigrams(part)):
         return False
-    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
-    keys = [row[0] for row in db.execute_sql(sql, (all_of(pieces), LOOKED_INTO))]
+    found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (all_of(pieces), LOOKED_INTO))
+    keys = [key for (key,) in found_by]
     sought = folded(part).lower()
     return any(sought in folded(text).lower() for key in keys for text in texts_of(db, [key]).values())
 
@@ -494,67 +494,56 @@ def contains(db: Connection, part: str) -> bool:
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_of(
-    db: Connection, keys: Sequence[int], place: Place, budget: Budget | None = None, *, most: int = CANDIDATES
-) -> list[Row]:
-    """Return those of `keys` that pass the filters, in order, at most `most`."""
+def rows_of(look: Lookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
+    """Return up to `most` of `keys` that pass the filters, in order, while `in_time` allows."""
     result: list[Row] = []
+    sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
-        rows = db.execute_sql(
-            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {place.where}",
-            (listed(some), *place.values),
-        ).fetchall()
-        result += itertools.starmap(Row, rows)
-        if len(result) >= most or (budget is not None and start and budget.over):
+        result += itertools.starmap(Row, look.db.execute_sql(sql, (listed(some), *look.place.values)).fetchall())
+        if len(result) >= most or (in_time and start and look.is_over()):
             break
     return result[:most]
 
 
-def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
-    """Return the messages before and after each of `found` that pass the filters."""
-    places_of_rows = {(r.thread_id, r.position) for r in found if r.kind == "message" and r.thread_id is not None}
+def neighbours(look: Lookup, owners: Sequence[Row]) -> list[Row]:
+    """Return the messages before and after each of `owners` that pass the filters."""
+    places_of_rows = {(r.thread_id, r.position) for r in owners if r.kind == "message" and r.thread_id is not None}
     places = sorted(
         {(thread, at + step) for thread, at in places_of_rows for step in (-1, 1) if at + step >= 0} - places_of_rows
     )
     if not places:
         return []
     table, values = table_of(places)
-    rows = db.execute_sql(
+    rows = look.db.execute_sql(
         f"SELECT {ROW} FROM {table} w CROSS JOIN search_docs d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
-        f" WHERE {place.where}",
-        (*values, *place.values),
+        f" WHERE {look.place.where}",
+        (*values, *look.place.values),
     ).fetchall()
     return list(itertools.starmap(Row, rows))
 
 
-def by_reading(
-    db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget, *, ends: bool = False
-) -> list[Row]:
+def by_reading(look: Lookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
     """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
 
     Without needles those that pass the filters. `ends`: their texts end with them.
     """
+    place = look.place
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    values = [f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles]
+    values = [*place.values, *(f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles)]
+    table, most, span = ("search_texts", CANDIDATES, LIKE_SPAN) if needles else ("search_docs", LISTED, SPAN)
+    sql = (
+        f"SELECT {ROW} FROM {table} d WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause}"
+        " ORDER BY d.pk DESC LIMIT ?"
+    )
     result: list[Row] = []
-    most = CANDIDATES if needles else LISTED
-    last, high = place.bounds(newest)
-    span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN
-    while high > last and len(result) < most:
-        low = max(last, high - span)
-        rows = db.execute_sql(
-            f"SELECT {ROW} FROM {'search_texts' if needles else 'search_docs'} d"
-            f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC LIMIT ?",
-            (low, high, *place.values, *values, most - len(result)),
-        ).fetchall()
+    for window in look.windows(span if place.keys is None else look.newest, [" ".join(needles) or "filters"]):
+        rows = look.db.execute_sql(sql, (*window, *values, most - len(result))).fetchall()
         result += itertools.starmap(Row, rows)
-        high = low
-        if high > last and budget.over:
-            budget.unread[" ".join(needles) or "filters"] = high
+        if len(result) >= most:
             break
-    return result[:most]
+    return result
 
 
 def time_of(db: Connection, key: int) -> int:

@@ -117,13 +117,8 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     spelled = "|".join(_pattern_of(w) for w in words if not is_unindexed(w))
     inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
-        among = " AND rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
-        sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{among}"
-        matches = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
-        if glued := " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*")))):
-            sql = f"SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?{among}"  # 重启nginx
-            matches += db.execute_sql(sql, (glued, min(keys), max(keys), listed(keys))).fetchall()
-        keys = list({key for (key,) in matches})
+        glued = " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*"))))  # 重启nginx
+        keys = [*{*_matching(db, "search_words", match, keys), *_matching(db, "search_trigrams", glued, keys)}]
     letter = rf"[^\W_{CJK_SIGNS}]"
     unwanted = re.compile(
         "|".join([rf"(?<!{letter})(?:{spelled})(?!{letter})"] * bool(spelled) + [inside] * bool(inside))
@@ -132,6 +127,14 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
+
+
+def _matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> list[int]:
+    """Return those of `keys` whose row in an index matches."""
+    sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
+    among = " AND +rowid IN (SELECT value FROM json_each(?))"
+    rows = db.execute_sql(sql + among, (match, min(keys), max(keys), listed(keys))) if match else ()
+    return [key for (key,) in rows]
 
 
 def _pattern_of(word: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
-
-from msgspec import json
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
@@ -37,38 +36,38 @@ _SEPARATORS = lazy_pattern(r"[/\\]")
 def corrections(
     db: Connection, words: Sequence[str], text: str, newest: int, known: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the nearest known words for each typed word that no text has.
+    """Return the nearest known words for each typed word that no text has, `CORRECTED` at most.
 
     `known`: those that some text has.
 
     Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
     are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
     """
-    unknown = [w for w in words if w not in known and _LETTERS.fullmatch(w) and not is_cjk(w)]
+    unknown = [w for w in words if w not in known and _is_correctable(w)]
     if not unknown:
         return {}
-    large = newest > LARGE
     parts = [pieces(token) for token in TOKEN.findall(text)]
     identifiers = {"".join(p): p for p in parts if len(p) > 1}
-    typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | identifiers.keys()
-    out: dict[str, list[str]] = {}
-    remaining = CORRECTED
-    for word in unknown:
-        if word not in typed:
-            continue
-        if not large and contains(db, word):
-            continue
-        if word in identifiers and all(
-            piece in known or (not large and contains(db, piece)) for piece in identifiers[word]
-        ):
-            continue
-        remaining -= 1
-        near = [n for form in unstemmed(folded(word)) for n in _near(db, form, 3 if large else 2)]
-        if near:
-            out[word] = [term for _, term in sorted(near, reverse=True)[:NEAREST]]
-        if not remaining:
-            break
-    return out
+    typed = {w.lower() for w in WORD.findall(text)}.union(identifiers, *parts)
+    large = newest > LARGE
+
+    def is_right(word: str) -> bool:
+        inside = not large and contains(db, word)
+        return inside or (word in identifiers and all(p in known or is_right(p) for p in identifiers[word]))
+
+    wrong = itertools.islice((w for w in unknown if w in typed and not is_right(w)), CORRECTED)
+    near = {word: _nearest(db, word, 3 if large else 2) for word in wrong}
+    return {word: terms for word, terms in near.items() if terms}
+
+
+def _is_correctable(word: str) -> bool:
+    return _LETTERS.fullmatch(word) is not None and not is_cjk(word)
+
+
+def _nearest(db: Connection, word: str, right: int) -> list[str]:
+    """Return the known words one letter away from a word, those of most texts first."""
+    near = [n for form in unstemmed(folded(word)) for n in _near(db, form, right)]
+    return [term for _, term in sorted(near, reverse=True)[:NEAREST]]
 
 
 def is_known(db: Connection, word: str, *, parts: bool) -> bool:
@@ -85,12 +84,9 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     for candidate, stem in _pair_with_stems(one_letter_away(word, right)):
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
-    rows: Iterable[tuple[int, str]] = db.execute_sql(
-        "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
-        " WHERE term IN (SELECT value FROM json_each(?))",
-        (word[:right], word[:right] + "\U0010ffff", VOCABULARY, json.encode(list(meant)).decode()),
-    ).fetchall()
-    return [(doc, meant[term]) for doc, term in rows]
+    sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+    rows = db.execute_sql(sql, (word[:right], word[:right] + "\U0010ffff", VOCABULARY)).fetchall()
+    return [(doc, meant[term]) for doc, term in rows if term in meant]
 
 
 def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:

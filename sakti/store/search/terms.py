@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
 from sakti.store.search.code_words import in_code
 from sakti.store.search.folding import folded, other_accents
-from sakti.store.search.query import LANGUAGES, STOP_WORDS
+from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import quoted
 
@@ -22,6 +23,7 @@ JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@
 MANY = 16  # more words than that are a text: their short forms are not looked for
 IN_CODE = 0.3  # what a word counts in code that says the same there (cosqa: R@10 +1.2, MRR +0.9)
 SHORTEST = 3  # letters of a short form
+CACHED = 2_000  # words of which is kept how they are looked up: the next key of a query has most of them again
 
 
 class Form(Struct, frozen=True):
@@ -67,12 +69,19 @@ def phrase_as_typed(word: str) -> str:
     return quoted(word)
 
 
-def spellings(word: str, *, prefix: bool = False) -> list[str]:
+@lru_cache(CACHED)
+def spellings(word: str, *, prefix: bool = False) -> tuple[str, ...]:
     """Return the phrases of a word: as indexed, with other accents, and as in rows not yet packed."""
     if word.isascii():
-        return [phrase_of(word, prefix=prefix)]
+        return (phrase_of(word, prefix=prefix),)
     current = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
-    return list(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
+    return tuple(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
+
+
+@lru_cache(CACHED)
+def stem_of(word: str) -> tuple[str, ...]:
+    """Return the stems of the tokens of a typed word."""
+    return tuple(stems(folded(word)))
 
 
 def inverse_frequency(documents: int, total: int) -> float:
@@ -89,32 +98,35 @@ def make_terms(
     documents: Mapping[str, int],
     total: int,
     *,
-    joined: Iterable[str] = (),
-    prefixes: Iterable[str] = (),
-    phrases: Iterable[str] = (),
+    joined: Collection[str] = (),
+    query: Query = NO_QUERY,
 ) -> list[Term]:
-    """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones."""
+    """Return the terms that some text has: words, and the prefixes and phrases of a query.
+
+    `documents` by phrase; `similar`: known words for unknown ones.
+    """
     out: dict[tuple[str, ...], Term] = {}
-    joined_words = set(joined)
-    plain, begun = [(w, False) for w in words], [(p, True) for p in prefixes]
-    for word, prefix in (*plain, *begun, *((p, False) for p in phrases)):
-        stem = tuple(stems(folded(word)))
-        if not stem or stem in out:
-            continue
-        spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
-        forms = [Form(p, JOINED if word in joined_words else 1.0, "word", documents[p]) for p in spelled]
-        likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
-        forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]
-        if not forms:
+    plain, begun = [(w, False) for w in (*words, *query.phrases)], [(p, True) for p in query.prefixes]
+    for word, prefix in (*plain, *begun):
+        stem = stem_of(word)
+        forms = _existing(spellings(word, prefix=prefix), documents, JOINED if word in joined else 1.0, "word")
+        forms += _existing(map(phrase_of, similar.get(word, ())), documents, 1.0, "similar")
+        if not stem or stem in out or not forms:
             continue
         count = max(f.documents for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        forms += forms_of_code(stem) if not (prefix or word in joined_words or len(words) > MANY) else []
-        out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
+        code = () if prefix or word in joined or len(words) > MANY else forms_of_code(stem)
+        out[stem] = Term(word.lower(), stem, (*forms, *code), count, rarity)
     return list(out.values())
 
 
-def forms_of_code(stem: tuple[str, ...]) -> list[Form]:
+def _existing(phrases: Iterable[str], documents: Mapping[str, int], weight: float, how: How) -> list[Form]:
+    """Return the forms of those phrases that some text has."""
+    return [Form(p, weight, how, documents[p]) for p in phrases if documents.get(p)]
+
+
+@lru_cache(CACHED)
+def forms_of_code(stem: tuple[str, ...]) -> Sequence[Form]:
     """Return forms of a word in code: its beginnings, and words with that meaning in code."""
     if len(stem) != 1:
         return []

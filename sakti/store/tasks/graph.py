@@ -169,6 +169,23 @@ def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str
     return out
 
 
+def closed_epics_with_open_children(
+    db: Connection, resource_id: str, task_ids: Iterable[str] | None = None
+) -> list[str]:
+    """Return closed epics with an open child: all, or those among `task_ids` and their parents."""
+    among, values = "", [resource_id]
+    if task_ids is not None:
+        among = " AND (e.id IN (SELECT value FROM json_each(?)) OR d.task_id IN (SELECT value FROM json_each(?)))"
+        values += [json.dumps(list(task_ids))] * 2
+    rows = db.execute_sql(
+        "SELECT DISTINCT e.id FROM tasks e CROSS JOIN task_dependencies d ON d.depends_on = e.id"
+        f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
+        f" WHERE e.resource_id = ? AND e.type = 'epic' AND e.status = 'closed' AND e.deleted_at IS NULL{among}",
+        values,
+    )
+    return [epic for (epic,) in rows]
+
+
 def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
     """Return those of these tasks that have children, whatever their state."""
     rows = db.execute_sql(
@@ -269,7 +286,7 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
 
 
 def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) -> list[Node]:
-    """Add the other ends of the edges to `seen`, each with where it was reached from; return the new ones."""
+    """Add the other ends of the edges to `seen`, each with the node before it; return the new ones."""
     frontier: list[Node] = []
     for node, other in edges:
         if other not in seen:

@@ -16,8 +16,8 @@ from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import ChildRunRow, MessageRow, ThreadRow
-from sakti.store.secrets import masked_value
-from sakti.store.text_registry import entering, leaving
+from sakti.store.secrets import masked, masked_value
+from sakti.store.text_registry import entering
 
 TITLE_LIMIT = 60
 LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
@@ -203,7 +203,7 @@ def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> S
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
     undone = tuple(_summary(db, b) for b in branches)
     children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
-    return thread, leaving(preview), count, tokens, undone, children
+    return thread, masked(preview), count, tokens, undone, children
 
 
 def children_of(db: Database, thread_id: str) -> list[Thread]:

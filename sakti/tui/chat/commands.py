@@ -111,6 +111,14 @@ class Commands:
                 host.push(list_screens.JobsScreen())
             case "context":
                 chat.panes.open_context(data)
+            case _:
+                return self._open_page(view, data)
+        return True
+
+    def _open_page(self, view: str, data: Any) -> bool:
+        """Open a screen that shows `data`; False if there is none of that name."""
+        chat, host = self._chat, self._host
+        match view:
             case "request":
                 host.push(text_screens.ContextScreen(data))
             case "compaction":

@@ -14,13 +14,14 @@ from textual.widgets import Static
 
 from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
-from sakti.core.events import ApprovalRequested
+from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
+from sakti.tui.widgets.aside import AsideView
 from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.find_bar import FindBar
@@ -55,6 +56,7 @@ class Conversation(Vertical):
         self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.workspace.clock)
         self.card = CardBox(host.session.workspace.clock, lambda: not host.session.workspace.refused_auto())
+        self.aside = AsideView(id="aside")
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
@@ -66,6 +68,7 @@ class Conversation(Vertical):
         yield self.visit_bar
         yield self.start
         yield self.transcript
+        yield self.aside
         yield self.card
         yield self.approval
         yield self.queue
@@ -84,7 +87,8 @@ class Conversation(Vertical):
     def fit_start(self) -> None:
         """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
-        self.start.display = empty and not (self.approval.pending or self.card.pending)  # they need the room
+        others = self.approval.pending or self.card.pending or self.aside.display  # they need the room
+        self.start.display = empty and not others
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -253,6 +257,26 @@ class Conversation(Vertical):
     def _answer_card(self, event: CardBox.CardAnswered) -> None:
         self._host.session.answer(event.id, event.answer)
 
+    @on(AsideView.AnswerUsed)
+    def _use_answer(self, event: AsideView.AnswerUsed) -> None:
+        if event.how == "copy":
+            self._host.copy_to_clipboard(event.text)
+            self._host.note("Copied")
+        else:
+            self.give_back(event.text)
+            self.prompt.focus()
+
+    def close_aside(self) -> bool:
+        """Close the card of a side question, and stop its answer; false if none is open."""
+        if is_open := self.aside.close():
+            self._host.session.turns.aside.stop()
+            self.fit_start()
+        return is_open
+
+    def show_aside(self, event: SideQuestion) -> None:
+        self.aside.hear(event)
+        self.fit_start()
+
     @on(CardBox.PlanWanted)
     def _open_plan(self, event: CardBox.PlanWanted) -> None:
         if event.edit:
@@ -284,6 +308,7 @@ class Conversation(Vertical):
     def next_question(self, focused: Widget | None) -> Widget | None:
         """Return the question that Tab comes to, None if none waits or it has the focus already."""
         views = [v for box, v in ((self.approval, self.approval.view), (self.card, self.card.view)) if box.pending]
+        views += [self.aside] if self.aside.display else []
         return next((v for v in views if v is not focused), None)
 
     @on(ApprovalBox.EditWanted)

@@ -39,6 +39,7 @@ from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView
+from sakti.tui.widgets.aside import AsideView
 from sakti.tui.widgets.card import CardView
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.header import Header
@@ -160,6 +161,7 @@ class ChatScreen(Screen[None]):
         """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
         at_question = self.conversation.focused_question(self.focused)
         leave = "decline" if self.conversation.card.pending else "prompt" if at_question else ""
+        leave = leave or ("close the answer" if self.conversation.aside.display else "")
         self.status_line.closes = leave or ("close panes" if self.sidebar.has_overlay else "")
 
     def _describe_area(self, area: str) -> Browsing | None:
@@ -326,13 +328,13 @@ class ChatScreen(Screen[None]):
         self.panes.open_board()
 
     @on(Sidebar.PanesApplied)
-    def _show_header(self) -> None:
+    def _follow_panes(self) -> None:
         self.panes.show_header()
+        self.name_escape()
 
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:
         self.panes.remember()
-        self.name_escape()
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -350,8 +352,11 @@ class ChatScreen(Screen[None]):
 
         The partial answer is kept.
         """
-        approval, card = self.conversation.approval, self.conversation.card
-        if approval.leave_line() or (self.focused is not approval.view and card.leave()):
+        chat, at_approval = self.conversation, self.focused is self.conversation.approval.view
+        if chat.approval.leave_line() or (not at_approval and (chat.card.leave() or chat.close_aside())):
+            if self.focused is chat.aside:
+                self.set_focus(self.prompt)
+            self.name_escape()
             return
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
@@ -488,6 +493,7 @@ def chat_parts() -> list[tuple[str, type[Any]]]:
         ("Find in the thread", FindBar),
         ("Approvals", ApprovalView),
         ("Questions", CardView),
+        ("Side questions", AsideView),
         ("Panes", Sidebar),
         ("Memory", MemoryPane),
         ("Observations", ObservationsPane),

@@ -191,18 +191,12 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         )
     if isinstance(row, CarriedRow):
         return _draw_carried(row, width, palette)
-    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
-    if row.waiting:
-        style = palette.faint
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
-    head: Line = [Segment(f"{lead}⚑ ", palette.agent) if row.pinned else Segment(f"{lead}{shape} ", style)]
-    spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
-    text = palette.muted if row.priority == "low" or row.depth else palette.text
-    if row.waiting:
-        text = palette.faint
-    body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2))
-    body[-1] = [*body[-1], *_marks(row, palette)]
+    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
+    sign = ("⚑", palette.agent) if row.pinned else (shape, palette.faint if row.waiting else style)
+    head: Line = [Segment(f"{lead}{sign[0]} ", sign[1])]
+    body = _draw_text(row, max(6, width - len(lead) - 2), palette)
     if row.unfolded:
         more = [*((f, palette.muted) for f in row.fields), *((f"? {flag}", palette.warn) for flag in row.flags)]
         body += [line for span in more for line in wrap([span], max(6, width - len(lead) - 4))]
@@ -212,15 +206,19 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     return [[*head, *body[0]], *indent(body[1:], blank)]
 
 
-def _marks(row: ObservationRow, palette: Palette) -> Line:
-    """Return the signs after a line: its section, doubts, whether it was edited, folded lines."""
+def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
+    """Return the time and text of a line, with its marks: section, doubts, edited, folded lines below."""
+    spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
+    text = palette.muted if row.priority == "low" or row.depth else palette.text
+    body = wrap([*spans, (row.text.replace("\n", " "), palette.faint if row.waiting else text)], width)
     marks = (
-        (f" #{row.category}" if row.category else "", palette.faint),
-        (f" ?{len(row.flags)}" if row.flags else "", palette.warn),
-        (" ✎" if row.edited else "", palette.agent),
-        (f" ▸{row.nested}" if row.nested else "", palette.agent),
+        Segment(f" #{row.category}" if row.category else "", palette.faint),
+        Segment(f" ?{len(row.flags)}" if row.flags else "", palette.warn),
+        Segment(" ✎" if row.edited else "", palette.agent),
+        Segment(f" ▸{row.nested}" if row.nested else "", palette.agent),
     )
-    return [Segment(text, style) for text, style in marks if text]
+    body[-1] = [*body[-1], *(mark for mark in marks if mark.text)]
+    return body
 
 
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -152,19 +152,25 @@ class BoardScreen(Panel[None]):
             return
         for at, (name, title) in enumerate(COLUMNS.items()):
             cards: tuple[BoardTask, ...] = getattr(board, name)
-            shown = [c for c in cards if self._filter in _search_text(c)]
+            shown = self._matching(cards)
             count = len(shown) if self._filter or board.counts is None else board.counts[at]
-            parts = [c for c in board.containers if self._filter in _search_text(c)] if name == "blocked" else []
+            parts = self._matching(board.containers) if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
                 _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
             )
-            shown += parts
-            column = self._list(name)
-            before = column.current
-            index = next((i for i, c in enumerate(shown) if before is not None and c.id == before.id), None)
-            column.set_rows(shown, cursor=index if index is not None else max(0, min(column.cursor, len(shown) - 1)))
+            self._fill(self._list(name), [*shown, *parts])
         self._show_title()
+
+    def _matching(self, cards: Iterable[BoardTask]) -> list[BoardTask]:
+        return [card for card in cards if self._filter in _search_text(card)]
+
+    @staticmethod
+    def _fill(column: LineList, cards: Sequence[BoardTask]) -> None:
+        """Show `cards`; the cursor stays on its task, or near its place."""
+        before = column.current
+        index = next((i for i, c in enumerate(cards) if before is not None and c.id == before.id), None)
+        column.set_rows(cards, cursor=index if index is not None else max(0, min(column.cursor, len(cards) - 1)))
 
     def _show_title(self) -> None:
         filtered = f"filter: {self._filter}" if self._filter else ""

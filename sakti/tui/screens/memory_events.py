@@ -64,19 +64,26 @@ class MemoryEventsScreen(ListPanel):
 
 def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """Return the result of an event: its text, or a diff of the log for a reflection."""
-    models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
-    indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
     facts = (
         ("what", in_a_line(event)),
         ("tokens", sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
-        ("messages", f"numbers {min(indexes) + 1} to {max(indexes) + 1}" if indexes else ""),
-        ("by", models),
+        ("messages", _numbers(groups)),
+        ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
         ("focus" if event.kind in ("compacted", "undone") else "why", one_line(event.text, 300)),
     )
     card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
-    after = [line for g in groups for line in sanitise(g.text).split("\n")]
-    if not merged:
-        return [card, *([TextBlock(text="\n".join(after), open=True, gap=True)] if after else [])]
-    before = [line for g in merged for line in sanitise(g.text).split("\n")]
-    diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
-    return [card, DiffBlock(diff="\n".join(diff))]
+    before, after = _lines_of(merged), _lines_of(groups)
+    if merged:
+        diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
+        return [card, DiffBlock(diff="\n".join(diff))]
+    return [card, *([TextBlock(text="\n".join(after), open=True, gap=True)] if after else [])]
+
+
+def _numbers(groups: Sequence[Group]) -> str:
+    """Return which messages `groups` were made from, or ""."""
+    indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
+    return f"numbers {min(indexes) + 1} to {max(indexes) + 1}" if indexes else ""
+
+
+def _lines_of(groups: Sequence[Group]) -> list[str]:
+    return [line for g in groups for line in sanitise(g.text).split("\n")]

@@ -92,7 +92,8 @@ def _blocker(task: Json) -> str:
     return f"{task['handle']} {task['title']}" + (f" (via {task['via']})" if "via" in task else "")
 
 
-def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
+def _facts(shown: Json) -> list[tuple[str, Any]]:
+    """List the fields of a task with their names; some are empty."""
     task: Json = shown["task"]
     handle = task["handle"]
     edges = [
@@ -107,7 +108,7 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     ]
     status = str(task["status"]).replace("_", " ")
     ended = f", {task['close_reason']}" if task.get("close_reason") else ""
-    facts: list[tuple[str, Any]] = [
+    return [
         ("status", f"{status}{ended}"),
         ("kind", f"P{task['priority']} {task['type']}"),
         ("labels", ", ".join(task.get("labels", ()))),
@@ -119,7 +120,11 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
         *((str(k), v) for k, v in task.get("metadata", {}).items()),
         *(("history", line) for line in history),
     ]
-    rows = tuple((k, one_line(str(v), 300)) for k, v in facts if v)
+
+
+def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
+    task: Json = shown["task"]
+    rows = tuple((k, one_line(str(v), 300)) for k, v in _facts(shown) if v)
     blocks: list[Block] = [CardBlock(title=one_line(str(task["title"]), 300), rows=rows)]
     for name in ("description", "summary"):
         if task.get(name):

@@ -26,7 +26,7 @@ from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit, indent, wrap
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
@@ -135,8 +135,8 @@ class WelcomeScreen(Panel[None]):
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         name = min(21, width // 2)
-        hint = shorten(one_line(row.hint, 120), max(4, width - name - 2))
-        return [[Segment(f" {fit(row.title, name)}", palette.bold), Segment(hint, palette.muted)]]
+        first, *more = wrap([(one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
+        return [[Segment(f" {fit(row.title, name)}", palette.bold), *first], *indent(more, Segment(" " * (name + 1)))]
 
     def tell(self, text: str) -> None:
         """Say something under the ways."""

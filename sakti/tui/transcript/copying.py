@@ -72,24 +72,27 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
     if first[0] == last[0]:
         return rows_text(document.lines(first[0])[first[1] : last[1] + 1], start[1], end[1])
     out: list[str] = []
-    cut = False  # the block before goes on in this one
+    goes_on = False  # the block before does, in this one
     for index in range(first[0], last[0] + 1):
-        lines = document.lines(index)
+        lines, block = document.lines(index), document.blocks[index]
         low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
-        block = document.blocks[index]
-        source = block.source
-        starts = low <= int(block.gap) and lines
-        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, begin, right):
-            goes_on = isinstance(block, ChunkBlock) and not block.chunk.last
-            begins = "\n" if block.gap and low == 0 and out else ""
-            text = source if cut else begins + source.lstrip("\n")
-            out.append(text if goes_on else text.rstrip("\n") + "\n")
-            cut = goes_on
+        selected = lines[low : high + 1]
+        is_complete = low <= int(block.gap) and lines and _covers(selected, len(lines) - low, begin, right)
+        if block.source is not None and is_complete:
+            source = block.source if goes_on else block.source.lstrip("\n")
+            gap = "\n" if block.gap and low == 0 and out and not goes_on else ""
+            goes_on = _goes_on(block)
+            out.append(gap + (source if goes_on else source.rstrip("\n") + "\n"))
         elif lines:
-            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
-            cut = False
+            out.append(rows_text(selected, begin, right) + "\n")
+            goes_on = False
     return "".join(out).removesuffix("\n")
+
+
+def _goes_on(block: Block) -> bool:
+    """Return whether the source of a block continues in the next one."""
+    return isinstance(block, ChunkBlock) and not block.chunk.last
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:

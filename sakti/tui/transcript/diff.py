@@ -107,7 +107,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     return out
 
 
-SIDE = 4  # indent in cells of a diff in the conversation
+SIDE = 6  # indent in cells of a diff in the conversation
 
 
 def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from msgspec import Struct
@@ -304,13 +304,7 @@ class LiveTurn:
         mine = self.document.blocks[self._step_start : self._end]
         if message.role == "assistant":
             self._close_text()
-            call_ids = {b.call_id for b in mine if isinstance(b, ToolBlock)}
-            for call in message.tool_calls:
-                if call.id in self._tools or call.id not in call_ids:
-                    block = self._tool(call.id, one_line(call.name, 40))
-                    if block.state == "writing":
-                        block.plan(call)
-                        self._touch(block)
+            self._plan_calls(message, {b.call_id for b in mine if isinstance(b, ToolBlock)})
             for block in self.document.blocks[self._step_start : self._end]:
                 block.message_id = block.message_id or message.id
             self._finish_step()
@@ -318,6 +312,15 @@ class LiveTurn:
         for block in mine if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
                 block.result_id = message.id
+
+    def _plan_calls(self, message: Message, shown: Set[str]) -> None:
+        """Complete the blocks of calls that were written, and add those that were not."""
+        for call in message.tool_calls:
+            if call.id in self._tools or call.id not in shown:
+                block = self._tool(call.id, one_line(call.name, 40))
+                if block.state == "writing":
+                    block.plan(call)
+                    self._touch(block)
 
     def add_stored(self, messages: Sequence[Message]) -> None:
         """Append messages that another window wrote, oldest first."""

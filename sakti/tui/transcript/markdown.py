@@ -19,7 +19,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
 from sakti.tui.transcript.links import address, leading_to, linked, place
-from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
+from sakti.tui.transcript.wrap import TAB, Line, Row, Span, cells, line_width, made_from, pad, plain_lines, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -29,6 +29,7 @@ _BOLD = Style(bold=True)
 _ITALIC = Style(italic=True)
 _STRIKE = Style(strike=True)
 _UNDERLINE = Style(underline=True)
+_STYLES = {"strong_open": _BOLD, "em_open": _ITALIC, "s_open": _STRIKE}
 _BULLETS = "•◦▪"
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
@@ -104,35 +105,20 @@ class _Writer:
     def _block(self, tokens: list[Token], index: int) -> int:
         token = tokens[index]
         match token.type:
-            case "heading_open":
-                heading = self.palette.heading
-                self._text(tokens[index + 1], heading + _UNDERLINE if token.tag == "h1" else heading, whole=token)
-                return index + 3
-            case "paragraph_open":
-                self._text(tokens[index + 1], self.palette.text, tight=token.hidden)
+            case "heading_open" | "paragraph_open":
+                self._paragraph(token, tokens[index + 1])
                 return index + 3
             case "fence" | "code_block":
-                self._space(blank=False)
-                code = token.content.removesuffix("\n")
-                info = token.info.strip()
-                room = self._room() + self._more
-                head = code_head(info, room, self.palette, code)
-                self._emit([head, *code_lines(code, info, room, self.palette)])
+                self._code(token)
             case "bullet_list_open" | "ordered_list_open":
-                tight = _is_tight(tokens, index)
-                if not (self._lists and tight):
-                    self._space()
-                self._lists.append((0 if token.type == "ordered_list_open" else None, tight, -1))
+                self._open_list(tokens, index)
             case "bullet_list_close" | "ordered_list_close":
                 self._lists.pop()
                 self._gap = True
             case "list_item_open":
                 self._open_item(token)
             case "list_item_close" | "blockquote_close":
-                prefix = self._prefixes[-1]
-                if token.type == "list_item_close" and prefix[0] is not prefix[1]:
-                    self._emit([[]])  # an empty item still shows its marker
-                self._prefixes.pop()
+                self._close_container(token)
             case "blockquote_open":
                 self._space()
                 bar = Segment("▌ ", self.palette.line)
@@ -149,6 +135,33 @@ class _Writer:
             case _:
                 pass
         return index + 1
+
+    def _paragraph(self, opening: Token, text: Token) -> None:
+        if opening.type == "paragraph_open":
+            self._text(text, self.palette.text, tight=opening.hidden)
+        else:
+            heading = self.palette.heading
+            self._text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
+
+    def _code(self, token: Token) -> None:
+        """Show a block of code as wide as text, or as its longest line if there is room."""
+        self._space(blank=False)
+        code, info = token.content.removesuffix("\n"), token.info.strip()
+        longest = max(map(cells, code.expandtabs(TAB).split("\n"))) + 2
+        room = min(self._room() + self._more, max(self._room(), longest))
+        self._emit([code_head(info, room, self.palette, code), *code_lines(code, info, room, self.palette)])
+
+    def _open_list(self, tokens: list[Token], index: int) -> None:
+        tight = _is_tight(tokens, index)
+        if not (self._lists and tight):
+            self._space()
+        self._lists.append((0 if tokens[index].type == "ordered_list_open" else None, tight, -1))
+
+    def _close_container(self, token: Token) -> None:
+        prefix = self._prefixes[-1]
+        if token.type == "list_item_close" and prefix[0] is not prefix[1]:
+            self._emit([[]])  # an empty item still shows its marker
+        self._prefixes.pop()
 
     def _open_item(self, item: Token) -> None:
         """Begin an item; its number is as it was written, or counted on if it repeats the one before."""
@@ -206,52 +219,15 @@ class _Writer:
         self._emit(wrap(spans, self._room()), whole or token)
 
     def _spans(self, token: Token, base: Style) -> list[Span]:
-        spans: list[Span] = []
-        stack = [base]
-        link: str | None = None
-        shown, title = 0, ""
+        inline = _InlineWriter(base, self.palette)
         children = token.children or []
         literal = _literal_marks(children)
         for number, child in enumerate(children):
             if number in literal:
-                spans.append((child.markup, stack[-1]))
-                continue
-            match child.type:
-                case "text" if link is None:
-                    spans += linked(child.content, stack[-1], self.palette.link)
-                case "text":
-                    spans.append((child.content, stack[-1]))
-                case "code_inline":
-                    style = stack[-1] + self.palette.code
-                    file = place(child.content) if link is None else None
-                    spans.append((child.content, leading_to(style, "file", file) if file else style))
-                case "strong_open":
-                    stack.append(stack[-1] + _BOLD)
-                case "em_open":
-                    stack.append(stack[-1] + _ITALIC)
-                case "s_open":
-                    stack.append(stack[-1] + _STRIKE)
-                case "link_open":
-                    href = str(child.attrGet("href") or "")
-                    link, shown = _parser().normalizeLinkText(href), len(spans)
-                    title = child.attrGet("title") or ""
-                    stack.append(_link(stack[-1] + self.palette.link + _UNDERLINE, href))
-                case "link_close":
-                    stack.pop()
-                    if link and (title or "".join(t for t, _ in spans[shown:]) != link.removeprefix("mailto:")):
-                        spans.append((f" ({link}{title and f' {title}'})", self.palette.faint))
-                    link = None
-                case "strong_close" | "em_close" | "s_close":
-                    stack.pop()
-                case "image":
-                    spans.append((_image_text(child), self.palette.muted))
-                case "softbreak":
-                    spans.append((" ", stack[-1]))
-                case "hardbreak":
-                    spans.append(("\n", stack[-1]))
-                case _:
-                    spans.append((child.content, self.palette.muted))
-        return spans
+                inline.add(child.markup)
+            else:
+                inline.write(child)
+        return inline.spans
 
     def _table(self, tokens: list[Token], index: int) -> int:
         rows: list[list[list[Span]]] = []
@@ -275,6 +251,63 @@ class _Writer:
         self._space()
         self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
         return index + 1
+
+
+class _InlineWriter:
+    """Collects the spans of a paragraph. `link`: the target of the link that is open, or None."""
+
+    def __init__(self, base: Style, palette: Palette) -> None:
+        self.spans: list[Span] = []
+        self._palette = palette
+        self._styles = [base]
+        self._link: str | None = None
+        self._link_start, self._link_title = 0, ""
+
+    def add(self, text: str) -> None:
+        self.spans.append((text, self._styles[-1]))
+
+    def write(self, token: Token) -> None:
+        match token.type:
+            case "text" if self._link is None:
+                self.spans += linked(token.content, self._styles[-1], self._palette.link)
+            case "text":
+                self.add(token.content)
+            case "code_inline":
+                self._code(token.content)
+            case "strong_open" | "em_open" | "s_open":
+                self._styles.append(self._styles[-1] + _STYLES[token.type])
+            case "strong_close" | "em_close" | "s_close":
+                self._styles.pop()
+            case "link_open":
+                self._open_link(token)
+            case "link_close":
+                self._close_link()
+            case "image":
+                self.spans.append((_image_text(token), self._palette.muted))
+            case "softbreak" | "hardbreak":
+                self.add(" " if token.type == "softbreak" else "\n")
+            case _:
+                self.spans.append((token.content, self._palette.muted))
+
+    def _code(self, text: str) -> None:
+        style = self._styles[-1] + self._palette.code
+        file = place(text) if self._link is None else None
+        self.spans.append((text, leading_to(style, "file", file) if file else style))
+
+    def _open_link(self, token: Token) -> None:
+        href = str(token.attrGet("href") or "")
+        self._link, self._link_start = _parser().normalizeLinkText(href), len(self.spans)
+        self._link_title = str(token.attrGet("title") or "")
+        self._styles.append(_link(self._styles[-1] + self._palette.link + _UNDERLINE, href))
+
+    def _close_link(self) -> None:
+        """End a link, and show its target and title if its text does not."""
+        self._styles.pop()
+        link, title = self._link, self._link_title
+        text = "".join(t for t, _ in self.spans[self._link_start :])
+        if link and (title or text != link.removeprefix("mailto:")):
+            self.spans.append((f" ({link}{title and f' {title}'})", self._palette.faint))
+        self._link = None
 
 
 def _image_text(image: Token) -> str:
@@ -325,38 +358,44 @@ def _table_lines(
 ) -> list[Line]:
     """Return a table's lines; `sources`: how each row, and the rule below the first of them, was written."""
     columns = max((len(r) for r in rows), default=0)
-    natural = [
-        max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1 for c in range(columns)
-    ]
+    natural = [_natural_width(rows, column) for column in range(columns)]
     widths = _shrink(natural, room - 3 * (columns - 1))
     if sum(widths) + 3 * (columns - 1) > room or any(w < min(n, 2) for w, n in zip(widths, natural, strict=True)):
         raise TooNarrow  # a wide character takes two cells
+    aligns = [*aligns, *[""] * (columns - len(aligns))]
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):
-        row_lines: list[Line] = []
-        cells = [wrap(row[c] if c < len(row) else [], widths[c]) for c in range(columns)]
-        for y in range(max(len(c) for c in cells)):
-            line: Line = []
-            for c, cell in enumerate(cells):
-                if c:
-                    line.append(Segment(" │ ", palette.line))
-                text = cell[y] if y < len(cell) else []
-                missing = widths[c] - line_width(text)
-                indent = (
-                    missing
-                    if aligns[c : c + 1] == ["right"]
-                    else missing // 2
-                    if aligns[c : c + 1] == ["center"]
-                    else 0
-                )
-                line += [Segment(" " * indent), *pad(text, widths[c] - indent)] if indent > 0 else pad(text, widths[c])
-            row_lines.append(line)
-        out += made_from(row_lines, next(written, ""))
+        out += made_from(_table_row(row, widths, aligns, palette), next(written, ""))
         if number == 0:
             rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
             out += made_from([rule], next(written, ""))
     return out
+
+
+def _natural_width(rows: list[list[list[Span]]], column: int) -> int:
+    """Return the cells that a column takes without folds, at least 1."""
+    return max((sum(cell_len(t) for t, _ in r[column]) for r in rows if column < len(r)), default=1) or 1
+
+
+def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], palette: Palette) -> list[Line]:
+    folded = [wrap(row[c] if c < len(row) else [], width) for c, width in enumerate(widths)]
+    lines: list[Line] = []
+    for y in range(max(map(len, folded))):
+        line: Line = []
+        for c, cell in enumerate(folded):
+            if c:
+                line.append(Segment(" │ ", palette.line))
+            line += _aligned(cell[y] if y < len(cell) else [], widths[c], aligns[c])
+        lines.append(line)
+    return lines
+
+
+def _aligned(text: Line, width: int, alignment: str) -> Line:
+    """Return `text` with blanks up to `width` cells: before it, behind it, or on both sides."""
+    missing = width - line_width(text)
+    before = missing if alignment == "right" else missing // 2 if alignment == "center" else 0
+    return [Segment(" " * before), *pad(text, width - before)] if before > 0 else pad(text, width)
 
 
 def _shrink(natural: list[int], room: int) -> list[int]:

@@ -7,6 +7,8 @@ characters: the cost of an answer is linear in its length. All chunks and the ta
 
 from __future__ import annotations
 
+from re import Match
+
 from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
@@ -92,21 +94,26 @@ class Splitter:
 
     def _line(self, line: str, done: list[Chunk]) -> None:
         if self._fence is not None:
-            self._push(line)
-            if self._closes(line):
-                if self._top:
-                    self._close(done, gap=True, last=True)
-                self._fence = None
-                self._blank = False
-            elif (self._top and len(self._lines) >= FENCE_LINES) or self._size > CAP:
-                self._close(done, gap=False, last=False)
-            return
-        if not line.strip():
+            self._line_of_code(line, done)
+        elif not line.strip():
             self._push(line)
             self._blank = True
             if self._size > CAP:
                 self._close(done, gap=True)
-            return
+        else:
+            self._line_of_text(line, done)
+
+    def _line_of_code(self, line: str, done: list[Chunk]) -> None:
+        self._push(line)
+        if self._closes(line):
+            if self._top:
+                self._close(done, gap=True, last=True)
+            self._fence = None
+            self._blank = False
+        elif (self._top and len(self._lines) >= FENCE_LINES) or self._size > CAP:
+            self._close(done, gap=False, last=False)
+
+    def _line_of_text(self, line: str, done: list[Chunk]) -> None:
         if self._blank and self._content and not line[0].isspace():
             self._close(done, gap=True)
         elif self._size > CAP:
@@ -114,20 +121,23 @@ class Splitter:
         self._blank = False
         match = _FENCE.match(line.rstrip("\n"))
         if match and not (self._item and self._content and len(match[1]) > 1):
-            if "`" in match[2] and "`" in match[3]:
+            if "`" in match[2] and "`" in match[3]:  # inline code
                 self._push(line)
                 return
-            if self._content:
-                self._close(done, gap=True)
-            self._fence, self._top, self._fence_first = match[2], True, True
-            self._margin = len(match[1])
-            self._language = match[3].strip()
+            self._open_fence(match, done)
         elif match := _NESTED_FENCE.match(line):
             self._fence, self._top = match[1], False
         if not self._content:
             self._item = _ITEM.match(line) is not None
         self._content = True
         self._push(line)
+
+    def _open_fence(self, match: Match[str], done: list[Chunk]) -> None:
+        if self._content:
+            self._close(done, gap=True)
+        self._fence, self._top, self._fence_first = match[2], True, True
+        self._margin = len(match[1])
+        self._language = match[3].strip()
 
     def _push(self, line: str) -> None:
         self._lines.append(line)

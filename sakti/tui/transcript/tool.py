@@ -223,7 +223,6 @@ class ToolBlock(Block, eq=False):
 
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
-        took = duration(self.duration_ms) if self.duration_ms is not None and self.duration_ms >= 100 else ""
         match self.state:
             case "writing":
                 return [("…", palette.faint)]
@@ -238,7 +237,10 @@ class ToolBlock(Block, eq=False):
             case "denied":
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
-                pass
+                return self._result(palette)
+
+    def _result(self, palette: Palette) -> list[tuple[str, Style]]:
+        """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
         out: list[tuple[str, Style]] = []
         if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
@@ -247,8 +249,8 @@ class ToolBlock(Block, eq=False):
         elif self.diff and self.state == "ok":
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
-        elif took:
-            out.append((f"{' · ' if out else ''}{took}", palette.faint))
+        elif self.duration_ms is not None and self.duration_ms >= 100:
+            out.append((f"{' · ' if out else ''}{duration(self.duration_ms)}", palette.faint))
         return [*out, *self._describe_size(palette, dot=bool(out))]
 
     def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
@@ -284,31 +286,37 @@ class ToolBlock(Block, eq=False):
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        out: list[Line] = []
-        if self.dropped and self._whole:
-            note = f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
-            out.append([Segment(note, palette.faint)])
-        elif len(rows) > shown and self.state != "running":
-            key = "" if self._whole else KEY
-            out.append([Segment(f"… {len(rows) - shown:,} lines above{key}", palette.faint)])
+        note = self._note_of_rest(len(rows), shown)
+        out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
-            row = row[:4_000]
-            if ":" in row and "\t" not in row:
-                out += fold_words(linked(row, style, palette.link), width)[:20]
-            else:
-                out += plain_lines(row, style, width, 20)
+            out += _output_lines(row[:4_000], style, width, palette)
         if self.whole_path and (self._whole or self._has_failed):
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
         if not rows and self._whole and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
         return out
 
+    def _note_of_rest(self, rows: int, shown: int) -> str:
+        """Return the line above the output that says how much of it is not shown, or ""."""
+        if self.dropped and self._whole:
+            return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
+        if rows > shown and self.state != "running":
+            return f"… {rows - shown:,} lines above{'' if self._whole else KEY}"
+        return ""
+
     def estimate(self, width: int) -> int:
         if self.diff and self.state == "ok":
             return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
         lines = self._shows(self._lines()) if self.output and self.state != "denied" else 0
         return 1 + self.gap + min(lines, estimate_text(self.output, width))
+
+
+def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
+    """Return a line of output, its links marked, folded to at most 20 lines."""
+    if ":" in row and "\t" not in row:
+        return fold_words(linked(row, style, palette.link), width)[:20]
+    return plain_lines(row, style, width, 20)
 
 
 def output_size(output: str, details: Json) -> str:

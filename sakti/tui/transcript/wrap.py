@@ -86,68 +86,88 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
     A newline in them ends a line; a word that is too long, or one with wide characters (which have no spaces between
     them), is cut where the line ends.
     """
-    width = max(1, width)
-    lines: list[Line] = []
-    line: Line = []
-    used = 0
-    word: list[Span] = []
-    word_width = 0
-    space: Span | None = None
-
-    def flush_word() -> None:
-        nonlocal line, used, word, word_width, space
-        if not word:
-            return
-        gap = len(space[0]) if space is not None and used else 0
-        if used + gap + word_width <= width:
-            if gap and space is not None:
-                _append(line, *space)
-            for text, style in word:
-                _append(line, text, style)
-            used += gap + word_width
-        elif word_width > width or any(len(text) != cells(text) for text, _ in word):
-            if gap and space is not None and used + gap < width:
-                _append(line, *space)
-                used += gap
-            for text, style in word:
-                rest = text
-                while rest:
-                    if used >= width:
-                        lines.append(line)
-                        line, used = continued([], ""), 0
-                    head = _head(rest, width - used)
-                    if not head:  # a wide character where one cell is left
-                        if used:
-                            lines.append(line)
-                            line, used = continued([], ""), 0
-                            continue
-                        head = rest[:1]
-                    _append(line, head, style)
-                    used += cell_len(head)
-                    rest = rest[len(head) :]
-        else:
-            lines.append(line)
-            line = continued([Segment(text, style) for text, style in word], space[0] if space is not None else "")
-            used = word_width
-        word, word_width, space = [], 0, None
-
+    filler = _LineFiller(max(1, width))
     for text, style in spans:
         for match in _PIECES.finditer(text):
             piece = match[0]
             if piece == "\n":
-                flush_word()
-                lines.append(line)
-                line, used, space = [], 0, None
+                filler.end_line()
             elif piece.isspace():
-                flush_word()
-                space = (piece.expandtabs(TAB), style)
+                filler.end_word()
+                filler.space = (piece.expandtabs(TAB), style)
             else:
-                word.append((piece, style))
-                word_width += cells(piece)
-    flush_word()
-    if line or not lines:
-        lines.append(line)
-    return lines
+                filler.word.append((piece, style))
+                filler.word_width += cells(piece)
+    return filler.finish()
+
+
+class _LineFiller:
+    """Lines so far, the open line, and the next word with the space before it."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._lines: list[Line] = []
+        self._line: Line = []
+        self._used = 0
+        self.word: list[Span] = []
+        self.word_width = 0
+        self.space: Span | None = None
+
+    def end_line(self) -> None:
+        self.end_word()
+        self._start_line([])
+        self.space = None
+
+    def finish(self) -> list[Line]:
+        self.end_word()
+        if self._line or not self._lines:
+            self._lines.append(self._line)
+        return self._lines
+
+    def end_word(self) -> None:
+        """Place the word behind the open line, in a new one, or cut into as many as it needs."""
+        if not self.word:
+            return
+        gap = len(self.space[0]) if self.space is not None and self._used else 0
+        if self._used + gap + self.word_width <= self._width:
+            self._add_space(gap)
+            for text, style in self.word:
+                _append(self._line, text, style)
+            self._used += self.word_width
+        elif self.word_width > self._width or any(len(text) != cells(text) for text, _ in self.word):
+            if self._used + gap < self._width:
+                self._add_space(gap)
+            for text, style in self.word:
+                self._add_cut(text, style)
+        else:
+            join = self.space[0] if self.space is not None else ""
+            self._start_line(continued([Segment(text, style) for text, style in self.word], join))
+            self._used = self.word_width
+        self.word, self.word_width, self.space = [], 0, None
+
+    def _start_line(self, line: Line) -> None:
+        self._lines.append(self._line)
+        self._line, self._used = line, 0
+
+    def _add_space(self, gap: int) -> None:
+        if gap and self.space is not None:
+            _append(self._line, *self.space)
+            self._used += gap
+
+    def _add_cut(self, text: str, style: Style) -> None:
+        """Add `text` cut wherever a line ends."""
+        while text:
+            if self._used >= self._width:
+                self._start_line(continued([], ""))
+            head = _head(text, self._width - self._used)
+            if not head:  # a wide character where one cell is left
+                if self._used:
+                    self._start_line(continued([], ""))
+                    continue
+                head = text[:1]
+            _append(self._line, head, style)
+            self._used += cell_len(head)
+            text = text[len(head) :]
 
 
 def _head(text: str, room: int) -> str:
@@ -318,24 +338,42 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
     From character `start` of the first to `end` of the last line: folded lines are joined, and characters that only lay
     out the text are dropped.
     """
-    out: list[str] = []
     rows = [row_of(line) for line in lines]
+    texts = ["".join(s.text for s in row) for row in rows]
+    begins = [start, *[0] * (len(rows) - 1)]
+    ends = [*(len(text) for text in texts[:-1]), len(texts[-1]) if end is None else end] if texts else []
+    out: list[str] = []
     at = 0
     while at < len(rows):
-        leaf, after = rows[at].leaf, at + 1
-        while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
-            after += 1
-        texts = ["".join(s.text for s in row) for row in rows[at:after]]
-        begin = start if at == 0 else 0
-        right = end if after == len(rows) and end is not None else len(texts[-1])
-        if leaf is not None and after - at == leaf.rows and begin <= rows[at].skip and right >= len(texts[-1].rstrip()):
-            out += ["\n" if out else "", leaf.source]
+        row, after = rows[at], _end_of_leaf(rows, at)
+        is_complete = begins[at] <= row.skip and ends[after - 1] >= len(texts[after - 1].rstrip())
+        if row.leaf is not None and after - at == row.leaf.rows and is_complete:
+            out += ["\n" if out else "", row.leaf.source]
         else:
-            for number, (row, text) in enumerate(zip(rows[at:after], texts, strict=True)):
-                first, last = at + number == 0, at + number == len(rows) - 1
-                stop = min(len(text) - row.tail, end if last and end is not None else len(text))
-                piece = text[max(row.skip, begin if first else 0) : stop]
-                goes_on = not last and rows[at + number + 1].join == ""
-                out += ["" if first else "\n" if row.join is None else row.join, piece if goes_on else piece.rstrip()]
+            pieces = [
+                texts[i][max(rows[i].skip, begins[i]) : min(len(texts[i]) - rows[i].tail, ends[i])]
+                for i in range(at, after)
+            ]
+            out += [_joint(rows, at + n) + _piece_text(rows, at + n, piece) for n, piece in enumerate(pieces)]
         at = after
     return "".join(out)
+
+
+def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
+    """Return the row after those that were made from the same source as row `at`."""
+    leaf, after = rows[at].leaf, at + 1
+    while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
+        after += 1
+    return after
+
+
+def _joint(rows: Sequence[Row], at: int) -> str:
+    """Return what the source has between row `at` and the one before it."""
+    join = rows[at].join if at else ""
+    return "\n" if join is None else join
+
+
+def _piece_text(rows: Sequence[Row], at: int, piece: str) -> str:
+    """Return the selected `piece` of row `at`, without blanks at the end of a line of the source."""
+    goes_on = at + 1 < len(rows) and rows[at + 1].join == ""
+    return piece if goes_on else piece.rstrip()

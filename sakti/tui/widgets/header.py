@@ -41,16 +41,7 @@ class Header(Widget):
         name = self.get_component_rich_style("header--name", partial=True)
         warn = self.get_component_rich_style("header--warn", partial=True)
         title = one_line(self.thread_title or "new thread", 200)
-        branch = shorten(one_line(self.branch, 60), 24)
-        git = f" ─ {branch}" + (f" ±{self.changed}" if self.changed else "") if branch else ""
-        facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
-        while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
-            facts.pop(1 if len(facts) > 2 else 0)
-        right = " · ".join(facts)
-        if cell_len(right + git) > width - 20:
-            git = ""
-        if self.not_saved:
-            right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
+        right, git = self._facts(width)
         room = max(0, width - cell_len(right + git) - 4)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" sakti", name)
@@ -67,6 +58,20 @@ class Header(Widget):
         text.append_text(memory)
         text.truncate(max(0, self.size.width))
         return text
+
+    def _facts(self, width: int) -> tuple[str, str]:
+        """Return the model and the modes, and the branch, as much of them as fits."""
+        branch = shorten(one_line(self.branch, 60), 24)
+        git = f" ─ {branch}" + (f" ±{self.changed}" if self.changed else "") if branch else ""
+        facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
+        while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
+            facts.pop(1 if len(facts) > 2 else 0)
+        right = " · ".join(facts)
+        if cell_len(right + git) > width - 20:
+            git = ""
+        if self.not_saved:
+            right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
+        return right, git
 
     def _memory_text(self) -> Text:
         """Return the message window and the number of new observations; empty while the panes show them."""

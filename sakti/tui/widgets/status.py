@@ -18,7 +18,7 @@ from textual.widget import Widget
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.tui.activity import Activity, State
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
@@ -32,7 +32,7 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = ("limit", "jobs", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -88,6 +88,7 @@ class StatusLine(Widget):
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
     download: reactive[str] = reactive("")
+    jobs: reactive[int] = reactive(0)
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -177,6 +178,7 @@ class StatusLine(Widget):
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),
             ("download", self.download, "busy"),
+            ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
@@ -197,39 +199,50 @@ class StatusLine(Widget):
                 await self.run_action(action)
 
     def render(self) -> Text:
-        width = self.size.width
-        key = self.get_component_rich_style("status--key", partial=True)
-        muted = self.get_component_rich_style("status--muted", partial=True)
-        busy = self.get_component_rich_style("status--busy", partial=True)
-        warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
         if self.browsing is not None:
             return self._append_area(self.browsing, text)
         text.append(" ")
-        if self._waiting is not None:
-            self._spots = []
-            text.append(shorten(f"waiting for another window · {self._waiting:.0f} s", max(8, width - 2)), warn)
-            return text
         state = self._activity.state
+        if not self._append_notice(state, text):
+            self._append_parts(state, text)
+            self._append_reason(text)
+        return text
+
+    def _append_notice(self, state: State | None, text: Text) -> bool:
+        """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
+        width = self.size.width
+        muted, busy, warn = (
+            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("muted", "busy", "warn")
+        )
         retries = state is not None and state.kind == "retrying"
-        self._spots = [(0, width, "screen.interrupt")] if retries or self._work is not None else []
-        if state is not None and retries:
+        stops = self._waiting is None and (retries or self._work is not None)
+        self._spots = [(0, width, "screen.interrupt")] if stops else []
+        if self._waiting is not None:
+            text.append(shorten(f"waiting for another window · {self._waiting:.0f} s", max(8, width - 2)), warn)
+        elif state is not None and retries:
             seconds = max(0, round(state.since - self._clock.monotonic()))
             text.append(shorten(f"retrying in {seconds} s  {state.text}", max(8, width - 20)), warn)
             text.append(" · esc gives up", muted)
-            return text
-        if self.hint:
+        elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
-            return text
-        if self._work is not None:
+        elif self._work is not None:
             since, what = self._work
             took = f" · {int(self._clock.monotonic() - since)} s"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
             text.append(f" · esc stop {self.stops}", muted)
-            return text
+        else:
+            return False
+        return True
+
+    def _append_parts(self, state: State | None, text: Text) -> None:
+        """Append the approval mode, what goes on, and as many keys as fit."""
+        width = self.size.width
+        key, muted, warn = (
+            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("key", "muted", "warn")
+        )
         if self.approval[0]:
-            piece = " ".join(self.approval)
-            self._spots.append((1, 1 + len(piece), "screen.cycle_approval"))
+            self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
         escape = self.closes or (f"stop {self.stops}" if self.stops else "")
@@ -244,7 +257,10 @@ class StatusLine(Widget):
             start = cell_len(text.plain)
             self._spots.append((start, start + len(piece), action))
             text.append(name, key).append(f" {what}", muted)
-        room = width - cell_len(text.plain) - 3
+
+    def _append_reason(self, text: Text) -> None:
+        """Append why the model was chosen, at the right end, if there is room."""
+        muted = self.get_component_rich_style("status--muted", partial=True)
+        room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
-        return text

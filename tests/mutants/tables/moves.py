@@ -743,8 +743,8 @@ MUTANTS = (
     M(
         "rows-stale-state",
         f"{GROUPS}:current",
-        " or known[i].state != state",
-        "",
+        "by_id[i] = structs.replace(by_id[i], state=state, activated_at=time)",
+        "pass",
         by="tests/unit/memory/test_moves.py::test_groups_are_read_anew_when_their_state_changes",
     ),
     M(

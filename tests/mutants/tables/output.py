@@ -102,7 +102,7 @@ MUTANTS = (
     M(
         "faithful-reworded",
         "sakti.memory.observe.faithfulness:is_represented",
-        "return not words or",
-        "return bool(words) and",
+        "return not weights or",
+        "return bool(weights) and",
     ),
 )

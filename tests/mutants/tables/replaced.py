@@ -192,8 +192,8 @@ MUTANTS = (
     M(
         "marking-known-lost",
         "sakti.memory.reflect.parts:finished",
-        "mark_replaced(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents)",
-        "parse.clean(parse.sanitize_observation_lines(text))",
+        "mark_replaced(clean, replaced, contents)",
+        "clean",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_what_it_still_says",
     ),
     M(
@@ -286,5 +286,19 @@ MUTANTS = (
         "line.marked",
         "line.content",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
+    ),
+    M(
+        "reflection-newer-lost",
+        "sakti.memory.reflect.quality:put_back",
+        "elif ends is not None and ends in text.casefold():",
+        "elif False:",
+        by="tests/unit/memory/test_reflection_quality.py::test_the_newer_of_a_pair_never_goes_before_the_older",
+    ),
+    M(
+        "reflection-form-counts",
+        "sakti.memory.reflect.quality:lost_lines",
+        "is_represented(content, have, known)",
+        "is_represented(content, have)",
+        by="tests/unit/memory/test_reflection_quality.py::test_one_line_does_not_stand_for_others_of_its_form",
     ),
 )

@@ -119,22 +119,22 @@ MUTANTS = (
     M(
         "state-reflection-early",
         f"{STATE}:MemoryState._due",
-        "full = self.observation_tokens() >= numbers.reflect_at",
-        "full = True",
+        "condense = self.builder.tokens(log, self.today) >= numbers.reflect_at",
+        "condense = True",
         by="replay:13",
     ),
     M(
         "state-reflection-at",
         f"{STATE}:MemoryState._due",
-        "self.observation_tokens() >= numbers.reflect_at",
-        "self.observation_tokens() > numbers.reflect_at",
+        "self.builder.tokens(log, self.today) >= numbers.reflect_at",
+        "self.builder.tokens(log, self.today) > numbers.reflect_at",
         by="tests/unit/memory/test_boundaries.py::test_a_step_waits_for_the_log_at_its_threshold",
     ),
     M(
         "state-reflection-never",
         f"{STATE}:MemoryState._due",
-        "full = self.observation_tokens() >= numbers.reflect_at",
-        "full = False",
+        "condense = self.builder.tokens(log, self.today) >= numbers.reflect_at",
+        "condense = False",
     ),
     M(
         "state-threshold-at",

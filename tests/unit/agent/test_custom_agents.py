@@ -89,7 +89,7 @@ async def test_custom_agent_is_called_by_name_and_keeps_to_its_tools(store: Stor
     assert any("custom agent committer" in f for f in facts)
     assert "Use it for committer work." in next(t.description for t in first.tools if t.name == "agent")
     children = [r for r in run.provider.requests if is_child(r)]
-    assert {t.name for t in children[0].tools} == {"bash", "read", "report"}
+    assert {t.name for t in children[0].tools} == {"bash", "read", "report", "wait"}
     assert "You are committer." in children[0].system[-1].text
     refused, allowed = [r for m in children[1].messages for r in m.tool_results]
     assert refused.is_error and "committer may not" in refused.content and not allowed.is_error

@@ -68,6 +68,20 @@ def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int
         assert row.date == f"{name} {day}, {year}"
 
 
+@given(st.integers(0, 120), st.integers(0, 120), st.sampled_from(["", " AM", " PM", "pm", ":70", ":5:5"]))
+def test_a_time_that_no_clock_shows_is_dropped(hour: int, minute: int, rest: str) -> None:
+    (row,) = lines.rows(parse.clean(f"* 🟡 ({hour:02}:{minute:02}{rest}) read a.py"))
+    if rest == "" and hour < 24 and minute < 60:
+        assert (row.time, row.content) == (f"{hour:02}:{minute:02}", "read a.py")
+    elif hour > 23 or minute > 59 or ":" in rest:
+        assert (row.time, row.content) == ("", "read a.py")
+
+
+@pytest.mark.parametrize("time", ["99:99", "24:00", "12:60", "??:??", "HH:MM", "13:00 PM", "00:30 am", "-1:00"])
+def test_a_placeholder_is_no_time(time: str) -> None:
+    assert parse.clean(f"  * -> 🔴 ({time}) kept (99:99)") == "  * -> 🔴 kept (99:99)"
+
+
 @pytest.mark.parametrize("opening", ["\x1b[", "\x9b"])
 @pytest.mark.parametrize("code", ["31m", "0m", "1;38;5;200m", "2J", "?25l", "12;40H"])
 def test_terminal_sequences_leave_nothing_behind(opening: str, code: str) -> None:

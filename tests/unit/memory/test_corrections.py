@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import corrections
 from sakti.memory.log import lines
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import lines as memory_log
+from sakti.store.maintenance import maintenance
 from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
 
@@ -218,8 +221,8 @@ def test_times() -> None:
     assert parse("soon", now, "UTC") is None
 
 
-async def found(driver: Driver, text: str) -> int:
-    scope = search.Scope("workspace", None, ("observation", "reflection"))
+async def found(driver: Driver, text: str, *kinds: str) -> int:
+    scope = search.Scope("workspace", None, kinds or ("observation", "reflection"))
     return (await driver.store.read(search.search, f'"{text}"', scope)).total
 
 
@@ -264,12 +267,23 @@ async def test_forgetting_for_good_leaves_no_byte_of_the_line(tmp_path: Path) ->
     await driver.engine.reflect_now()
     rows = await log(driver)
     line = next((x for x in rows if "zanzibar" in x.content), line)
+    await driver.say(
+        "assistant", ToolCallPart("c1", "memory-search", {"query": "cloves"}), ToolCallPart("c2", "bash", {})
+    )
+    shown = {"results": [{"id": line.id, "text": "…es zanzibar"}, {"id": "other", "text": f"{line.content}."}]}
+    results = [("memory-search", json.dumps(shown)), ("bash", f"* 🔴 (10:00) {line.content}\nand more")]
+    parts = [ToolResultPart(f"c{n + 1}", name, content) for n, (name, content) in enumerate(results)]
+    await driver.say("tool", *parts)
+    await driver.say("user", TextPart("thanks"))
     await driver.engine.erase(line.id)
     assert not any("zanzibar" in b.text for b in driver.engine.preview().blocks)
+    assert not any("zanzibar" in str(m.parts) for m in driver.engine.preview().messages)
     assert await found(driver, "zanzibar") == 0
+    assert await found(driver, "more", "message") == 1, "what stands beside it stays and is found"
     assert not copy.exists()
     with pytest.raises(MemoryFailure):
         await driver.engine.undo_correction()
+    assert all(f.ok for f in await driver.store.read(maintenance.check))
     await driver.close()
     for file in tmp_path.glob("m.db*"):
         assert b"zanzibar" not in file.read_bytes(), file.name

@@ -62,10 +62,50 @@ def test_lost_lines_of_the_user_come_back_newest_first_as_far_as_there_is_room(r
     text = "* 🔴 (9:00) User stated: Ada maintains the module number0 of service0"
     lost = quality.lost_lines(text, important())
     assert len(lost) == len(NAMES) - 1
-    more, rest = quality.with_user_lines(text, lost, room, lambda t: len(t.split()))
+    more, rest = quality.put_back(text, lost, [], room=room, limit=room, count=lambda t: len(t.split()))
     assert len(more.split()) <= max(room, len(text.split()))
     assert len(rest) == len(quality.lost_lines(more, important()))
     assert all(name not in more for name in NAMES[1 : 1 + len(rest)]), "the oldest stay lost"
+
+
+def test_one_line_does_not_stand_for_others_of_its_form() -> None:
+    for row in important():
+        assert len(quality.lost_lines(f"* 🔴 {row.content}", important())) == len(NAMES) - 1
+        words = row.content.removeprefix("User stated: ").replace("maintains the module", "has")
+        assert len(quality.lost_lines(f"* {words}", important())) == len(NAMES) - 1, "in other words"
+
+
+PAIR = ReplacedWords("The port is 8080", "User stated: The port is now 8081", "Jan 16, 2026", "10:00")
+CHANGED = (
+    f"{LOG}\n* 🔴 (10:00) User stated: The port is 8080\n\nDate: Jan 16, 2026\n"
+    f"* 🟡 (10:00) {PAIR.by} [replaces 10:00: The port is 8080]"
+)
+
+
+@pytest.mark.parametrize("room", [0, 1_000])
+@pytest.mark.parametrize("is_older_there", [True, False])
+def test_the_newer_of_a_pair_never_goes_before_the_older(is_older_there: bool, room: int) -> None:
+    text = "* 🔴 (10:00) User stated: The port is 8080" if is_older_there else "* 🟡 The port was set"
+    known = quality.important_lines([CHANGED], [PAIR])
+    lost = quality.lost_lines(text, known, [PAIR])
+    assert any("8081" in row.content for row in lost)
+
+    def back() -> str:
+        return quality.put_back(text, lost, [PAIR], room=0, limit=room, count=lambda t: len(t.split()))[0]
+
+    if room:
+        assert "The port is now 8081" in back()
+    elif is_older_there:
+        with pytest.raises(MemoryFailure, match="lost what replaced it"):
+            back()
+    else:
+        assert "8081" not in back()
+
+
+def test_repeats_go_and_weights_return() -> None:
+    twice = "\n".join(line for row in LOG.split("\n") for line in ([row] if row.startswith("Date") else [row, row]))
+    assert quality.without_repeats(twice) == LOG
+    assert quality.with_weight(LOG.replace("🔴", "🟢"), important()) == LOG
 
 
 class Stating(ScriptedObserver):
@@ -95,7 +135,16 @@ async def talk(driver: Driver, turns: int) -> None:
         await driver.engine.wait_idle()
 
 
-@pytest.mark.parametrize("answer", ["ok", "", "Everything is fine.\n* 🟡 all is well"])
+JUNK = {
+    "a word": "ok",
+    "nothing": "",
+    "prose": "Everything is fine.\n* 🟡 all is well",
+    "hidden characters": "\u202e\x1b[0m",
+    "a flood": "* 🔴 User stated: junk\n" * 60_000,
+}
+
+
+@pytest.mark.parametrize("answer", JUNK.values(), ids=JUNK.keys())
 async def test_junk_replaces_no_log(tmp_path: Path, answer: str) -> None:
     reflector = Answering(lambda _: answer)
     driver = await Driver.make(tmp_path / "t.db", settings(700, 4_000), observer=Stating(), reflector=reflector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,15 @@ GERMAN = (
     "Keine Animationen in {} auf Seite {}",
     "Unser Büro {} hat {} Fenster",
 )
+TERSE = (  # facts without a verb
+    "Timeout for {}: {} s",
+    "Kein Fallback für {} in Halle {}",
+    "{}, always in UTC, row {}",
+    "Höchstens {} Einträge, davon {} neu",
+    "no red in {} on page {}",
+    "Two admins for {}, not {}",
+    "Ansprechpartner für {}: Frau Weber {}",
+)
 WORDS = ("amber", "basalt", "cobalt", "dune", "ember", "fjord", "garnet", "heron", "indigo", "juniper", "krill")
 
 
@@ -72,7 +82,7 @@ def share(said: list[str], log: str) -> float:
     return sum(text in log for text in said) / len(said)
 
 
-@pytest.mark.parametrize("forms", [ENGLISH, GERMAN], ids=["English", "German"])
+@pytest.mark.parametrize("forms", [ENGLISH, GERMAN, TERSE], ids=["English", "German", "terse"])
 @pytest.mark.parametrize("count", [20, 60, 200, 600])
 def test_facts_are_kept_one_a_message(count: int, forms: tuple[str, ...]) -> None:
     said = facts(count, forms)
@@ -106,6 +116,68 @@ def test_what_has_no_room_is_counted_and_can_be_recalled(count: int) -> None:
     missing = sum(text not in log for text in said)
     if missing:
         assert f"… {missing} more statement" in log and "recall age-0000" in log
+
+
+@pytest.mark.parametrize("forms", [ENGLISH, GERMAN, TERSE], ids=["English", "German", "terse"])
+@pytest.mark.parametrize("count", [20, 60, 200, 600])
+@pytest.mark.parametrize("between", ["\n", "\n\n", "; ", ", ", ". ", "\n   a) "])
+def test_facts_are_kept_in_one_message(between: str, count: int, forms: tuple[str, ...]) -> None:
+    said = facts(count, forms)
+    log = noted([between.join(said)])
+    assert share(said, log) >= 0.95 and "User quoted" not in log
+
+
+@pytest.mark.parametrize("lead", ["Here is the article: ", "Can you tell me why "])
+def test_a_text_that_is_cut_says_how_much_is_left_out(lead: str) -> None:
+    text = f"{lead}{'the river ' * 300}"
+    cut = re.search(r"… (\d+) more characters, recall age-0000$", noted([text]), re.MULTILINE)
+    assert cut is not None and abs(int(cut[1]) - 2_600) < 50
+
+
+# What programs print, and what is written for them; of each more lines than anyone types at once.
+PRINTED = (
+    "npm WARN deprecated pkg{0}@1.{0}.0: never use it",
+    "tests/test_m{0}.py::test_case_{0} PASSED                 [ {0}%]",
+    "  ✓ always renders the page {0} ({0} ms)",
+    "   Compiling serde_{0} v1.0.{0}",
+    "src/main.c:{0}:5: warning: unused variable 'x{0}'",
+    "file_{0}.txt",
+    "-rw-r--r-- 1 ben staff {0}00 Jan 12 10:01 file{0}.txt",
+    "package-{0} {0}.1.0",
+    "{0:07x} Always deploy on day {0}",
+    "KEY_{0}=value {0}",
+    "  image_{0}: always:{0}",
+    '  "key{0}": "value {0}",',
+    "{0},Ben{0},Rome",
+    "X-Header-{0}: never cache {0}",
+    "| row {0} | always | {0} |",
+    "pod-{0}    Running    {0}d    always",
+    "Step {0}/40 : RUN always install {0}",
+    "sudo apt install pkg{0}",
+    "[10:{0:02}] ben: never run the tests number {0}",
+    "<li>Always do {0}</li>",
+    "06.01.26, 10:{0:02} - Ann: always push {0}",
+    "RUN apt-get install -y pkg{0}",
+    " {0} | ben | always | {0}",
+)
+
+
+@pytest.mark.parametrize("line", PRINTED)
+def test_long_outputs_and_settings_are_quotations(line: str) -> None:
+    assert not any(p.own for p in pieces("\n".join(line.format(n) for n in range(10, 50))))
+
+
+def test_long_transcripts_diffs_and_wrapped_pages_are_quotations() -> None:
+    chat = "\n".join(f"{('Ben', 'Ann')[n % 2]}: always push number {n} to main" for n in range(40))
+    diff = "diff --git a/x b/x\n" + "\n".join(f"-  old line {n}\n+  new line {n}" for n in range(20))
+    page = "\n".join(
+        ["In the old days the city on the river grew faster than anyone had",
+         "expected, although its merchants continued to trade with the",
+         "villages around it. Then came the long winter of that year and",
+         "the harbour froze over, which ended most of the traffic on it."] * 8
+    )  # fmt: skip
+    for text in (chat, diff, page):
+        assert not any(p.own for p in pieces(text)), text[:40]
 
 
 def test_a_paste_says_how_much_is_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import shutil
 import signal
@@ -206,6 +207,23 @@ async def test_what_goes_for_good_goes_there_too(store: Store) -> None:
     assert [t for t in kept(store.path) if "walrus8" in t] == kept(store.path) != []
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
     assert ("walrus8",) in words and not [w for (w,) in words if w.startswith(("walrus0", "walrus2", "word0"))]
+    assert await all_is_well(store)
+
+
+async def test_what_a_search_had_shown_of_a_deleted_message_goes_too(store: Store) -> None:
+    shown = {"results": [{"id": "t-0", "text": noise(0)[20:300]}, {"id": "t-9", "text": f"walrus9 {noise(3)}"}]}
+    copy = ToolResultPart("c", "memory-search", json.dumps(shown))
+    recalled = ToolResultPart("d", "memory-search", json.dumps({"id": "t-1", "text": json.dumps(shown)}))
+    await say(store, noise(0), copy, recalled, noise(2))
+    await say(store, f"I read: {noise(0)}", thread="u")
+    await archiving.archive(store, before=LATE)
+    await purging.delete_message(store, "t-0")
+    part = noise(0)[30:200]
+    assert await hits(store, part.split()[1]) == ["u-0"], "what somebody said again stays"
+    results = [r for m in await store.read(messages.after, "t", -1) for r in m.tool_results]
+    assert len(results) == 2 and not [r for r in results if part in r.content]
+    assert all("walrus9" in r.content for r in results) and sorted(await hits(store, "walrus9")) == ["t-1", "t-2"]
+    assert not [t for t in kept(store.path) if part in t and "I read" not in t]
     assert await all_is_well(store)
 
 

@@ -505,6 +505,23 @@ async def test_a_path_that_a_tool_touched(store: Store, path: str) -> None:
     assert await ids(store, "path:app/*.ts") == [], "no one path"
 
 
+async def test_a_path_filter_matches_the_result_of_a_call_that_named_the_file(store: Store) -> None:
+    told = [
+        ("ask", "look at the schema of the login"),
+        ("call", "read src/auth.py", "assistant"),
+        ("result", "class LoginSchema(Struct):\n    name: str", "tool"),
+        ("said", "LoginSchema has one field", "assistant"),
+        ("other-call", "read src/page.py", "assistant"),
+        ("other", "LoginSchema().name", "tool"),
+    ]
+    await store.write(say, told)
+    await store.write(search_index.put, kind="message", doc_id="call", resource_id="/w", created_at=1, thread_id="t1",
+                      position=1, role="assistant", text="read", paths=["src/auth.py"])  # fmt: skip
+    for name in ("file:src/auth.py", "path:src/a*.py", "path:AUTH.py"):
+        assert await ids(store, f"{name} LoginSchema") == ["result"]
+    assert set(await ids(store, "-file:src/auth.py LoginSchema")) == {"ask", "said", "other"}
+
+
 @pytest.mark.parametrize(
     ("typed", "found"),
     [

@@ -67,7 +67,7 @@ async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, mon
         read.extend(keys)
         return rows.texts_of(db, keys)
 
-    monkeypatch.setattr("sakti.store.search.search.texts_of", texts_of)
+    monkeypatch.setattr("sakti.store.search.candidates.texts_of", texts_of)
     found = await page(store, "where does the gimbal overflow", limit=1)
     assert [h.id for h in found.hits] == ["t-1"] and 1 not in read, "its key"
     shown = {h.id: h.reason for h in (await page(store, "where does the gimbal overflow")).hits}

@@ -114,6 +114,13 @@ async def test_a_cycle_is_left_out_and_told_and_the_rest_comes_in(store: Store, 
     assert (report.imported, report.dependencies) == (3, 3)
 
 
+async def test_a_closed_epic_with_an_open_part_comes_in_open(store: Store, actor: Actor) -> None:
+    part = issue("b", dependencies=[edge("b", "a", "parent-child")])
+    report = await bring(store, actor, [issue("a", issue_type="epic", status="closed", close_reason="done"), part])
+    assert ("a", "it is open here: it has open children") in report.notes
+    assert (await store.read(service.find, "/w", "a")).status == "open"
+
+
 async def test_a_dry_run_tells_and_does_nothing(store: Store, actor: Actor) -> None:
     with pytest.raises(beads.DryRun) as e:
         await store.write(beads.import_issues, actor, store.ids, ISSUES, True)

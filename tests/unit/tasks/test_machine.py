@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sakti.core.errors import TaskError
 from sakti.core.ids import TimeIds
 from sakti.store.database import Store
+from sakti.store.tasks import graph
 from sakti.store.tasks.deadlocks import find_deadlocks
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
@@ -105,6 +106,17 @@ class Model:
             self.edges.remove((t, on, k))
             raise KeyError("closed")
         return True
+
+    def parts(self, t: str) -> set[str]:
+        """The open tasks that are a part of it, directly or through others."""
+        children = self.children(t)
+        return {*children, *(p for c in children for p in self.parts(c))}
+
+    def is_open_under_closed(self) -> bool:
+        """Whether a closed epic has an open child."""
+        return any(
+            f.epic and f.status == "closed" and not f.deleted and self.children(t) for t, f in self.tasks.items()
+        )
 
     def refuse_held(self, t: str, session: str, now: int) -> None:
         fact = self.tasks[t]
@@ -219,7 +231,11 @@ class Board(RuleBasedStateMachine):
                 raise KeyError("open_children")
             if not force:
                 self.model.refuse_held(t, session, self.clock.now())
-            self.model.change(t, status="closed", holder=None)
+            first = len(self.model.past)
+            for part in [*self.model.parts(t), t] if fact.epic else [t]:
+                self.model.change(part, status="closed", holder=None)
+            steps = self.model.past[first:]
+            self.model.past[first:] = [lambda: [step() for step in steps]]
 
         freed: list[str] = []
 
@@ -332,6 +348,9 @@ class Board(RuleBasedStateMachine):
         if self.model.stuck():
             self.model.tasks[t].deleted = True
             raise KeyError("cycle")
+        if self.model.is_open_under_closed():
+            self.model.tasks[t].deleted = True
+            raise KeyError("closed")
 
     @rule(t=name)
     def restore(self, t: str) -> None:
@@ -404,6 +423,10 @@ class Board(RuleBasedStateMachine):
         assert {(t["title"], t["priority"], tuple(t.get("labels", ()))) for t in listed} == {
             (t, f.priority, f.labels) for t, f in model.tasks.items() if not f.deleted
         }
+
+    @invariant()
+    def no_closed_epic_has_an_open_child(self) -> None:
+        assert not self.do(self.store.read(graph.closed_epics_with_open_children, "/w"))
 
     @invariant()
     def nothing_is_stuck(self) -> None:

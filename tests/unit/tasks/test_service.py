@@ -183,6 +183,62 @@ async def test_a_container_is_offered_when_its_last_child_closes(store: Store, a
     assert [(t["id"], t.get("readyToClose")) for t in ready] == [("e", True)]
 
 
+async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, actor: Actor) -> None:
+    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
+    await store.write(partial(service.create, type="epic", parent="e"), actor, "inner", "inner epic")
+    for task, parent in (("a", "e"), ("b", "inner"), ("c", "b")):
+        await store.write(service.create, actor, task, task, parent=parent)
+    await store.write(service.create, actor, "waits", "waits", depends_on=["c"])
+    with pytest.raises(TaskError, match="open children: .*force to close them with it"):
+        await store.write(service.close, actor, "e", "completed", "shipped")
+    closed, freed = await store.write(partial(service.close, force=True), actor, "e", "wontfix", "dropped")
+    assert (closed.status, [t.id for t in freed]) == ("closed", ["waits"])
+    _, state = await store.read(service.load, "/w")
+    assert {t for t, node in state.nodes.items() if node.status == "closed"} == {"e", "inner", "a", "b", "c"}
+    shown = await store.read(service.find, "/w", "c")
+    assert (shown.close_reason, shown.summary) == ("wontfix", f"Closed with {closed.handle}: dropped")
+    undone = await store.write(service.undo, actor)
+    assert {(action, task.id) for action, task in undone} == {("close", t) for t in ("e", "inner", "a", "b", "c")}
+    assert (await store.read(service.find, "/w", "c")).summary is None
+
+
+async def test_no_change_leaves_an_open_part_under_a_closed_epic(store: Store, actor: Actor) -> None:
+    await store.write(service.create, actor, "p", "plain")
+    await store.write(service.create, actor, "part", "part", parent="p")
+    await store.write(partial(service.close, force=True), actor, "p", "completed", "done")
+    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
+    await store.write(service.create, actor, "gone", "gone", parent="e")
+    await store.write(service.delete, actor, "gone")
+    await store.write(service.close, actor, "e", "completed", "done")
+    for change in (
+        partial(service.update, text="p", changes={"type": "epic"}),
+        partial(service.restore, text="gone"),
+        partial(service.create, id="new", title="new", parent="e"),
+        partial(service.depend, text="part", on="e", kind="parent-child"),
+    ):
+        with pytest.raises(TaskError) as refused:
+            await store.write(lambda db, change=change: change(db, actor))
+        assert refused.value.code == "closed" and "`reopen " in refused.value.message
+
+
+async def test_import_reopens_a_closed_epic_with_an_open_part(store: Store, actor: Actor) -> None:
+    epic = {"id": "e", "title": "epic", "type": "epic", "created_at": 1, "updated_at": 1}
+    part = {"id": "c", "title": "c", "dependencies": [{"on": "e", "type": "parent-child"}], "created_at": 2}
+    closed = epic | {"status": "closed", "close_reason": "completed", "summary": "done", "updated_at": 9}
+    done = await store.write(transfer.import_tasks, replace(actor, resource_id="/o"), [closed, part])
+    assert done.reopened == ((await store.read(service.find, "/o", "e")).handle,)
+    for line in (epic, part):
+        line["id"] += "2"
+    part["dependencies"] = [{"on": "e2", "type": "parent-child"}]
+    await store.write(transfer.import_tasks, actor, [epic, part])
+    done = await store.write(transfer.import_tasks, actor, [closed | {"id": "e2"}])  # by a newer version
+    assert (len(done.reopened), done.updated) == (1, 1)
+    for name in ("e", "e2"):
+        assert (await store.read(questions.get, name)).status == "open"
+    assert {action for action, _ in await store.write(service.undo, actor)} == {"import"}
+    assert (await store.read(service.find, "/w", "e2")).updated_at != closed["updated_at"]
+
+
 async def test_explain_gives_the_shortest_chain_to_something_ready(store: Store, actor: Actor) -> None:
     for name in "abcd":
         await store.write(service.create, actor, name, name)

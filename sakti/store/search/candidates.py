@@ -1,0 +1,411 @@
+"""Find the candidates of a query, measure and rank them (steps 1 to 3 of `rank.py`)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sakti.store.connection import Connection
+from sakti.store.search import rank as ranking
+from sakti.store.search import retrieve, spelling
+from sakti.store.search.dates import asks_when, named_times, names_time
+from sakti.store.search.features import SHORT, TEXT, TOOL, USER, Features, Pattern, is_document, measure, pattern_of
+from sakti.store.search.folding import folded
+from sakti.store.search.index import pieces
+from sakti.store.search.occurrences import Sizes, occurrences, sizes_of
+from sakti.store.search.parts import PartMatches, find_parts, is_in_trigrams
+from sakti.store.search.query import (
+    MAX_TERMS,
+    PASTED,
+    STOP_WORDS,
+    Query,
+    is_cjk,
+    looks_like_identifier,
+    terms,
+    words_and_joined,
+)
+from sakti.store.search.rank import Ranked
+from sakti.store.search.retrieve import Lookup, Matches
+from sakti.store.search.rows import Row, excluded, having, is_unindexed, texts_of
+from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
+
+ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
+ANSWERS = 3  # best hits whose requests become candidates without a question
+QUESTION = 3  # from so many words on, the answer may be next to a match
+FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
+FEW = 5  # fewer hits than that: look for parts of words, too
+RAREST = 16  # words that are looked up of a longer text
+ASKING = frozenset("who whom whose what when where which why how".split())
+BEGINS = 2  # words among which a question has its word: "how", "in which"
+DIFF = ("diff ", "--- ", "Index: ")  # how diffs begin
+
+
+class Candidates(Struct, frozen=True):
+    """Ranked candidates, unmeasured rows behind them, how terms were read, and a suggestion.
+
+    `avoided`: there were so many with an unwanted word that it was looked for others. `more`: these are not all.
+    """
+
+    ranked: list[Ranked]
+    rest: list[Row]
+    pattern: Pattern
+    suggestion: str
+    partial: bool
+    unquoted: tuple[str, ...]
+    avoided: bool
+    more: bool
+
+    @property
+    def rows(self) -> list[Row]:
+        return [*(r.features.row for r in self.ranked), *self.rest]
+
+    def and_behind(self, other: Candidates, more: bool) -> Candidates:
+        """Return these results with those found behind copies; `more`: there still are others."""
+        ranked = ranking.in_order([*self.ranked, *other.ranked])
+        return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
+
+
+class _Reading(Struct, frozen=True):
+    """Query as it is looked for.
+
+    `query`: without the phrases that no text has (`unquoted`). `words` with the `joined` ones; their `terms`, and
+    `similar` words for those that no text has. `required`: alternatives that need texts to be checked, as the index
+    does not have some of their words. `asks`: it is a question.
+    """
+
+    query: Query
+    unquoted: tuple[str, ...]
+    words: list[str]
+    joined: list[str]
+    terms: list[Term]
+    similar: dict[str, list[str]]
+    required: list[tuple[str, ...]]
+    asks: bool
+
+    @property
+    def strict(self) -> bool:
+        """Return whether words or phrases are required."""
+        return bool(self.query.alternatives or self.query.phrases)
+
+
+class _FoundRows(Struct, frozen=True):
+    """Rows with the words or parts of words; `parts_asked`: whether parts were looked for."""
+
+    matches: Matches
+    parts: PartMatches
+    parts_asked: bool
+    avoided: bool
+    partial: bool
+    more: bool
+
+
+def find_candidates(look: Lookup, query: Query, *, first: bool, now: int | None) -> Candidates:
+    """Return the candidates of a query, best first; `first`: those that are found soon."""
+    reading = _read(look, query)
+    rows = _find_by_reading(look, reading, _find_by_index(look, reading, first=first))
+    pattern = _pattern_of(reading, rows.parts)
+    ranked, rest = _measure(look, reading, pattern, rows, _times(look, reading.query, now))
+    suggestion = _suggestion(look, reading, rows.parts, ranked)
+    return Candidates(ranked, rest, pattern, suggestion, rows.partial, reading.unquoted, rows.avoided, rows.more)
+
+
+# --- reading the query --------------------------------------------------------------------------------------
+
+
+def _read(look: Lookup, query: Query) -> _Reading:
+    words, joined = words_and_joined(query.text)
+    words = [*words, *terms(" ".join(query.phrases)), *joined]
+    if look.newest > spelling.LARGE:
+        words = list(map(_as_one_word, words))
+    words = list(dict.fromkeys(words))[:MAX_TERMS]
+    unquoted = _phrases_of_no_text(look.db, query)
+    query = _without_phrases(query, unquoted)
+    known_terms, similar = _terms(look, words, joined, query)
+    return _Reading(query, unquoted, words, joined, known_terms, similar, _to_be_read(query), _is_question(query))
+
+
+def _as_one_word(word: str) -> str:
+    """Return `readfile` for `read_file`.
+
+    The index has both, the second as a phrase of perhaps common words.
+    """
+    return "".join(pieces(word)) if "_" in word and word.isascii() else word
+
+
+def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
+    """Return the phrases among other words that no text has, or has together: Revert "fix the build"."""
+    if not query.phrases or not query.text:
+        return ()
+    phrases = [p for p in query.phrases if not is_unindexed(p)]
+    existing = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
+    required = tuple(p for p in phrases if not existing.isdisjoint(spellings(p)))
+    is_met = required and retrieve.are_known(db, [retrieve.required_of(Query("", phrases=required))])
+    return tuple(p for p in phrases if not is_met or p not in required)
+
+
+def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
+    """Return the query with the words of some of its phrases as words."""
+    if not phrases:
+        return query
+    return replace(
+        query,
+        text=" ".join((query.text, *phrases)),
+        phrases=tuple(p for p in query.phrases if p not in phrases),
+    )
+
+
+def _terms(
+    look: Lookup, words: Sequence[str], joined: Sequence[str], query: Query
+) -> tuple[list[Term], dict[str, list[str]]]:
+    """Return the terms that some text has, and for words that none has those that may be meant."""
+    db, newest = look.db, look.newest
+    plain = chain.from_iterable(map(spellings, (*words, *query.phrases)))
+    begun = chain.from_iterable(spellings(p, prefix=True) for p in query.prefixes)
+    documents = retrieve.count(db, [*plain, *begun], newest)
+    existing = {w for w in words if any(map(documents.get, spellings(w)))}
+    similar = spelling.corrections(db, words, query.text, newest, existing)
+    documents |= retrieve.count(db, map(phrase_of, chain.from_iterable(similar.values())), newest)
+    known = make_terms(words, similar, documents, max(newest, 1), joined=joined, query=query)
+    return sorted(sorted(known, key=lambda t: t.documents)[:RAREST], key=known.index), similar
+
+
+def _to_be_read(query: Query) -> list[tuple[str, ...]]:
+    """Return the alternatives with the phrases if texts must be read to check them; else [].
+
+    The index cannot check some words.
+    """
+    groups = [(*query.phrases, *group) for group in query.alternatives or [()]]
+    return groups if any(map(is_unindexed, chain.from_iterable(groups))) and query.text else []
+
+
+def _is_question(query: Query) -> bool:
+    """Return whether an answer may be next to a match: not if words or a phrase are required.
+
+    In a sentence a quote names something, of which an answer need not repeat the name.
+    """
+    words = query.text.lower().split()
+    strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
+    asks = "?" in query.text or not ASKING.isdisjoint(words[:BEGINS])
+    return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+
+
+# --- finding ------------------------------------------------------------------------------------------------
+
+
+def _find_by_index(look: Lookup, reading: _Reading, *, first: bool) -> _FoundRows:
+    """Return the rows with the words, or with parts of words, and with what else is required."""
+    matches, avoided = _find_by_words(look, reading)
+    wanting = _may_have_parts(reading, matches)
+    unfinished = first and look.is_over() and bool(look.budget.unread or (wanting and matches.rows))
+    parts = _find_by_parts(look, reading) if wanting and not unfinished else PartMatches()
+    more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
+    if reading.required:
+        more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in reading.required))
+        matches, parts = _having_required(look, reading, matches, parts)
+    matches = replace(matches, required=reading.strict)
+    return _FoundRows(matches, parts, wanting, avoided, unfinished, more)
+
+
+def _find_by_reading(look: Lookup, reading: _Reading, rows: _FoundRows) -> _FoundRows:
+    """Return the rows, or, where the indexes cannot know any, those whose texts have all that was typed."""
+    query = reading.query
+    if rows.matches.rows or rows.parts.texts or rows.partial or query.alternatives:
+        return rows
+    needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
+    if (rows.parts_asked and is_in_trigrams(query)) or not (needles or look.place.narrow):
+        return rows
+    read = retrieve.by_reading(look, needles)
+    more = len(read) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
+    return replace(rows, matches=Matches(read, required=reading.strict), more=more)
+
+
+def _find_by_words(look: Lookup, reading: _Reading) -> tuple[Matches, bool]:
+    """Return the rows with the words, and whether texts with unwanted words were avoided."""
+    query = reading.query
+    indexed = replace(query, alternatives=(), phrases=()) if reading.required else query
+    matches = retrieve.by_words(look, reading.terms, indexed, own=not reading.asks)
+    if len(matches.rows) < retrieve.CANDIDATES or not unwanted_keys(look.db, matches.rows, query):
+        return matches, False
+    others = replace(indexed, avoided=query.excluded)
+    return retrieve.by_words(look, reading.terms, others, own=not reading.asks), True
+
+
+def _may_have_parts(reading: _Reading, matches: Matches) -> bool:
+    """Return whether parts of words are looked for: few texts have the words, or words do not suffice."""
+    if not reading.query.text or (reading.strict and not reading.required):
+        return False
+    return len(matches.rows) < FEW or bool(reading.required) or _has_parts_alone(reading.query.text)
+
+
+def _has_parts_alone(text: str) -> bool:
+    """Return whether words do not suffice: an identifier, Chinese and the like, an emoji."""
+    if looks_like_identifier(text) or is_cjk(text):
+        return True
+    typed = text.split()
+    return not text.isascii() and len(typed) <= QUESTION and any(unicodedata.category(w[0]) == "So" for w in typed)
+
+
+def _find_by_parts(look: Lookup, reading: _Reading) -> PartMatches:
+    query, required = reading.query, reading.required
+    signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
+    typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
+    return find_parts(look, " ".join(typed), reading.similar)
+
+
+def _having_required(
+    look: Lookup, reading: _Reading, matches: Matches, parts: PartMatches
+) -> tuple[Matches, PartMatches]:
+    """Return the rows whose texts have what the index cannot check."""
+    keys = having(look.db, [*matches.rows, *parts.texts], reading.required)
+    texts = {row: text for row, text in parts.texts.items() if row.pk in keys}
+    return replace(matches, rows=[r for r in matches.rows if r.pk in keys]), replace(parts, texts=texts)
+
+
+def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
+    """Return the keys of the rows that have an excluded word."""
+    return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
+
+
+def _suggestion(look: Lookup, reading: _Reading, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
+    """Return the query with the words that were probably meant; "" if all are known."""
+    text = " OR ".join(map(" AND ".join, reading.query.alternatives)) or reading.query.text
+    lower = typed_text = text.lower()
+    for typed, words in {**_written_forms(look.db, reading.similar, ranked), **parts.meant}.items():
+        at = lower.find(typed)
+        if at >= 0 and words:
+            text = text[:at] + words[0] + text[at + len(typed) :]
+            lower = text.lower()
+    return " ".join(text.split()) if lower != typed_text else ""
+
+
+def _written_forms(
+    db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]
+) -> dict[str, list[str]]:
+    """Return the known words for unknown ones in the form that one of the best texts has."""
+    texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
+    return {typed: [spelling.as_written(word, texts) for word in near] for typed, near in similar.items()}
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def _pattern_of(reading: _Reading, parts: PartMatches) -> Pattern:
+    query, words = reading.query, reading.words
+    return pattern_of(
+        reading.terms,
+        parts.rarity,
+        words,
+        [w for w in words if w not in reading.joined] if _may_have_all(reading) else [],
+        asks=reading.asks,
+        when=reading.asks and asks_when(query.text),
+        meant=frozenset(folded(w).lower() for near in parts.meant.values() for w in near),
+    )
+
+
+def _may_have_all(reading: _Reading) -> bool:
+    """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
+    text = reading.query.text
+    return 1 < len(text.split()) <= FEW_WORDS and not (reading.strict or is_cjk(text))
+
+
+def _times(look: Lookup, query: Query, now: int | None) -> list[tuple[int, int]]:
+    if not (QUESTION <= len(query.text.split()) <= PASTED and names_time(query.text)):
+        return []
+    return named_times(query.text, now or retrieve.time_of(look.db, look.newest) or 1)
+
+
+def _measure(
+    look: Lookup, reading: _Reading, pattern: Pattern, rows: _FoundRows, times: Sequence[tuple[int, int]]
+) -> tuple[list[Ranked], list[Row]]:
+    """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it."""
+    matches, by_parts = rows.matches, rows.parts.texts
+    chosen = _worth_measuring(look.db, pattern, matches, by_parts)
+    pattern, features, means = _measure_all(look, pattern, chosen, by_parts)
+    if pattern.terms or pattern.parts:
+        from_words = {r.pk for r in matches.rows}
+        features = [f for f in features if f.row.pk in from_words or f.has_words]
+    words = ranking.words_of(features, pattern, means)
+    ranked = ranking.rank(features, words, _beside(look, reading, features, words, pattern), pattern, times)
+    listed_keys = {*chosen, *(r.features.row.pk for r in ranked)}
+    listed, unowned = _split_off_unowned(ranked, by_words=bool(pattern.terms))
+    return listed, [*(r for r in matches.rows if r.pk not in listed_keys), *unowned]
+
+
+def _worth_measuring(db: Connection, pattern: Pattern, matches: Matches, by_parts: Collection[Row]) -> dict[int, Row]:
+    """Return the rows to measure by their keys: the likely ones, and those with all words."""
+    chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
+    if pattern.required:
+        others = {r.pk: r for r in matches.rows if r.pk not in chosen}
+        every = retrieve.with_all(db, [pattern.terms[i] for i in pattern.required], list(others))
+        chosen |= {pk: others[pk] for pk in every}
+    return chosen
+
+
+def _measure_all(
+    look: Lookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
+) -> tuple[Pattern, list[Features], Sequence[float]]:
+    """Return the pattern with code forms, the features of the chosen rows, and mean text sizes."""
+    sizes = sizes_of(look.db, list(chosen))
+    texts = {r.pk: text for r, text in by_parts.items()}
+    unread = (k for k in chosen if k not in texts and (pattern.parts or is_short(sizes.get(k))))
+    texts |= texts_of(look.db, list(unread))
+    documents = {k for k, r in chosen.items() if is_document(r.role, sizes.get(k), texts.get(k, ""))}
+    if documents:
+        pattern = pattern.with_code(partial(retrieve.are_known, look.db))
+    forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
+    code = {k for k in documents if chosen[k].role != TOOL and not texts.get(k, "").startswith(DIFF)}
+    places = occurrences(look.db, chosen.keys(), forms, pattern.whole, code, look.newest)
+    features = [
+        measure(r, sizes.get(k), places.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
+        for k, r in chosen.items()
+    ]
+    return pattern, features, places.means
+
+
+def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
+    """Split off the texts without any of the words, where the message that lends them is no candidate."""
+    unowned = [r for r in ranked if by_words and not r.features.has_words and not r.lent]
+    return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
+
+
+def _beside(
+    look: Lookup, reading: _Reading, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
+) -> list[Features]:
+    """Return the messages beside the best; without a question, the requests that they answer."""
+    if not (reading.asks or _has_requests(reading)):
+        return []
+    best = sorted(features, key=lambda f: -words[f.row.pk])
+    owners = best[:ENTERING] if reading.asks else [f for f in best[:ANSWERS] if f.is_answer]
+    listed_keys = {f.row.pk for f in features}
+    rows = [r for r in retrieve.neighbours(look, [f.row for f in owners]) if r.pk not in listed_keys]
+    if not reading.asks:
+        requests = {(f.row.thread_id, f.row.position - 1) for f in owners}
+        rows = [r for r in rows if r.role == USER and (r.thread_id, r.position) in requests]
+    return _measured_alone(look.db, rows, pattern)
+
+
+def _has_requests(reading: _Reading) -> bool:
+    """Return whether the requests are listed that the best texts answer."""
+    text = reading.query.text
+    return not reading.strict and len(text.split()) >= QUESTION and not looks_like_identifier(text)
+
+
+def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
+    """Return the features of rows listed for their neighbours' words; long ones are not read."""
+    sizes = sizes_of(db, [r.pk for r in rows])
+    texts = texts_of(db, [r.pk for r in rows if is_short(sizes.get(r.pk))])
+    measured: list[Features] = []
+    for r in rows:
+        size, text = sizes.get(r.pk), texts.get(r.pk, "")
+        measured.append(measure(r, size, (), text, pattern, document=is_document(r.role, size, text)))
+    return measured
+
+
+def is_short(sizes: Sizes | None) -> bool:
+    """Return whether a text is short enough to be looked at itself."""
+    return sizes is None or sizes[TEXT] <= SHORT

@@ -24,6 +24,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -379,7 +380,7 @@ def _tell(event: Event) -> None:
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
             | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting()
             | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
-            | SideQuestion()
+            | SideQuestion() | JobsChanged()
         ):  # fmt: skip
             return
         case _:

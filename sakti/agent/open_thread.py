@@ -20,6 +20,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import StoreError
 from sakti.core.events import (
     Event,
+    JobsChanged,
     MemoryStatus,
     MessageSaved,
     Notice,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
-    from sakti.agent.tools.processes import Running
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
@@ -54,6 +54,7 @@ with lazy_imports:
     from sakti.agent.tools import background, cards, catalog
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
+    from sakti.agent.tools import wait as wait_tool
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
@@ -301,19 +302,6 @@ class OpenThread:
             await self._load(await store.read(stored_threads.get, thread.id) or thread)
         return len(newer)
 
-    def stop_command(self, call_id: str = "") -> bool:
-        """Stop a `!command` of the user, the newest by default; false if it does not run."""
-        return self._toolbox is not None and background.stop_own_command(self._toolbox.state, call_id)
-
-    def background_commands(self) -> dict[str, Running]:
-        """Return the agent's commands that run in the background, by number."""
-        state = self._toolbox.state if self._toolbox is not None else None
-        return {n: r for n, r in state.background.items() if r.members()} if state is not None else {}
-
-    async def end_background(self, number: str) -> list[str]:
-        """End a background command and all that it started; return the names of survivors."""
-        return await background.stop_command(self._toolbox.state, number) if self._toolbox is not None else []
-
     async def close(self) -> None:
         """Stop background commands and memory's work; delete the outputs of an unsaved session."""
         if self._toolbox is not None:
@@ -467,6 +455,7 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
+            **prompt_facts.job_facts(messages, tools.background),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
         }
@@ -556,6 +545,7 @@ class OpenThread:
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
+        tools.append(wait_tool.make(lambda: bool(self.inbox.queued)))
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
             ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
@@ -572,6 +562,7 @@ class OpenThread:
             toolbox.hooks = (self._make_nearby(toolbox),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 

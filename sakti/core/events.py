@@ -246,6 +246,12 @@ class TasksChanged(Struct, frozen=True):
     pass
 
 
+class JobsChanged(ThreadEvent, frozen=True):
+    """A background command began or ended; `running` counts those that run."""
+
+    running: int
+
+
 class StoreWaiting(Struct, frozen=True):
     """Write that has waited `seconds` for another process's write lock; None: the wait is over."""
 
@@ -412,6 +418,7 @@ Event: TypeAlias = (
     | ThreadChanged
     | ModelChanged
     | TasksChanged
+    | JobsChanged
     | StoreWaiting
     | Notice
     | MemoryStatus

@@ -13,6 +13,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -143,7 +144,15 @@ class Speech(Struct):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
                 return _memory(event)
-            case TextDelta() | ThinkingDelta() | ToolCallDelta() | StepFinished() | TasksChanged() | MemoryStatus():
+            case (
+                TextDelta()
+                | ThinkingDelta()
+                | ToolCallDelta()
+                | StepFinished()
+                | TasksChanged()
+                | MemoryStatus()
+                | JobsChanged()
+            ):
                 return []  # spoken as they come, or shown by a screen only
             case _:
                 assert_never(event)

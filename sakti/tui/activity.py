@@ -11,6 +11,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -88,7 +89,7 @@ class Activity(Struct):
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
-                | SideQuestion()
+                | SideQuestion() | JobsChanged()
                 | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
                 | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
             ):  # fmt: skip

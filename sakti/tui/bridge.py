@@ -10,6 +10,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -79,9 +80,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
             _follow_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
             _show_approval(chat, event)
-        case SideQuestion():
-            chat.conversation.show_aside(event)
-            chat.name_escape()
+        case JobsChanged() | SideQuestion() | StoreWaiting():
+            _show_beside(chat, event)
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
@@ -94,8 +94,6 @@ def handle(chat: ChatScreen, event: Event) -> None:
                 live.add_block(no_model_card())
         case TasksChanged():
             chat.panes.load_board()
-        case StoreWaiting(seconds):
-            chat.status_line.waiting(seconds)
         case Notice(severity, title, text):
             chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
@@ -155,6 +153,17 @@ def _follow_turn(
             _finish_turn(chat, event)
         case _:
             assert_never(event)
+
+
+def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting) -> None:
+    """Show events outside of the conversation."""
+    if isinstance(event, JobsChanged):
+        chat.status_line.jobs = event.running
+    elif isinstance(event, StoreWaiting):
+        chat.status_line.waiting(event.seconds)
+    else:
+        chat.conversation.show_aside(event)
+        chat.name_escape()
 
 
 def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:

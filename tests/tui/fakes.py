@@ -337,6 +337,9 @@ class FakeSession:
     def background_commands(self) -> dict:
         return self.jobs
 
+    def list_jobs(self) -> dict:
+        return self.jobs
+
     async def end_background(self, number: str) -> list[str]:
         self.calls.append(("end_background", number))
         del self.jobs[number]

@@ -24,6 +24,7 @@ from sakti.core.events import (
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -262,7 +263,7 @@ class SessionHooks:
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
                 | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | StoreWaiting() | Notice()
-                | MemoryStatus() | StaleLeases() | SideQuestion()
+                | MemoryStatus() | StaleLeases() | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

@@ -9,13 +9,17 @@ from sakti.agent.judge.modes import ModeTools
 from sakti.agent.project.instructions import find, nearby
 from sakti.agent.project.skills import catalog
 from sakti.agent.project.skills.library import Library, Skill
+from sakti.agent.tools import background
+from sakti.agent.tools.processes import Running
 from sakti.core import resources
 from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, Json, Message, Thread, ToolResultPart
 from sakti.memory import modes
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
 MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
+JOB = "job"  # first word of the facts that a background command has ended
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
 _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
@@ -133,4 +137,25 @@ def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str)
         out[PLAN] = resources.read_prompt("system#plan")
     elif PLAN in list_facts(messages, PLAN):
         out[PLAN] = resources.read_prompt("system#plan-ended")
+    return out
+
+
+# --- jobs -------------------------------------------------------------------------------------------------
+
+
+def job_facts(messages: Sequence[Message], jobs: Mapping[str, Running]) -> dict[str, str]:
+    """Return the ends of background commands that the model has not been told of, each once."""
+    unreported = {n: job for n, job in jobs.items() if not job.is_reported}
+    sent = list_facts(messages, JOB) if unreported else {}
+    out: dict[str, str] = {}
+    for number, job in unreported.items():
+        name = f"{JOB} {job.output.path.stem}"  # numbers begin again in another process
+        if name in sent:
+            job.is_reported = True
+        elif (code := job.exit_code) is not None:
+            lines = background.last_lines(job) or "no output"
+            command = one_line(job.command, 200)
+            out[name] = (
+                f"Background command {number} (`{command}`) ended with exit code {code}. Its last lines:\n{lines}"
+            )
     return out

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Skill
+    from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -38,6 +39,7 @@ with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
     from sakti.agent.session import hooking, initial_thread, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
+    from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
@@ -334,17 +336,36 @@ class Session:
         await self.current.store(f"!{command}")
         await user_shell.run(self.current, command, during=self.current.speaking)
 
+    @property
+    def _tool_state(self) -> ToolState | None:
+        toolbox = self.current.made_toolbox
+        return toolbox.state if toolbox is not None else None
+
     def stop_command(self, call_id: str = "") -> bool:
         """Stop a `!command` of the user, the newest by default; false if it does not run."""
-        return self.current.stop_command(call_id)
+        state = self._tool_state
+        return state is not None and background.stop_own_command(state, call_id)
 
     def background_commands(self) -> dict[str, Running]:
         """Return the agent's commands that run in the background, by number."""
-        return self.current.background_commands()
+        state = self._tool_state
+        return background.list_running(state) if state is not None else {}
+
+    def list_jobs(self) -> dict[str, Running]:
+        """Return the agent's commands in the background by number, also those that have ended."""
+        state = self._tool_state
+        return dict(state.background) if state is not None else {}
+
+    def describe_job(self, job: Running) -> str:
+        """Return the command, the state and the newest line of a job."""
+        newest = one_line(background.last_lines(job, 1), 200)
+        state = background.describe_state(job)
+        return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
-        return await self.current.end_background(number)
+        state = self._tool_state
+        return await background.stop_command(state, number) if state is not None else []
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query")
+MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait")
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 

@@ -26,7 +26,7 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 # In a thread's metadata: a text that stays with the model, the index of the message that holds it first (-1: none),
 # and the epic whose end ends it.
-PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
+PINNED_PLAN = "pinned_plan"
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
@@ -130,19 +130,15 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     rows.update(db, ThreadRow, thread_id, metadata=merged)
 
 
-def pinned_texts(db: Database, thread: Thread, cursor: int) -> list[tuple[str, str]]:
-    """Return kind and text of plan and goal, unless their message is still sent or their epic closed.
+def pinned_plan(db: Database, thread: Thread, cursor: int) -> str:
+    """Return the text of the plan, "" if its message is still sent or its epic closed.
 
     `cursor`: the index of the last message that is no longer sent.
     """
     row = db.execute_sql(_METADATA, (thread.id,)).fetchone()
     metadata: Json = json.loads(row[0]) if row is not None else thread.metadata
-    out: list[tuple[str, str]] = []
-    for key in (PINNED_PLAN, PINNED_GOAL):
-        entry: Json = metadata.get(key) or {}
-        if entry and entry["index"] <= cursor and not (entry["epic"] and _is_closed(db, entry["epic"])):
-            out.append((key.removeprefix("pinned_"), entry["text"]))
-    return out
+    entry: Json = metadata.get(PINNED_PLAN) or {}
+    return entry["text"] if entry and entry["index"] <= cursor and not _is_closed(db, entry["epic"]) else ""
 
 
 def _is_closed(db: Database, task_id: str) -> bool:

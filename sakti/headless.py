@@ -20,10 +20,14 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -33,6 +37,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -58,7 +63,7 @@ from sakti.core.types import Json, Usage, plain_values
 from sakti.store.secrets import MaskedStream, mask_output, masked
 
 with lazy_imports:
-    from sakti.agent import structured, user_lines
+    from sakti.agent import plans, structured, user_lines
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -147,6 +152,7 @@ class _Run:
         self._left_out: dict[str, str] = {}  # files that the last turn made and that nobody trusted
         self._saved = False
         self._usage, self._steps = Usage(), 0
+        self._plan: Json | None = None  # that the agent proposed as the result
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
         self._closing: asyncio.Future[bool] | None = None  # both kept so that they are not collected
@@ -275,6 +281,8 @@ class _Run:
             self._finished.append(event)
         if isinstance(event, MessageSaved):
             self._saved = True
+        if isinstance(event, ToolFinished) and event.result.name == "present_plan":
+            self._plan = event.result.details.get("plan") or self._plan
         if isinstance(event, StoreWaiting):
             self._waits.hear(event.seconds)
         if self._output == "stream-json":
@@ -308,6 +316,9 @@ class _Run:
         if last is not None and last.metadata:
             result["metadata"] = last.metadata
         result |= self._name_left_out()
+        if self._plan is not None:
+            result["plan"] = self._plan
+            result["text"] = text = text or plans.to_markdown(plans.read_plan(self._plan))
         if self._schema is not None:
             result["structured_output"] = value
         self._print_result(result, text)
@@ -360,6 +371,8 @@ def _tell(event: Event) -> None:
             line = f"  {'✗' if result.is_error else '✓'} {duration / 1000:.1f}s"
             if result.is_error:
                 line += f"  {one_line(result.content, 200)}"
+        case AgentStarted() | AgentFinished():
+            line = f"  {event.in_words}"
         case RetryScheduled(attempt, most, delay, reason):
             line = f"… {one_line(reason, 200)} Trying again in {delay:.0f} s ({attempt} of {most})."
         case Notice(severity, title, message) if severity != "information":
@@ -369,8 +382,9 @@ def _tell(event: Event) -> None:
         case (
             TurnStarted() | StepStarted() | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta()
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
-            | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting()
-            | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+            | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentProgress() | ModelChanged() | TasksChanged()
+            | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation()
+            | CompactionFinished() | SideQuestion() | JobsChanged()
         ):  # fmt: skip
             return
         case _:

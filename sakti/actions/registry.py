@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import sakti.actions
 from sakti.actions.spec import Action, Group
+from sakti.core.resources import mode_names
 
 
 class Subject(NamedTuple):
@@ -71,6 +72,7 @@ def choices(name: str) -> tuple[str, ...]:
         return ()
     first = chat()[name].args[:1]
     offered = first[0].choices or first[0].offers if first else ()
+    offered = mode_names() if offered == "modes" else offered
     return (*(() if isinstance(offered, str) else offered), *under(name))
 
 

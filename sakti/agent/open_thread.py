@@ -17,21 +17,34 @@ from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
-from sakti.core.errors import ConfigError, StoreError
-from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
+from sakti.core.errors import StoreError
+from sakti.core.events import (
+    Event,
+    JobsChanged,
+    MemoryStatus,
+    MessageSaved,
+    Notice,
+    StepFinished,
+    TasksChanged,
+    ThreadChanged,
+    assign_thread,
+)
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
-    from sakti.agent.tools.processes import Running
+    from sakti.agent.subagents import ChildHost
+    from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
 with lazy_imports:
-    from sakti.agent import budget
+    from sakti.agent import budget, plans
     from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.judge import modes as judge_modes
     from sakti.agent.judge import rules as judge_rules
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
@@ -40,15 +53,18 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, catalog
+    from sakti.agent.tools import background, cards, catalog
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
+    from sakti.agent.tools import wait as wait_tool
     from sakti.memory import engine as memory_engine
+    from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
-    from sakti.store.threads import fork as thread_fork
+    from sakti.store.threads import child_runs
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
+    from sakti.tasks import service
 
 
 class OpenThread:
@@ -107,8 +123,13 @@ class OpenThread:
 
     @property
     def mode(self) -> str:
-        """Return what the Observer looks for here."""
+        """Return the agent mode of this thread."""
         return self._mode or self.workspace.options.config.mode
+
+    @property
+    def mode_tools(self) -> judge_modes.ModeTools:
+        """Return the tools that the agent mode allows."""
+        return judge_modes.ModeTools(self.mode, memory_modes.numbers(self.mode).tools)
 
     @property
     def approval_mode(self) -> SessionMode:
@@ -134,6 +155,7 @@ class OpenThread:
             self._toolbox.may_edit = may_edit
             self._toolbox.state.sandbox = self.workspace.sandbox
             self._toolbox.set_mode(self.approval_mode)
+            self.children.enclose()
 
     @property
     def granted_rules(self) -> tuple[str, ...]:
@@ -162,75 +184,24 @@ class OpenThread:
             if near is not None and self.id != event.thread.id:
                 near.forget()
             self.thread = event.thread
-        event = assign_thread(event, self.id)
+        self._send(assign_thread(event, self.id))
+
+    def _send(self, event: Event) -> None:
         for listener in tuple(self.workspace.listeners):
             listener(event)
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_initial(self) -> None:
-        """Open the thread that the options name, else a new one. Raises `ConfigError` (no such thread)."""
-        ws = self.workspace
-        options, store = ws.options, ws.store
-        if options.resume or options.fork:
-            thread = await self._find(options.resume or options.fork or "")
-            if options.fork:
-                now = ws.clock.now()
-                thread = await store.write(thread_fork.fork, thread.id, id=store.ids.new(), ids=store.ids, now=now)
-            await self.switch_to(thread)
-        elif options.thread_id:
-            stored = await store.read(stored_threads.get, options.thread_id)
-            if stored is not None and stored.resource_id != ws.resource_id:
-                raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
-            await (self.switch_to(stored) if stored is not None else self.open_new(options.thread_id))
-        elif options.continue_last:
-            await self._continue_last()
-        else:
-            await self.open_new()
-
-    async def _continue_last(self) -> None:
-        """Open the newest thread, or the one in which an undo of it goes on."""
-        ws = self.workspace
-        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1, continued=True)
-        if not newest:
-            await self.open_new()
-            self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
-            return
-        went_to = stored_threads.goes_on_as(newest[0])
-        if went_to and await ws.store.read(stored_threads.get, went_to) is None:
-            await self.open_new(went_to)
-        else:
-            await self.switch_to(
-                newest[0]
-            )  # a successor in the lists would be newer: this one was deleted, or is empty
-
-    async def _find(self, name: str) -> Thread:
-        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
-        ws = self.workspace
-        if thread := titles.choose_thread(name, await ws.store.read(stored_threads.find, ws.resource_id, name)):
-            return thread
-        raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
-
-    async def open_read_only(self) -> None:
-        """Open the thread that the options name, else the newest, without a model and read-only.
-
-        Raises `ConfigError`.
-        """
-        ws = self.workspace
-        if ws.options.resume:
-            threads = [await self._find(ws.options.resume)]
-        else:
-            threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
-        if threads:
-            self.is_new = True  # so that nothing is repaired or stored
-            await self.switch_to(threads[0])
-
-    async def open_new(self, thread_id: str | None = None) -> None:
+    async def open_new(self, thread_id: str | None = None, *, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
         now = ws.clock.now()
         self.is_new = True
-        await self.switch_to(Thread(thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode))
+        await self.switch_to(
+            Thread(
+                thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode, metadata=metadata or {}
+            )
+        )
 
     async def open_stored(self, thread_id: str) -> None:
         """Go on with a stored thread. Raises `StoreError` if it does not exist."""
@@ -258,7 +229,8 @@ class OpenThread:
             await self.switch_to(self.thread)
 
     async def set_mode(self, mode: str) -> None:
-        """Change what the Observer looks for."""
+        """Change the agent mode: its words, its tools, what the Observer looks for, its thresholds."""
+        memory_modes.numbers(mode)  # raises if its file is broken
         self._mode = mode
         if self.thread is not None:
             await self.workspace.store.write(stored_threads.set_mode, self.thread.id, mode)
@@ -270,15 +242,18 @@ class OpenThread:
         if self._engine is not None:
             await self._engine.close()
         self.thread, self._mode, self.status = thread, thread.mode, None
+        if self._toolbox is not None:
+            self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if ws.owner and not ws.store.read_only_reason:
+                await self.children.load()
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
+        self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
@@ -291,7 +266,7 @@ class OpenThread:
         observer, reflector = ws.make_observers()
         return memory_engine.MemoryEngine(
             store=ws.store,
-            settings=ws.config.memory,
+            **self._memory_options(),
             mode=self.mode,
             counter=ws.counter,
             clock=ws.clock,
@@ -304,6 +279,9 @@ class OpenThread:
             reason=ws.observer_reason(),
             page_of=ws.board_id,
         )
+
+    def _memory_options(self) -> Json:
+        return {"settings": self.workspace.config.memory}
 
     async def catch_up(self) -> None:
         """Load what another window wrote into this thread since its last turn here, and say so."""
@@ -334,21 +312,9 @@ class OpenThread:
             await self._load(await store.read(stored_threads.get, thread.id) or thread)
         return len(newer)
 
-    def stop_command(self, call_id: str = "") -> bool:
-        """Stop a `!command` of the user, the newest by default; false if it does not run."""
-        return self._toolbox is not None and background.stop_own_command(self._toolbox.state, call_id)
-
-    def background_commands(self) -> dict[str, Running]:
-        """Return the agent's commands that run in the background, by number."""
-        state = self._toolbox.state if self._toolbox is not None else None
-        return {n: r for n, r in state.background.items() if r.members()} if state is not None else {}
-
-    async def end_background(self, number: str) -> list[str]:
-        """End a background command and all that it started; return the names of survivors."""
-        return await background.stop_command(self._toolbox.state, number) if self._toolbox is not None else []
-
     async def close(self) -> None:
-        """Stop background commands and memory's work; delete the outputs of an unsaved session."""
+        """Stop children, background commands and memory's work; delete the outputs of an unsaved session."""
+        await self.children.close()
         if self._toolbox is not None:
             state = self._toolbox.state
             if survivors := await background.stop_all(state):
@@ -437,6 +403,30 @@ class OpenThread:
         if now != before:
             await self.add_metadata({prompt_facts.LOADED: now})
 
+    # --- plans ------------------------------------------------------------------------------------------------
+
+    def task_actor(self) -> service.Actor:
+        """Return the agent of this thread as the one who changes tasks."""
+        ws = self.workspace
+        return service.Actor(ws.board_id, self.id, ws.clock.now(), self.id, owner=ws.owner or None)
+
+    async def approve_plan(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None:
+        """Create the tasks of a plan and store it in one transaction, then change the approval mode.
+
+        `fresh`: a new thread, which begins after this turn, carries it out.
+        """
+        ws = self.workspace
+        mode = "edits" if mode == "auto" and ws.refused_auto() else mode
+        approval: Json = {"before": self.approval_mode, "mode": mode}
+        stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
+        if fresh:
+            self.running.successor = {plans.KEY: stored, **plans.pin(stored, at_once=True), plans.PLANNED_IN: self.id}
+            await self.add_metadata({stored_threads.PINNED_PLAN: None})
+        else:
+            await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
+            self.set_approval_mode(mode)
+        self.emit(TasksChanged())
+
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def system(self) -> tuple[Block, ...]:
@@ -458,6 +448,7 @@ class OpenThread:
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
             texts.append(("skills", listed))
+        texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -466,6 +457,9 @@ class OpenThread:
                 Block(k, t, edge=i >= stable, tokens=ws.counter.count(t)) for i, (k, t) in enumerate(texts)
             )
         return self._system
+
+    def _more_texts(self) -> list[tuple[str, str]]:
+        return []
 
     def facts(self) -> dict[str, str]:
         """Return what changes from step to step, by name: the hour, the folder, git, news."""
@@ -476,7 +470,10 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
+            **prompt_facts.job_facts(messages, tools.background),
+            **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **self.children.facts(messages),
         }
 
     async def learn(self) -> ModelInfo:
@@ -486,21 +483,15 @@ class OpenThread:
         info = await models.learn()
         if info.brief and not info.small and models.noticed_window != info.context_window:
             models.noticed_window = info.context_window
-            self.emit(Notice("information", "Small window", self._name_omissions(info)))
+            self.emit(
+                Notice("information", "Small window", prompt_facts.name_omissions(info, self.toolbox, ws.files.library))
+            )
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
             await self._limit_memory()
             if self.status is not None:  # else the thread is being loaded
                 self.emit(self._engine.status())
         return info
-
-    def _name_omissions(self, info: ModelInfo) -> str:
-        """Return the sentence that names everything a small window has no room for."""
-        tools, offered = self.toolbox, self.workspace.files.library.offered
-        missing = {t.name for t in tools.specs()} - {t.name for t in tools.specs(info)}
-        names = [*sorted(missing), *(["the list of skills"] if offered and not info.has_memory_tools else [])]
-        text = ", ".join([*names, "the overview of the workspace"])
-        return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
     async def _limit_memory(self) -> None:
         """Tell memory how many tokens the model's window leaves it, if the window is known."""
@@ -542,7 +533,7 @@ class OpenThread:
     def _use_toolbox(self, toolbox: Toolbox) -> None:
         if self._toolbox is None:  # another was made meanwhile
             self._toolbox = toolbox
-            toolbox.mode = self.approval_mode
+            toolbox.mode, toolbox.mode_tools = self.approval_mode, self.mode_tools
 
     async def load_rules(self) -> None:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
@@ -562,10 +553,13 @@ class OpenThread:
         if ws.files.library.offered:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+        approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
+        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
+        tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
-            ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
-            tool_approvals.Approvals(self.emit, interactive=ws.options.interactive),
+            self._make_tool_state(),
+            approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
@@ -575,24 +569,20 @@ class OpenThread:
             if isinstance(processor, builtin.ToolSearch):
                 toolbox.search(processor.always)
         if ws.files.count or instructions.user_has_rules():
-            toolbox.hooks = (self._make_nearby(toolbox),)
+            near, trusts = prompt_facts.make_nearby, ws.options.trusts
+            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 
-    def _make_nearby(self, toolbox: Toolbox) -> nearby.Nearby:
-        async def keep(names: Sequence[str]) -> None:
-            await self.add_metadata({nearby.KEY: list(dict.fromkeys((*prompt_facts.names_near(self.thread), *names)))})
+    @property
+    def children(self) -> ChildHost:
+        return self.running.children
 
-        return nearby.Nearby(
-            self.workspace.root,
-            self.workspace.options.trusts if self.workspace.files.count else None,
-            lambda: instructions.kept(self.thread),
-            toolbox.touched,
-            lambda: prompt_facts.names_near(self.thread),
-            keep,
-        )
+    def _make_tool_state(self) -> ToolState:
+        return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

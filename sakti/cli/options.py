@@ -10,7 +10,8 @@ MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.", o
 APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto; full asks nothing, for containers.",
                   choices=("plan", "ask", "edits", "auto", "full"),
                   offers=("plan", "ask", "edits", "auto"))  # fmt: skip
-MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
+MODE = option("--mode", metavar="MODE", offers="modes",
+              help="How the agent works and what is remembered: explore, debugging, …")  # fmt: skip
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")
 ADD_DIR = option("--add-dir", name="added", many=True, metavar="DIR", offers="files",
                  help="Work in this folder, too, as in the workspace; may be repeated.")  # fmt: skip

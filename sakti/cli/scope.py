@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import repository
+    from sakti.agent.session import initial_thread
     from sakti.agent.session import session as sessions
     from sakti.store import secrets
     from sakti.tasks import service as task_service
@@ -107,7 +108,7 @@ class ShellScope(Scope):
             print(f"sakti: {sanitise(warning)}", file=sys.stderr)
         if models == "chosen":
             await session.workspace.models.select(None)
-        await session.current.open_read_only()
+        await initial_thread.open_read_only(session.current)
         if models == "chosen" and session.workspace.models.info is not None:
             await session.current.learn()
         if (

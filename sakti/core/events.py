@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
 from sakti.core.errors import NOT_SAVED
+from sakti.core.text import one_line
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
@@ -24,6 +25,11 @@ class ThreadEvent(Struct, frozen=True, kw_only=True):
     """Event of one thread, whose id the open thread fills in; empty for a notice of the workspace."""
 
     thread_id: str = ""
+
+
+class Gauge(Struct, frozen=True):
+    tokens: int
+    threshold: int
 
 
 # --- the turn -------------------------------------------------------------------------------------------
@@ -152,12 +158,35 @@ class TurnFinished(Struct, frozen=True):
 Grant: TypeAlias = Literal["once", "thread", "workspace", "edits"]
 
 
+class CardOption(Struct, frozen=True, forbid_unknown_fields=True):
+    label: Annotated[str, Meta(min_length=1, max_length=200)]
+    description: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """Question of `ask_user`; `header` names it in few words, `multiple`: several options may be chosen."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    header: Annotated[str, Meta(min_length=1, max_length=20)]
+    options: Annotated[tuple[CardOption, ...], Meta(min_length=2, max_length=6)]
+    multiple: bool = False
+
+
+class CardAnswer(Struct, frozen=True):
+    """Answer to a question of `ask_user`: the labels chosen, and the user's own words."""
+
+    header: str
+    choices: tuple[str, ...] = ()
+    text: str = ""
+
+
 class ApprovalRequested(ThreadEvent, frozen=True):
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
-    would allow it.
+    would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
+    `agent` names the child that asks, "" for the thread itself.
     """
 
     id: str
@@ -169,6 +198,23 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     rule: str = ""
     call_id: str = ""
     is_edit: bool = False
+    questions: tuple[CardQuestion, ...] = ()
+    agent: str = ""
+
+    @property
+    def why(self) -> str:
+        """Return the reason, with the child thread that asks."""
+        return f"child thread {self.agent}: {self.reason}" if self.agent else self.reason
+
+    @property
+    def is_plan(self) -> bool:
+        """Return whether it is a plan, as Markdown in `target`, that waits for approval."""
+        return self.tool == "present_plan"
+
+    @property
+    def is_card(self) -> bool:
+        """Return whether a special card answers it."""
+        return bool(self.questions) or self.is_plan
 
 
 class ApprovalResolved(ThreadEvent, frozen=True):
@@ -176,6 +222,19 @@ class ApprovalResolved(ThreadEvent, frozen=True):
     approved: bool
     note: str = ""
     call_id: str = ""
+
+
+class SideQuestion(ThreadEvent, frozen=True):
+    """Question asked beside the thread, and its answer.
+
+    `text` is the next piece of the answer while it is "answering" (`is_discarded`: the pieces before are void), then
+    the whole answer, or why there is none.
+    """
+
+    question: str
+    state: Literal["answering", "answered", "stopped", "failed"]
+    text: str = ""
+    is_discarded: bool = False
 
 
 class QueueChanged(ThreadEvent, frozen=True):
@@ -188,6 +247,53 @@ class ThreadChanged(ThreadEvent, frozen=True):
     thread: Thread
 
 
+class AgentStarted(ThreadEvent, frozen=True):
+    """Start of a child thread; `agent` is its mode or custom agent, `call_id` the call that asked for it."""
+
+    child_id: str
+    call_id: str
+    agent: str
+    goal: str
+    background: bool = False
+
+    @property
+    def in_words(self) -> str:
+        return f"child thread {one_line(self.agent, 40)}: {one_line(self.goal, 200)}"
+
+
+class AgentProgress(ThreadEvent, frozen=True):
+    """Progress of a running child, at most four a second.
+
+    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start.
+    """
+
+    child_id: str
+    call_id: str
+    step: int
+    activity: str
+    messages: Gauge
+    cost_usd: float | None
+    seconds: float
+
+
+class AgentFinished(ThreadEvent, frozen=True):
+    """End of a child: `quotes` of its report, those `verified` on the disk, and its marks in words."""
+
+    child_id: str
+    call_id: str
+    state: Literal["finished", "partial", "interrupted"]
+    verified: int
+    quotes: int
+    marks: str
+    steps: int
+    cost_usd: float | None
+    seconds: float
+
+    @property
+    def in_words(self) -> str:
+        return f"child thread ended: {one_line(self.marks, 200)}"
+
+
 class ModelChanged(Struct, frozen=True):
     """Another model was chosen: "provider/name", None without one; `reason` is a few words."""
 
@@ -198,6 +304,12 @@ class ModelChanged(Struct, frozen=True):
 
 class TasksChanged(Struct, frozen=True):
     pass
+
+
+class JobsChanged(ThreadEvent, frozen=True):
+    """A background command began or ended; `running` counts those that run."""
+
+    running: int
 
 
 class StoreWaiting(Struct, frozen=True):
@@ -215,11 +327,6 @@ class Notice(ThreadEvent, frozen=True):
 
 
 # --- memory -----------------------------------------------------------------------------------------------
-
-
-class Gauge(Struct, frozen=True):
-    tokens: int
-    threshold: int
 
 
 class BufferedObservations(Struct, frozen=True):
@@ -361,10 +468,15 @@ Event: TypeAlias = (
     | TurnFinished
     | ApprovalRequested
     | ApprovalResolved
+    | SideQuestion
     | QueueChanged
     | ThreadChanged
+    | AgentStarted
+    | AgentProgress
+    | AgentFinished
     | ModelChanged
     | TasksChanged
+    | JobsChanged
     | StoreWaiting
     | Notice
     | MemoryStatus

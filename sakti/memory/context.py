@@ -14,7 +14,7 @@ from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Block, Message, TextPart, Thread
-from sakti.memory import modes, shared
+from sakti.memory import shared
 from sakti.memory.log import dates
 from sakti.memory.log.render import render_group
 from sakti.store.log.lines import CarryOver
@@ -28,9 +28,8 @@ SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
 class ContextBuilder:
     """Renders blocks and counts them, each once as long as neither it nor the day has changed."""
 
-    def __init__(self, counter: Counter, *, mode: str, tagged: bool) -> None:
+    def __init__(self, counter: Counter, *, tagged: bool) -> None:
         self._counter = counter
-        self._mode = mode
         self._tagged = tagged
         self._cache: dict[tuple[str, str, int, int | None], Block] = {}
         self._last_dates: dict[str, int | None] = {}
@@ -92,7 +91,7 @@ class ContextBuilder:
         return structs.replace(block, edge=True) if edge else block
 
     def _instructions(self) -> str:
-        parts = [read_prompt("memory"), modes.prompt(self._mode, "context")]
+        parts = [read_prompt("memory")]
         if self._tagged:
             parts.insert(1, read_prompt("memory#recall"))
         if self._thread is not None:

@@ -168,7 +168,6 @@ class MemoryEngine:
             self._counter,
             self._settings,
             thread,
-            mode=self._mode,
             last_messages=self._last_messages,
         )
         if self._page_of is not None:
@@ -206,7 +205,7 @@ class MemoryEngine:
         prompt = await newest_prompt(self._store, window)
         state.prompts = [prompt] if prompt else []
         self._new_thread = not newest
-        await self._request.open(thread.id)
+        await self._request.open(state)
 
     async def _open_record(self, thread: Thread) -> Record:
         """Return the thread's record; emit events for cleared leases, repairs and failed writes."""
@@ -270,7 +269,7 @@ class MemoryEngine:
                 await self._write_quietly(state, {"actor": actor})
             if trigger is not None:
                 await state.activate_due(trigger)
-                await self._request.drop_removed(state)
+                await self._request.renew(state)
         self._actor = actor
 
     def add(self, message: Message) -> None:
@@ -318,7 +317,7 @@ class MemoryEngine:
         if self._observes:
             await self._move(state, facts)
             if [g.id for g in state.window.active] != [g.id for g in log]:
-                await self._request.drop_removed(state)
+                await self._request.renew(state)
         elif facts is not None:
             await self._attach_facts(state, facts)
         now = self.status()

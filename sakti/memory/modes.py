@@ -1,4 +1,8 @@
-"""Read a mode's memory settings: `prompts/modes/<mode>.md`, numbers in front matter, named parts."""
+"""Read a mode: `prompts/modes/NAME.md`, its front matter in TOML, and its named parts.
+
+A file of the user's `prompts/modes/` is a mode, too. The front matter has the numbers, `description`, `tools` and
+`[fields]`, the keys that the lines of the mode fill, with their types.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,89 @@ import re
 import tomllib
 from dataclasses import replace
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, field
 
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
-from sakti.core.resources import has_prompt, read_prompt
+from sakti.core.errors import ConfigError
+from sakti.core.resources import has_prompt, mode_names, read_prompt
+from sakti.core.types import Json
+from sakti.memory.log.lines import fields as named_fields
 
 DEFAULT = "default"
+FieldType: TypeAlias = Literal["text", "list", "table"]
 
 
-class ModeNumbers(Struct, frozen=True):
-    """Thresholds in tokens for observing, reflecting and buffering; messages sent with memory off."""
+class ModeNumbers(Struct, frozen=True, forbid_unknown_fields=True):
+    """Front matter of a mode.
+
+    Thresholds in tokens for observing, reflecting and buffering; messages sent with memory off. `tools` None: all.
+    """
 
     message_tokens: int = 30_000
     observation_tokens: int = 40_000
     buffer_tokens: int = 6_000
     last_messages: int = 10
+    description: str = ""
+    tools: tuple[str, ...] | None = None
+    fields: dict[str, FieldType] = field(default_factory=dict[str, FieldType])
 
 
 @lru_cache(maxsize=64)
 def numbers(mode: str) -> ModeNumbers:
-    """Return the numbers of a mode; the default mode's if it has none."""
+    """Return the front matter of a mode, without a file the default one. Raises `ConfigError`."""
     name = f"modes/{mode}"
-    return ModeNumbers(**tomllib.loads(read_prompt(name).strip("+"))) if has_prompt(name) else ModeNumbers()
+    if not has_prompt(name):
+        return ModeNumbers()
+    try:
+        return convert(tomllib.loads(read_prompt(name).strip("+")), ModeNumbers)
+    except (tomllib.TOMLDecodeError, ValidationError) as e:
+        raise ConfigError(f"The front matter of prompts/{name}.md is wrong: {e}.") from e
+
+
+def describe(mode: str) -> str:
+    """Return one sentence about a mode: its description, else the first sentence of its task."""
+    sentence = numbers(mode).description or prompt(mode, "task").partition(". ")[0]
+    return f"{sentence.strip().removesuffix('.')}."
+
+
+def descriptions() -> dict[str, str]:
+    """Return one sentence for each mode, by name; a broken file is described by its fault."""
+    out: dict[str, str] = {}
+    for name in mode_names():
+        try:
+            out[name] = describe(name)
+        except ConfigError as e:
+            out[name] = e.message
+    return out
+
+
+def typed_fields(mode: str, section: str, content: str) -> Json:
+    """Return the `mode_specific` values of a line: declared keys typed, others in a section as text.
+
+    The section fills the key of its name: a text, one entry of a list, or with its pairs a table.
+    """
+    declared = numbers(mode).fields
+    pairs = named_fields(content)
+    out: Json = {_key(n): _typed(v, declared[_key(n)]) for n, v in pairs.items() if _key(n) in declared}
+    extra: Json = {n: v for n, v in pairs.items() if _key(n) not in declared} if section else {}
+    key, text = _key(section), content.partition(" | ")[0].strip()
+    if declared.get(key) == "table":
+        return {**out, key: extra or {"text": text}}
+    if key in declared:
+        out.setdefault(key, [text] if declared[key] == "list" else text)
+    return {**extra, **out}
+
+
+def _typed(value: str, kind: FieldType) -> str | list[str] | dict[str, str]:
+    if kind == "list":
+        return [entry for part in value.split("; ") if (entry := part.strip())]
+    return {"text": value} if kind == "table" else value
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def prompt(mode: str, name: str) -> str:

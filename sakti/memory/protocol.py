@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from sakti.core.types import Message, Usage
+from sakti.core.types import Json, Message, Usage
 from sakti.store.log.replaced import Earlier
 
 
@@ -48,7 +48,8 @@ class ObserveResult(Struct, frozen=True):
 
     `text` is a cleaned log, empty where nothing was worth a line. `note` is for the user. `categories`: the section
     of the mode that a line belongs to, by the line's content. `replaces`: the older lines of the log that a line
-    replaces, by its content; None if the engine is to look for explicit changes itself.
+    replaces, by its content; None if the engine is to look for explicit changes itself. `fields`: values of the keys
+    that the mode declares, by the line's content.
     """
 
     text: str
@@ -61,6 +62,7 @@ class ObserveResult(Struct, frozen=True):
     note: str = ""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     replaces: Mapping[str, Sequence[Earlier]] | None = None
+    fields: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 class ReflectInput(Struct, frozen=True):

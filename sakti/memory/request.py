@@ -22,11 +22,13 @@ from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
 from sakti.memory.working.pages import Pages
+from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import carry_over
+from sakti.store.threads import carry_over, child_runs
 from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as stored_threads
 
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
@@ -39,16 +41,18 @@ class RequestBuilder:
     """
 
     def __init__(
-        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, mode: str, last_messages: int
+        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, last_messages: int
     ) -> None:
         self._store, self._counter, self._settings = store, counter, settings
         self._last_messages = last_messages
-        self.log = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
+        self.log = context.ContextBuilder(counter, tagged=settings.retrieval)
         if settings.scope == "resource":
             self.log.share(thread)
         self._levels = Levels(store, counter)
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
+        self._plan = ""  # that stays once its message is gone
+        self._plan_at = -1  # the last message that was no longer sent when it was read
         self._carried = ""
         self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
         self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
@@ -64,10 +68,16 @@ class RequestBuilder:
 
     # --- read once per turn -------------------------------------------------------------------------------
 
-    async def open(self, thread_id: str) -> None:
+    async def open(self, state: MemoryState) -> None:
         """Load what the thread was sent with last."""
+        thread_id = state.window.thread.id
         self._working_memory = await self._pages.sent(thread_id)
+        await self._read_plan(state)
         self._carried = await self._store.read(carry_over.text, thread_id)
+
+    async def _read_plan(self, state: MemoryState) -> None:
+        self._plan_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
+        self._plan = await self._store.read(stored_threads.pinned_plan, state.window.thread, cursor)
 
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
@@ -78,6 +88,8 @@ class RequestBuilder:
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
+        if not self._settings.enabled or state.window.cursor != self._plan_at:  # messages left since: by /compact
+            await self._read_plan(state)
         await self._read_other_threads(state)
 
     async def carry_over(self, state: MemoryState, *, writes: bool) -> None:
@@ -130,7 +142,7 @@ class RequestBuilder:
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
 
-        Before the first turn it is left out at once, later by `drop_removed`.
+        Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
         piece = carry_over.Piece(line.kind, line.source_id, line.text)
@@ -138,9 +150,10 @@ class RequestBuilder:
         if carry_over.KEY in thread.metadata:
             await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)
 
-    async def drop_removed(self, state: MemoryState) -> None:
-        """Leave out the lines that the user removed: the prompt's prefix breaks anyway."""
+    async def renew(self, state: MemoryState) -> None:
+        """Leave out the lines that the user removed, add the plan: the prompt's prefix breaks anyway."""
         thread = state.window.thread
+        await self._read_plan(state)
         if self._carried and await self._store.read(carry_over.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
                 await self._store.write(carry_over.drop_removed, thread.id)
@@ -182,6 +195,8 @@ class RequestBuilder:
     def blocks(self, state: MemoryState) -> tuple[Block, ...]:
         """Return the blocks before the messages, what changes least first."""
         out = [self.log.text("working_memory", text) for text in self._working_memory]
+        if self._plan:
+            out.append(self.log.text("plan", f"<plan>\n{self._plan}\n</plan>"))
         if self._carried and self._settings.enabled:
             out.append(self.log.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._log(state) if self._settings.enabled else ()
@@ -246,6 +261,13 @@ class RequestBuilder:
         part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
         amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
-        if await self._store.write(message_store.add_context, amended):
+
+        def store(db: Database) -> bool:
+            stored = message_store.add_context(db, amended)
+            if stored:
+                child_runs.deliver_facts(db, amended, changed)
+            return stored
+
+        if await self._store.write(store):
             state.window.amend(amended)
             state.prompts = [amended if m.id == amended.id else m for m in state.prompts]

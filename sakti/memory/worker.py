@@ -15,10 +15,20 @@ from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
+from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import answer, speaking
 from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
-from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector, ReflectResult
+from sakti.memory.observe.tool_facts import with_user_answers
+from sakti.memory.protocol import (
+    ModelCall,
+    ObserveInput,
+    Observer,
+    ObserveResult,
+    ReflectInput,
+    Reflector,
+    ReflectResult,
+)
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
@@ -35,15 +45,21 @@ from sakti.store.memory.sections import Section, spans, stored, thread_of_row, u
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
+FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findings may take of it
 ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
 
 
 class ToCondense(Struct, frozen=True):
-    """Content that a reflection must keep: pinned lines, sections of lines, and replaced words."""
+    """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words.
+
+    `findings` are verified ones of child threads, newest first, kept as far as a share of the target allows.
+    """
 
     pinned: list[str]
     sections: Mapping[str, str]
+    fields: Mapping[str, Json]
     replaced: list[marking.ReplacedWords]
+    findings: list[str]
 
 
 class Worker:
@@ -76,8 +92,9 @@ class Worker:
         """Return what a reflection of these groups has to keep."""
         return ToCondense(
             memory_store.pinned_lines(db, merged),
-            memory_store.categories(db, merged),
+            *memory_store.mode_data(db, merged),
             marking.replaced_words(self.log(db, record_id)),
+            memory_store.verified_findings(db, merged),
         )
 
     async def observe(
@@ -93,6 +110,7 @@ class Worker:
         `before`: the log lines that the new ones may replace. Where nothing was worth a line its text is empty: the
         messages count as observed all the same.
         """
+        request = structs.replace(request, messages=with_user_answers(request.messages))
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         by_model = result.model != EXTRACTIVE
@@ -122,7 +140,7 @@ class Worker:
             suggested_response=_clean_state(result.suggested_response, request.suggested_response),
             metadata=metadata,
         )
-        return group, self._lines(rows, claimed, result.categories, marked.metadata)
+        return group, self._lines(request.mode, rows, claimed, result, marked.metadata)
 
     def empty_group(self, record: Record, request: ObserveInput | ReflectInput, held: Held, cycle_id: str) -> Group:
         """Return a group without text."""
@@ -165,7 +183,9 @@ class Worker:
             "input_tokens": sum(self.counter.count(t) for t in inputs),
         }
         group = structs.replace(group, metadata=group.metadata | counts)
-        rows = self._lines(log_rows, claimed, before.sections)
+        rows = self._lines(
+            request.mode, log_rows, claimed, ObserveResult("", categories=before.sections, fields=before.fields)
+        )
         pinned_lines = {r.line for r in rows if pinned and _pinned_text(r) in pinned}
         if pinned_lines or sections:
             rows = [
@@ -236,11 +256,23 @@ class Worker:
         else:
             result = await reflector.reflect(request)
             quality.check_length(result.text, request)
-            text = await self._aside(reflect_parts.finished, result.text, request.pinned, before.replaced)
+            findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
+            kept_lines = (*request.pinned, *findings)
+            text = await self._aside(reflect_parts.finished, result.text, kept_lines, before.replaced)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         return result, await self._checked_text(reflector, request, before, masked(text), sections), sections
+
+    def _fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
+        """Return the newest lines that fit so many tokens, oldest first."""
+        out: list[str] = []
+        for line in newest_first:
+            tokens -= self.counter.count(line)
+            if tokens < 0:
+                break
+            out.insert(0, line)
+        return out
 
     async def _checked_text(
         self,
@@ -276,20 +308,23 @@ class Worker:
 
     def _lines(
         self,
-        found: Sequence[lines.LogRow],
+        mode: str,
+        rows: Sequence[lines.LogRow],
         claimed: Sequence[tuple[str, ...]],
-        categories: Mapping[str, str],
+        result: ObserveResult,
         more: Mapping[int, Json] | None = None,
     ) -> list[NewLine]:
-        """Return the lines of a log with the claims that its source lacks, and their sections.
+        """Return the lines of a log with the claims that its source lacks, their sections and typed fields.
 
-        `categories` gives the section of the mode by content; `more` is metadata by line number.
+        `result` gives sections and fields by content; `more` is metadata by line number.
         """
-        sections = {unmarked(content): name for content, name in categories.items()}
+        sections = {unmarked(content): name for content, name in result.categories.items()}
         out: list[NewLine] = []
-        for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
-            bare_content = unmarked(r.content).removesuffix(memory_log.UNVERIFIED) if sections else ""
-            metadata = r.metadata | ({"mode_specific": lines.fields(bare_content)} if bare_content in sections else {})
+        for number, (r, doubts) in enumerate(zip(rows, claimed, strict=True)):
+            bare_content = unmarked(r.content).removesuffix(memory_log.UNVERIFIED)
+            section = sections.get(bare_content, "")
+            fields = modes.typed_fields(mode, section, bare_content) | result.fields.get(bare_content, {})
+            metadata = r.metadata | {"mode_specific": fields}
             out.append(
                 NewLine(
                     self.ids.new(),
@@ -301,7 +336,7 @@ class Worker:
                     r.content,
                     metadata | (more or {}).get(number, {}),
                     flags=doubts,
-                    category=sections.get(bare_content, ""),
+                    category=section,
                 )
             )
         return out

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
 from sakti.agent.file_list import FileList
@@ -21,13 +19,13 @@ from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.tools.approvals import Answer
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import (
     ApprovalRequested,
     Event,
-    Grant,
     MessageSaved,
     ModelChanged,
     QueueChanged,
@@ -35,7 +33,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import one_line, sanitise
-from sakti.plain import words
+from sakti.plain import asking, words
 from sakti.plain.commands import STOPPABLE, Commands
 from sakti.plain.lines import Lines
 from sakti.plain.own import OWN
@@ -319,13 +317,8 @@ class Chat:
             self._decide(line, *self._new_files)
             return
         question = self.speech.question
-        if question is not None and not self._begun and (reply := answer(line, question)) is not None:
-            if reply.problem:
-                self.say([reply.problem])
-            else:
-                self.session.resolve(
-                    question.id, reply.approved, grant=reply.grant, note=reply.note, edited=reply.edited
-                )
+        if question is not None and not self._begun and (reply := asking.answer(line, question)) is not None:
+            self._answer(question, reply)
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
@@ -335,13 +328,31 @@ class Chat:
         if not text.strip():
             return
         if question is not None and parse(text).kind == "message":
-            self.say(["the question still waits: answer y, s, t, a, n or e; what you wrote is queued"])
+            self.say([f"the question still waits: answer {words.keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
             return
         self.go(self.send, text)
         if not text.startswith("/quit"):
             self.go(self.session.views.add_history, text)
+
+    def _answer(self, question: ApprovalRequested, reply: asking.Answer) -> None:
+        if reply.problem:
+            self.say([reply.problem])
+            return
+        if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
+            self.say([f"auto is not possible here: {refused}"])
+            return
+        answer = Answer(
+            reply.approved,
+            reply.grant,
+            reply.note,
+            reply.edited,
+            answers=reply.answers,
+            mode=reply.mode,
+            fresh=reply.fresh,
+        )
+        self.session.answer(question.id, answer)
 
     async def send(self, text: str) -> None:
         """Take a line: a command, a shell line, a note or a message."""
@@ -435,39 +446,3 @@ class Chat:
         ]
         if lines:
             self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *lines])
-
-
-class Answer(Struct, frozen=True):
-    """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
-
-    approved: bool = False
-    grant: Grant = "once"
-    note: str = ""
-    edited: str | None = None
-    problem: str = ""
-
-
-def answer(line: str, asked: ApprovalRequested) -> Answer | None:
-    """Parse a line as an answer to the open question; None if it is something else."""
-    word, _, rest = line.strip().partition(" ")
-    match word.lower().rstrip(",."), rest.strip():
-        case (("y" | "yes"), ""):
-            return Answer(True)
-        case (("s" | "edits"), ""):
-            if asked.is_edit:
-                return Answer(True, grant="edits")
-            return Answer(problem="this is no edit in the project; answer y or n")
-        case (("a" | "always" | "t" | "thread") as how, ""):
-            if asked.rule:
-                return Answer(True, grant="thread" if how.startswith("t") else "workspace")
-            return Answer(problem="there is no rule for this; answer y or n")
-        case (("n" | "no"), note):
-            return Answer(note=note)
-        case (("e" | "edit"), command):
-            if asked.tool != "bash":
-                return Answer(problem="only a command can be edited; answer n with a note")
-            if not command:
-                return Answer(problem="write the command after e, on the same line")
-            return Answer(True, edited=command)
-        case _:
-            return None

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct, field
 
 from sakti.agent.reports.memory_report import stale_leases
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -22,6 +26,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -75,6 +80,19 @@ class Call(Struct, frozen=True):
         return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
 
+Progress: TypeAlias = (
+    TurnStarted
+    | StepStarted
+    | PromptRead
+    | StepDiscarded
+    | RetryScheduled
+    | TurnFinished
+    | AgentStarted
+    | AgentProgress
+    | AgentFinished
+)
+
+
 class Speech(Struct):
     """Formats events in order. `calls`: the finished calls, newest last."""
 
@@ -120,12 +138,15 @@ class Speech(Struct):
 
     def _say(self, event: Event) -> list[str]:
         match event:
-            case TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished():
+            case (
+                TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished()
+                | AgentStarted() | AgentProgress() | AgentFinished()
+            ):  # fmt: skip
                 return self._progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
-            case ApprovalRequested() | ApprovalResolved():
-                return self._approval(event)
+            case ApprovalRequested() | ApprovalResolved() | SideQuestion():
+                return self._ask_or_resolve(event)
             case QueueChanged(queued):
                 return self._queue(queued)
             case MessageSaved(message):
@@ -142,14 +163,20 @@ class Speech(Struct):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
                 return _memory(event)
-            case TextDelta() | ThinkingDelta() | ToolCallDelta() | StepFinished() | TasksChanged() | MemoryStatus():
+            case (
+                TextDelta()
+                | ThinkingDelta()
+                | ToolCallDelta()
+                | StepFinished()
+                | TasksChanged()
+                | MemoryStatus()
+                | JobsChanged()
+            ):
                 return []  # spoken as they come, or shown by a screen only
             case _:
                 assert_never(event)
 
-    def _progress(
-        self, event: TurnStarted | StepStarted | PromptRead | StepDiscarded | RetryScheduled | TurnFinished
-    ) -> list[str]:
+    def _progress(self, event: Progress) -> list[str]:
         match event:
             case TurnStarted(message=message):
                 return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
@@ -165,6 +192,10 @@ class Speech(Struct):
                 return [f"the model failed: {one_line(reason, 200)}; {wait}"]
             case TurnFinished():
                 return self._on_turn_finished(event)
+            case AgentStarted() | AgentFinished():
+                return [event.in_words]
+            case AgentProgress():
+                return []  # only a screen shows it
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""
@@ -199,22 +230,25 @@ class Speech(Struct):
                 ]
                 return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
+    def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
+        return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)
+
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
         if isinstance(event, ApprovalRequested):
             self._open = (*self._open, event)
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
+        was_card = any(q.is_card for q in self._open if q.id == event.id)
         self._open = tuple(q for q in self._open if q.id != event.id)
-        denial = f"denied: {one_line(event.note, 300)}" if event.note else "denied"
         return [
-            "allowed" if event.approved else denial,
+            words.resolved(event, was_card=was_card),
             *(self._ask() if self._open and self._open[:1] != first else []),
         ]
 
     def _ask(self) -> list[str]:
         self._questions += 1
-        return words.question(self._open, self._questions)
+        return words.ask(self._open, self._questions)
 
     @property
     def question(self) -> ApprovalRequested | None:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.rules import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
-from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CardQuestion,
+    CompactionFinished,
+    MemoryActivation,
+    SideQuestion,
+)
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, lookalikes, one_line, revealed, sanitise
 from sakti.core.types import (
@@ -120,6 +127,14 @@ def announce_calls(said: Message) -> list[str]:
     return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
 
 
+def ask(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
+    """Format the first of `pending`: a plan, a card or an approval."""
+    first = pending[0]
+    if first.is_plan:
+        return plan(first.target, number)
+    return card(first.questions, number) if first.is_card else question(pending, number)
+
+
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
@@ -135,7 +150,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
     if doubtful := lookalikes(first.target):
         out.append(f"warning: letters that look like others: {one_line(', '.join(doubtful), 100)}")
-    reason = one_line(first.reason, 300)
+    reason = one_line(first.why, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.is_edit:
@@ -146,6 +161,62 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     out.append("n and Enter: deny; words behind the n are the reason for the agent")
     if first.tool == "bash":
         out.append("e, a space and another command: run that instead")
+    return out
+
+
+def plan(text: str, number: int) -> list[str]:
+    """Format a plan that waits for approval, and how it is answered."""
+    lines = [f"  {line}" for line in sanitise(text).split("\n") if line.strip()]
+    return [
+        f"question {number}: approve this plan?",
+        *lines,
+        "a and an approval mode (ask, edits, auto): approve; f and a mode: approve in a fresh thread",
+        "n and Enter: keep planning; words behind the n say what to plan differently",
+    ]
+
+
+def aside(event: SideQuestion) -> list[str]:
+    """Format the answer to a side question, once it is complete."""
+    match event.state:
+        case "answering":
+            return []
+        case "stopped":
+            return ["the side question was stopped"]
+        case "failed":
+            return [f"no answer to the side question: {one_line(event.text, 600)}"]
+        case "answered":
+            return [f"beside: {one_line(event.question, 200)}", *sanitise(event.text).strip().split("\n")]
+
+
+def resolved(event: ApprovalResolved, *, was_card: bool) -> str:
+    """Say how a question ended."""
+    if event.approved:
+        return "answered" if was_card else "allowed"
+    denial = "declined" if was_card else "denied"
+    return f"{denial}: {one_line(event.note, 300)}" if event.note else denial
+
+
+def keys(asked: ApprovalRequested) -> str:
+    """Name the keys that answer a question."""
+    if asked.is_plan:
+        return "a, f or n"
+    return "a number, o or n" if asked.questions else "y, s, t, a, n or e"
+
+
+def card(questions: Sequence[CardQuestion], number: int) -> list[str]:
+    """Format the questions of a card with their options, and how they are answered."""
+    out: list[str] = []
+    for index, question in enumerate(questions):
+        several = f" ({index + 1} of {len(questions)})" if len(questions) > 1 else ""
+        out.append(f"question {number}{several}: {one_line(question.question, 500)}")
+        for option, choice in enumerate(question.options, start=1):
+            why = f": {one_line(choice.description, 300)}" if choice.description else ""
+            out.append(f"  {option} {one_line(choice.label, 200)}{why}")
+        if question.multiple:
+            out.append("  several may be chosen, as 1 3")
+    out.append("a number and Enter: choose; o and words: another answer; n: decline to answer")
+    if len(questions) > 1:
+        out.append("a semicolon separates the answers, as 1; o never; 2")
     return out
 
 

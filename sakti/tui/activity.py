@@ -7,10 +7,14 @@ from typing import Literal, TypeAlias, assert_never
 from msgspec import Struct, field
 
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -20,6 +24,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -87,8 +92,9 @@ class Activity(Struct):
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
-                | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
-                | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+                | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
+                | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
+                | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 return False
             case _:

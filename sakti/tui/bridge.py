@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
     Event,
+    JobsChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -19,6 +23,7 @@ from sakti.core.events import (
     PromptRead,
     QueueChanged,
     RetryScheduled,
+    SideQuestion,
     StaleLeases,
     StepDiscarded,
     StepFinished,
@@ -38,7 +43,7 @@ from sakti.core.events import (
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.endings import ENDS, ended_notice
-from sakti.tui.widgets.approval import question
+from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
@@ -78,6 +83,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
             _follow_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
             _show_approval(chat, event)
+        case JobsChanged() | SideQuestion() | StoreWaiting():
+            _show_beside(chat, event)
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
@@ -90,13 +97,13 @@ def handle(chat: ChatScreen, event: Event) -> None:
                 live.add_block(no_model_card())
         case TasksChanged():
             chat.panes.load_board()
-        case StoreWaiting(seconds):
-            chat.status_line.waiting(seconds)
         case Notice(severity, title, text):
             chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
             _memory(chat, event)
+        case AgentStarted() | AgentProgress() | AgentFinished():
+            live.show_child(event)
         case PromptRead():
             pass  # the status line shows it
         case _:
@@ -153,12 +160,23 @@ def _follow_turn(
             assert_never(event)
 
 
+def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting) -> None:
+    """Show events outside of the conversation."""
+    if isinstance(event, JobsChanged):
+        chat.status_line.jobs = event.running
+    elif isinstance(event, StoreWaiting):
+        chat.status_line.waiting(event.seconds)
+    else:
+        chat.conversation.show_aside(event)
+        chat.name_escape()
+
+
 def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:
     is_open = isinstance(event, ApprovalRequested)
     chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
     chat.show_approvals(event)
     if is_open:
-        chat.notifier.call(f"{question(event.tool)} {event.target}")
+        chat.notifier.call(summary(event))
 
 
 def _memory(

@@ -58,6 +58,7 @@ RAW: dict[str, str] = {
     "tasks/rows.py": _HOT,
     "tasks/claims.py": _HOT,
     "threads/carry_over.py": _HOT,
+    "threads/child_runs.py": _HOT,
     "leases.py": _HOT,
     "user_state.py": _FILE,
     "threads/summaries.py": _HOT,

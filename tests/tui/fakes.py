@@ -290,6 +290,10 @@ class FakeSession:
         self.calls.append(("warm",))
 
     @property
+    def aside(self):
+        return SimpleNamespace(stop=lambda: self.calls.append(("stop aside",)))
+
+    @property
     def turns(self):
         return self
 
@@ -333,6 +337,9 @@ class FakeSession:
     def background_commands(self) -> dict:
         return self.jobs
 
+    def list_jobs(self) -> dict:
+        return self.jobs
+
     async def end_background(self, number: str) -> list[str]:
         self.calls.append(("end_background", number))
         del self.jobs[number]
@@ -351,6 +358,11 @@ class FakeSession:
         self.calls.append(("resolve", approval_id, approved, grant, note, edited))
         self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
         self.emit(ApprovalResolved(approval_id, approved, note))
+
+    def answer(self, approval_id, answer):
+        self.calls.append(("answer", approval_id, answer))
+        self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
+        self.emit(ApprovalResolved(approval_id, answer.approved, answer.note))
 
     async def new_thread(self) -> None:
         self.emit(ThreadChanged(Thread("t9", self.workspace.resource_id, "", NOW, NOW)))

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any
 
+from sakti.agent.session import initial_thread
 from sakti.agent.session.session import Options, Session
 from sakti.core.events import to_json
 from sakti.core.text import count_k
@@ -100,7 +101,7 @@ async def test_the_pane_says_what_the_store_holds(store, tmp_path):
         model=session.workspace.models.info,
         store=store,
     )
-    await again.current.open_read_only()  # as `sakti memory status` does
+    await initial_thread.open_read_only(again.current)  # as `sakti memory status` does
     told = to_json(again.current.status)
     assert told == shown | {key: told[key] for key in ("step_number", "reflector")}
     await again.close()

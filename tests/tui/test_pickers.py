@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from textual.color import Color
 import sakti.tui
 from sakti.actions import registry
 from sakti.agent.session.queries import ContextBlock
+from sakti.agent.tools.processes import Output
 from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp
@@ -172,18 +174,29 @@ async def test_every_screen_goes_back_by_a_click(running, session):
 
 
 async def test_background_commands_end_from_their_list(running, session):
-    output = SimpleNamespace(head="", tail="listening on 8000\n\n")
-    session.jobs = {n: SimpleNamespace(command=f"serve {n}", output=output) for n in ("1", "2")}
+    rows = "".join(f"row {n}\n" for n in range(9))
+    output = Output(session.workspace.root / "output")
+    output.add(f"{rows}listening on 8000\n\n")
+    began = time.monotonic() - 200
+    session.jobs = {
+        n: SimpleNamespace(command=f"serve {n}", output=output, began=began, exit_code=code)
+        for n, code in (("1", None), ("2", 3))
+    }
     async with running() as (app, pilot):
         app.run_command("/jobs")
         await settle(app, pilot)
         text = screen_text(app)
         assert "serve 1" in text and "serve 2" in text and "listening on 8000" in text
-        await pilot.press("down", "x")
+        assert "running for 3 min 2" in text and "ended with exit code 3" in text and "1 running" in text
+        assert "row 8" not in text
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert screen_text(app).count("row 8") == 1
+        await pilot.press("enter", "down", "x")
         await settle(app, pilot)
         assert ("end_background", "2") in session.calls and "serve 2" not in screen_text(app)
         await pilot.press("x")
         await settle(app, pilot)
-        assert "No command runs in the background" in screen_text(app)
+        assert "No command was left running in the background" in screen_text(app)
         await pilot.press("x", "escape")
         assert app.screen is app.chat

@@ -56,7 +56,8 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
             day = x.date
             out.append(f"\n{day}" if day else "")
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
-        marks = f"{' pinned' if x.pinned else ''}{f' ?{len(x.flags)}' if x.flags else ''}"
+        marks = f"{f' #{x.category}' if x.category else ''}{' pinned' if x.pinned else ''}"
+        marks += f" ?{len(x.flags)}" if x.flags else ""
         out.append(f"{ids.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.shown}{marks}")
     return tuple(out)
 

@@ -314,6 +314,7 @@ class Undoing:
         await self._update_changed_files()
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
+            await self._live.take_plan_back(self._thread, preview.turns[0].index)
         prompt = preview.turns[0].message.text if went_to else ""
         return Result(done, _name_paths(skipped), _list_kept(preview.plan, taken), preview.remains, thread, prompt)
 

@@ -1,9 +1,12 @@
-"""Define what each approval mode does with each kind of effect, for the judge and the help."""
+"""Define what each approval mode does with each kind of effect, and which tools an agent mode has."""
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.config import APPROVAL_MODES, SessionMode
 
@@ -71,3 +74,34 @@ def table() -> str:
     rows = [f"| to | {' | '.join(f'`{m}`' for m in APPROVAL_MODES)} |", "| --- " * (1 + len(APPROVAL_MODES)) + "|"]
     rows += [f"| {text} | {' | '.join(words[v] for v in verdicts)} |" for text, verdicts in _VERDICTS.values()]
     return "\n".join(rows)
+
+
+READ_ONLY = "read-only"  # in a mode's `tools`: the tools below, with commands judged as in `plan`
+_READERS = ("read", "ls", "glob", "grep", "memory-search", "task-query", "skill", "bash", "bash_output", "kill")
+# Tools that change nothing by themselves, or run another tool that is judged: every mode has them.
+_ALWAYS = ("agent", "ask_user", "present_plan", "wait", "search_tools", "load_tool", "call_tool")
+
+
+class ModeTools(Struct, frozen=True):
+    """Tools that an agent mode allows: names or patterns (`mcp__*`), or `read-only`; None: all."""
+
+    mode: str = "default"
+    names: tuple[str, ...] | None = None
+
+    @property
+    def reads_only(self) -> bool:
+        """Return whether commands are judged as in the approval mode `plan`."""
+        return self.names is not None and READ_ONLY in self.names and "bash" not in self.names
+
+    def allows(self, tool: str) -> bool:
+        """Return whether the mode has a tool."""
+        if self.names is None or tool in _ALWAYS or (READ_ONLY in self.names and tool in _READERS):
+            return True
+        return any(fnmatch.fnmatchcase(tool, name) for name in self.names)
+
+    def refusal(self, tool: str) -> str:
+        """Return the sentence for a call of a tool that the mode lacks; "" if it has it."""
+        if self.allows(tool):
+            return ""
+        what = "It only reads and searches" if self.reads_only else f"It has {', '.join(self.names or ())}"
+        return f"The mode {self.mode} has no tool {tool}. {what}; the user changes the mode with /mode."

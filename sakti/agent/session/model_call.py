@@ -146,11 +146,11 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
     """Return the model's answer. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     retries = retry.Retries(turn.random.random, turn.wait_left)
-    call = Call(step, make_request(turn, step), filters, retries)
+    call = Call(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
     while True:
         try:
             completed = await _attempt(turn, call)
-            if call.omission is not None:
+            if call.omission is not None and turn.purpose == "actor":
                 turn.emit(await keep_omission(turn, call.omission))
             return completed
         except ProviderError as e:
@@ -184,14 +184,14 @@ async def _attempt(turn: Turn, call: Call) -> Completed:
         message_store.add_step,
         id=turn.store.ids.new(),
         thread_id=turn.thread_id,
-        purpose="actor",
+        purpose=turn.purpose,
         model=turn.model.full_name,
         usage=completed.usage,
         now=clock.now(),
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
         stop_reason=completed.stop_reason,
-        sent=requests.describe(call.request),
+        sent=requests.describe(call.request) if turn.purpose == "actor" else None,
     )
     return completed
 

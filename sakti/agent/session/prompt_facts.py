@@ -1,17 +1,29 @@
-"""Tell the model what changed since the thread began: instructions, each file as a fact, and skills."""
+"""Tell the model of changes since the thread began: instructions by file, skills, modes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from sakti.agent.judge.modes import ModeTools
 from sakti.agent.project.instructions import find, nearby
 from sakti.agent.project.skills import catalog
 from sakti.agent.project.skills.library import Library, Skill
+from sakti.agent.tools import background
+from sakti.agent.tools.processes import Running
+from sakti.core import resources
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import ContextPart, FilePart, Json, Message, Thread, ToolResultPart
+from sakti.core.text import one_line
+from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
+from sakti.memory import modes
+
+if TYPE_CHECKING:
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.agent.workspace import WorkspaceFiles
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
+JOB = "job"  # first word of the facts that a background command has ended
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
 _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
@@ -22,6 +34,30 @@ def names_near(thread: Thread | None) -> list[str]:
     """Return the names of what a thread was shown when a tool touched its part of the project."""
     names: Any = thread.metadata.get(nearby.KEY) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
+
+
+def make_nearby(
+    files: WorkspaceFiles,
+    trusts: Callable[[str], bool],
+    thread: Callable[[], Thread | None],
+    add_metadata: Callable[[Json], Awaitable[None]],
+    touched: Callable[[ToolCallPart], list[str]],
+) -> nearby.Nearby:
+    """Make the call hook that shows instructions near the files that a thread's tools touch."""
+
+    async def keep(names: Sequence[str]) -> None:
+        await add_metadata({nearby.KEY: list(dict.fromkeys((*names_near(thread()), *names)))})
+
+    begun_with, near = (lambda: find.kept(thread())), (lambda: names_near(thread()))
+    return nearby.Nearby(files.root, trusts if files.count else None, begun_with, touched, near, keep)
+
+
+def name_omissions(info: ModelInfo, toolbox: Toolbox, library: Library) -> str:
+    """Return the sentence that names everything a small window has no room for."""
+    missing = {t.name for t in toolbox.specs()} - {t.name for t in toolbox.specs(info)}
+    names = [*sorted(missing), *(["the list of skills"] if library.offered and not info.has_memory_tools else [])]
+    text = ", ".join([*names, "the overview of the workspace"])
+    return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
 
 def instruction_facts(
@@ -110,3 +146,44 @@ def _shown_in(message: Message) -> list[str]:
     texts = [p.text for p in message.parts if isinstance(p, FilePart)]
     texts += [p.content for p in message.parts if isinstance(p, ToolResultPart) and p.name == "skill"]
     return [m[1] for t in texts if (m := _NAMED.match(t))]
+
+
+# --- modes ------------------------------------------------------------------------------------------------
+
+
+def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str) -> dict[str, str]:
+    """Return the words of the agent mode and of the approval mode `plan`, and that one of them has ended."""
+    out: dict[str, str] = {}
+    if mode.mode != modes.DEFAULT:
+        parts = (modes.prompt(mode.mode, "task"), modes.prompt(mode.mode, "context"))
+        tools = resources.read_prompt("system#mode-reads") if mode.reads_only else ""
+        words = "\n".join(t for t in (*parts, tools) if t)
+        out[MODE] = resources.fill_prompt("system#mode", mode=mode.mode, words=words)
+    elif MODE in list_facts(messages, MODE):
+        out[MODE] = resources.read_prompt("system#mode-ended")
+    if approval_mode == PLAN:
+        out[PLAN] = resources.read_prompt("system#plan")
+    elif PLAN in list_facts(messages, PLAN):
+        out[PLAN] = resources.read_prompt("system#plan-ended")
+    return out
+
+
+# --- jobs -------------------------------------------------------------------------------------------------
+
+
+def job_facts(messages: Sequence[Message], jobs: Mapping[str, Running]) -> dict[str, str]:
+    """Return the ends of background commands that the model has not been told of, each once."""
+    unreported = {n: job for n, job in jobs.items() if not job.is_reported}
+    sent = list_facts(messages, JOB) if unreported else {}
+    out: dict[str, str] = {}
+    for number, job in unreported.items():
+        name = f"{JOB} {job.output.path.stem}"  # numbers begin again in another process
+        if name in sent:
+            job.is_reported = True
+        elif (code := job.exit_code) is not None:
+            lines = background.last_lines(job) or "no output"
+            command = one_line(job.command, 200)
+            out[name] = (
+                f"Background command {number} (`{command}`) ended with exit code {code}. Its last lines:\n{lines}"
+            )
+    return out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from sakti.agent.subagents import ChildHost, NoChildren
 from sakti.core.events import (
     Event,
     MessageSaved,
@@ -22,6 +23,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.tokens import CALL_OVERHEAD, estimate_tokens
+from sakti.core.types import Json
 
 if TYPE_CHECKING:
     from sakti.agent.session.turn import Turn
@@ -101,10 +103,13 @@ class StepEstimate:
 class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
-    `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
+    `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
+    and commands of the user, have brought and nothing has stored yet. `children` are the thread's.
     """
 
     estimate: StepEstimate
     turn: Turn | None = None
     task: asyncio.Task[None] | None = None
     has_failed: bool = False
+    children: ChildHost = field(default_factory=NoChildren)
+    successor: Json | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
@@ -18,16 +18,17 @@ from sakti.agent.workspace import Workspace
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
 from sakti.core.errors import ConfigError
-from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, ThreadChanged
+from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
-from sakti.core.types import Block, ModelInfo, Request, Thread
+from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Skill
+    from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from sakti.store.threads.carry_over import CarriedLine
 
 with lazy_imports:
-    from sakti.agent import moved_folder, user_shell
-    from sakti.agent.session import hooking, turn_lease
+    from sakti.agent import moved_folder, plans, user_shell
+    from sakti.agent.session import hooking, initial_thread, turn_lease
+    from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import approvals as tool_approvals
+    from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
@@ -64,8 +67,9 @@ class Session:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
         self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
+        self.current.running.children = self.children = subagents.Children(self.current)
         self.views = Views(self.current)
-        self.turns = Turns(self.current)
+        self.turns = Turns(self.current, self._begin_successor)
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class Session:
             self.turns.hooking = hooking.begin(self.current)
         await self._settle_approval()
         await self.workspace.prepare()
-        await self.current.open_initial()
+        await initial_thread.open_initial(self.current)
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
@@ -217,12 +221,33 @@ class Session:
 
     # --- threads --------------------------------------------------------------------------------------------
 
-    async def new_thread(self) -> None:
+    async def new_thread(self, *, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         await self.interrupt()
         await self._end_hooks("clear")
-        await self.current.open_new()
+        await self.current.open_new(metadata=metadata)
         self._begin_hooks()
+
+    async def _begin_successor(self, metadata: Json) -> None:
+        """Open the thread that carries out a plan, and begin."""
+        await self.new_thread(metadata=metadata)
+        self.current.set_approval_mode(metadata[plans.KEY]["mode"])
+        await self.submit(plans.BEGIN)
+
+    async def take_plan_back(self, thread: Thread, first: int) -> None:
+        """Take back the plan that a thread approved since the message with index `first`.
+
+        Its unchanged tasks are deleted, the others named; the approval mode of before applies again.
+        """
+        stored: Any = thread.metadata.get(plans.KEY)
+        if not stored or stored["index"] < first:
+            return
+        remaining = await self.workspace.store.write(plans.take_back, self.current.task_actor(), stored)
+        self.current.set_approval_mode(stored["before"])
+        self.emit(TasksChanged())
+        if remaining:
+            names = ", ".join(remaining[:5]) + (f" and {len(remaining) - 5} more" if len(remaining) > 5 else "")
+            self.emit(Notice("warning", "Plan undone", f"These tasks were worked on and stay: {names}."))
 
     async def open_thread(self, thread_id: str) -> None:
         """Continue a thread. Raises `StoreError` if it does not exist."""
@@ -288,11 +313,15 @@ class Session:
         self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
+        self.answer(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+
+    def answer(self, approval_id: str, answer: tool_approvals.Answer) -> None:
+        """Answer an approval or a card."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:
-            if approved and grant == "edits":
+            if answer.approved and answer.grant == "edits":
                 self.current.allow_edits()
-            toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+            toolbox.approvals.resolve(approval_id, answer)
 
     async def shell(self, command: str) -> None:
         """Run the user's `!command`; its output becomes part of the conversation.
@@ -309,17 +338,36 @@ class Session:
         await self.current.store(f"!{command}")
         await user_shell.run(self.current, command, during=self.current.speaking)
 
+    @property
+    def _tool_state(self) -> ToolState | None:
+        toolbox = self.current.made_toolbox
+        return toolbox.state if toolbox is not None else None
+
     def stop_command(self, call_id: str = "") -> bool:
         """Stop a `!command` of the user, the newest by default; false if it does not run."""
-        return self.current.stop_command(call_id)
+        state = self._tool_state
+        return state is not None and background.stop_own_command(state, call_id)
 
     def background_commands(self) -> dict[str, Running]:
         """Return the agent's commands that run in the background, by number."""
-        return self.current.background_commands()
+        state = self._tool_state
+        return background.list_running(state) if state is not None else {}
+
+    def list_jobs(self) -> dict[str, Running]:
+        """Return the agent's commands in the background by number, also those that have ended."""
+        state = self._tool_state
+        return dict(state.background) if state is not None else {}
+
+    def describe_job(self, job: Running) -> str:
+        """Return the command, the state and the newest line of a job."""
+        newest = one_line(background.last_lines(job, 1), 200)
+        state = background.describe_state(job)
+        return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
-        return await self.current.end_background(number)
+        state = self._tool_state
+        return await background.stop_command(state, number) if state is not None else []
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

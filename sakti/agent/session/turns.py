@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,14 +16,16 @@ from sakti.agent.session import titling
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
+from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import FilePart, Message, Part, TextPart, Usage
+from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.hooking import SessionHooks
+    from sakti.agent.session.side_question import SideQuestions
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.store.connection import Database
 
@@ -30,7 +33,7 @@ with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
     from sakti.agent.session import called as calling
-    from sakti.agent.session import prompt_facts, turn_lease
+    from sakti.agent.session import prompt_facts, side_question, turn_lease
     from sakti.store import user_state
     from sakti.store.threads import message_removal
 
@@ -41,13 +44,22 @@ FAR = 10  # characters a token from which it surely is: counting millions of the
 SAMPLE = 20_000  # characters that are counted then
 
 
+async def _begin_nothing(_metadata: Json) -> None:
+    return None
+
+
 class Turns:
     """Starts, queues, interrupts and repeats the turns of a session's open thread."""
 
-    def __init__(self, thread: OpenThread) -> None:
-        self._open = thread
+    def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]] = _begin_nothing) -> None:
+        self._open, self._begin_successor = thread, begin_successor
         self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
+
+    @cached_property
+    def aside(self) -> SideQuestions:
+        """Return the questions beside the thread."""
+        return side_question.SideQuestions(self._open, self._make_side_turn)
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
@@ -68,6 +80,7 @@ class Turns:
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         parts = await self._read_parts(text, called.texts)
+        parts = (*parts, *calling.named_agents(self._open, text))
         await self._check_length(parts)
         if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
@@ -176,6 +189,8 @@ class Turns:
     async def close(self) -> None:
         """End what runs, and what works beside it."""
         await self.interrupt()
+        if "aside" in self.__dict__:
+            await self.aside.end()
         await self._titling.end()
 
     async def wait(self) -> None:
@@ -247,7 +262,10 @@ class Turns:
         if end.status == "answered":
             prompt = next((m.text for m in turn.messages if m.role == "user"), "")
             self._titling.begin(prompt, end.text)
-        if not thread.running.has_failed and not turn.interrupted:
+        successor, thread.running.successor = thread.running.successor, None
+        if successor is not None and end.status == "answered":
+            await self._begin_successor(successor)
+        elif not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
@@ -292,6 +310,12 @@ class Turns:
             )
         )
 
+    async def _make_side_turn(self, emit: Callable[[Event], None]) -> Turn:
+        """Make a turn for a question beside the thread, which it does not change."""
+        await self._open.learn()
+        lease = turn_lease.TurnLease(self._open.workspace.store, self._open.workspace.owner, self._open.id)
+        return await self._make_turn(lease, "", emit)
+
     async def _make_turn(self, lease: TurnLease, model: str, emit: Callable[[Event], None]) -> Turn:
         thread, ws = self._open, self._open.workspace
         assert ws.models.provider is not None
@@ -327,11 +351,18 @@ class Turns:
             require=lease.require,
             on_user=self._note_skills,
         )
-        if hooks is not None:
-            turn.may_end = hooks.stopping
+        turn.may_end = self._may_end
         if ws.changes_prompts:
             turn.accept = self._accept
+        begin = len(thread.children.spent)
+        turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
+
+    async def _may_end(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        """Return the message that continues a turn: of hooks, or after children of a headless run."""
+        if not self._open.workspace.options.interactive and await self._open.children.wait_background():
+            return (TextPart(read_prompt("subagents#ended")),), BY_AGENT
+        return await self.hooking.stopping(answer, held) if self.hooking is not None else ((), {})
 
     async def _accept(self, typed: Message, message: Message) -> Message:
         """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge.decide import Decision
-from sakti.core.events import ApprovalRequested, ApprovalResolved, Event, Grant
+from sakti.core.config import SessionMode
+from sakti.core.events import ApprovalRequested, ApprovalResolved, CardAnswer, Event, Grant
 
 NOBODY = "approval is needed and there is no terminal"
 
@@ -18,7 +19,9 @@ class Answer(Struct, frozen=True):
     """User's answer.
 
     `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
-    `is_judged`: rules or the approval mode answered, not the user.
+    `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
+    Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
+    its Markdown as the user changed it.
     """
 
     approved: bool
@@ -26,6 +29,9 @@ class Answer(Struct, frozen=True):
     note: str = ""
     edited: str | None = None
     is_judged: bool = False
+    answers: tuple[CardAnswer, ...] = ()
+    mode: SessionMode = "ask"
+    fresh: bool = False
 
 
 class _Question(Struct):
@@ -66,7 +72,7 @@ class Approvals:
             return answer, question.decision
         finally:
             del self._open[request.id]
-            self.refused += not answer.approved
+            self.refused += not answer.approved and not request.is_card
             self._emit(ApprovalResolved(request.id, answer.approved, answer.note, request.call_id))
 
     def resolve(self, request_id: str, answer: Answer) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
+from sakti.store.secrets import masked
+
+LOOK = 1.0  # seconds between two looks at what a command left running
+LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended command
 
 
 def keep(run: ToolContext, running: Running) -> str:
@@ -14,7 +19,37 @@ def keep(run: ToolContext, running: Running) -> str:
     run.state.started += 1
     number = str(run.state.started)
     run.state.background[number] = running
+    state = run.state
+    state.jobs_changed()
+    task = asyncio.create_task(_follow(state, running))
+    state.followers.add(task)
+    task.add_done_callback(state.followers.discard)
     return number
+
+
+async def _follow(state: ToolState, running: Running) -> None:
+    """Tell when a command has ended with all that it started."""
+    await running.wait_for_exit()
+    while running.members():  # noqa: ASYNC110 - nothing tells of the end of other processes
+        await asyncio.sleep(LOOK)
+    running.drain()
+    state.jobs_changed()
+
+
+def describe_state(running: Running) -> str:
+    """Return the state of a command for lists: how long it runs, or how it ended."""
+    code = running.exit_code
+    if code is not None:
+        return f"ended with exit code {code}"
+    seconds = int(time.monotonic() - running.began)
+    return f"running for {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"running for {seconds} s"
+
+
+def last_lines(running: Running, count: int = LAST_LINES) -> str:
+    """Return the end of a command's output."""
+    text = running.output.current_text()
+    lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
+    return masked("\n".join(lines))
 
 
 def find(run: ToolContext, number: str) -> Running:
@@ -31,10 +66,18 @@ def stop_own_command(state: ToolState, call_id: str = "") -> bool:
     return task is not None and task.cancel()
 
 
+def list_running(state: ToolState) -> dict[str, Running]:
+    """Return the commands that run in the background, by number."""
+    jobs: dict[str, Running] = state.background
+    return {number: job for number, job in jobs.items() if job.members()}
+
+
 async def stop_command(state: ToolState, number: str) -> list[str]:
     """Stop a background command and all that it started; return the names of survivors."""
-    running = state.background.pop(number, None)
-    return [] if running is None else await running.stop()
+    running: Running | None = state.background.pop(number, None)
+    survivors = [] if running is None else await running.stop()
+    state.jobs_changed()
+    return survivors
 
 
 async def stop_all(state: ToolState) -> list[str]:
@@ -43,6 +86,8 @@ async def stop_all(state: ToolState) -> list[str]:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+    for task in tuple(state.followers):
+        task.cancel()
     survivors: list[str] = []
     for running in list(state.background.values()):
         survivors += await running.stop()

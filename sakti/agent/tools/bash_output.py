@@ -17,5 +17,6 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
     text = running.output.take_unread().removeprefix("\r").rstrip("\n") or "[nothing new]"
     members = running.members()
     code = running.process.returncode
+    running.is_reported = not members
     state = "[still running]" if members else f"[ended with exit code {code}]"
     return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})

@@ -125,6 +125,8 @@ class ToolState(Struct):
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
+    jobs_changed: Callable[[], None] = lambda: None  # called when a background command begins or ends
+    followers: set[Task[None]] = field(default_factory=set["Task[None]"])  # wait for their ends
 
     @property
     def level(self) -> Level:

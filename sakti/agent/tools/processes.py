@@ -48,6 +48,9 @@ class Output(Struct):
     unread: str = ""
     cut: bool = False  # the file does not hold all of it
     received: int = 0  # characters, with those that were redrawn
+    is_matched: bool = False  # the text that is waited for has appeared
+    _watched: str = ""
+    _before: str = ""  # the end of what came, in which the text may have begun
     _written: int = field(default=0)
     _unsaved: str = ""
     _screen: TerminalText = field(default_factory=TerminalText)
@@ -56,7 +59,21 @@ class Output(Struct):
         text = text.replace("\0", "\u2400")  # it separates names (find -print0, grep -Z), which must not run together
         self.received += len(text)
         self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
+        if self._watched and not self.is_matched:
+            self._match(text)
         self._keep(self._screen.feed(text))
+
+    def watch(self, text: str) -> None:
+        """Look for a text in the output, past and future."""
+        self._watched, self.is_matched, self._before = text, False, ""
+        if text:
+            self._match(self.current_text())
+
+    def _match(self, text: str) -> None:
+        """Look for the watched text in the next piece; a text that began in the piece before counts."""
+        text = plain_text(self._before + text)
+        self.is_matched = self._watched in text
+        self._before = text[-len(self._watched) :]
 
     def settle(self) -> None:
         """Take the last lines as they are now: no later output redraws them."""
@@ -101,6 +118,10 @@ class Output(Struct):
         gap = f"\n[… {left_out:,} characters left out …]\n" if left_out > 0 else ""
         return self.head + gap + self.tail
 
+    def current_text(self) -> str:
+        """Return the output with the lines that may still be redrawn."""
+        return self.text() + self._screen.pending
+
     def take_unread(self) -> str:
         r"""Return the new output as plain text; a leading \r means that it redraws the line before it."""
         text, self.unread = split_unfinished(self.unread)
@@ -117,6 +138,8 @@ class Running:
         self.output = output
         self.over = False  # seen without a process: their numbers may be those of others by now
         self.notes: tempfile.TemporaryDirectory[str] | None = None  # a folder that goes when it is closed
+        self.began = time.monotonic()
+        self.is_reported = False  # the model knows of its end
         self.closed = asyncio.Event()
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -149,6 +172,11 @@ class Running:
     def _start_reading(self) -> None:
         if not self.closed.is_set():
             asyncio.get_running_loop().add_reader(self._pipe, self._on_data)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the exit code of the command; None while anything of it runs."""
+        return None if self.members() else self.process.returncode
 
     def drain(self) -> None:
         """Read what the pipe holds, without waiting for more."""

@@ -67,9 +67,14 @@ class TerminalText:
         self._row = len(self._rows) - 1
         return self._take_settled()
 
+    @property
+    def pending(self) -> str:
+        """Return the lines that later output may still change."""
+        return self._cleared + "\n".join(self._rows)
+
     def flush(self) -> str:
         """Return the lines that were held back; later output begins a new screen."""
-        text = self._cleared + "\n".join(self._rows)
+        text = self.pending
         self._rows, self._row, self._column, self._cleared = [""], 0, None, ""
         return text
 

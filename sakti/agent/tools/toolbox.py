@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
+from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
@@ -20,8 +21,10 @@ from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.core.config import SessionMode
+from sakti.agent.tools.read import read
+from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.patterns import lazy_pattern
@@ -34,7 +37,8 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("memory-search", "skill", "task-mutate", "task-query")
+MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait")
+PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
@@ -79,8 +83,10 @@ class Toolbox(Struct):
     """Tools of an open thread and their state.
 
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
-    `may_edit`: the mode is `edits` for this thread, until it is changed. `model` names the model that calls; `images`
-    are those of results, by call, until they are saved with them.
+    `may_edit`: the mode is `edits` for this thread, until it is changed.
+    `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
+    until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
+    the widest; `agent` names it in questions, `only` are the rules for calls of a tool that is only partly its own.
     """
 
     tools: dict[str, Tool]
@@ -97,7 +103,11 @@ class Toolbox(Struct):
     searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
     guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
+    mode_tools: ModeTools = ModeTools()
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
+    parent: Toolbox | None = None
+    agent: str = ""
+    only: dict[str, Rules] = field(default_factory=dict[str, Rules])
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
@@ -119,6 +129,10 @@ class Toolbox(Struct):
             names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
             self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
         return self._specs[small, memory, patches]
+
+    def forget_specs(self) -> None:
+        """Describe the tools again: they have changed."""
+        self._specs = {}
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
         """Return the tokens of `tools`, counted once as long as they stay the same."""
@@ -182,6 +196,13 @@ class Toolbox(Struct):
         decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
         return decision.verdict == "allow"
 
+    async def may_read(self, path: str, thread_id: str) -> bool:
+        """Return whether a file may be read now without a question."""
+        call = ToolCallPart("", "read", {"path": path})
+        run = self.state.context("", thread_id, "")
+        decision, _ = await self._judge(run, read, {"path": path}, Judged(call))
+        return decision.verdict == "allow"
+
     async def _one(
         self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
     ) -> ToolResultPart:
@@ -218,7 +239,7 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.read_only = self.mode == "plan" or decision.only_reads
+            run.read_only = self._mode_for(tool) == "plan" or decision.only_reads
             run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
@@ -290,14 +311,29 @@ class Toolbox(Struct):
         if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
+        if reason := self.mode_tools.refusal(tool.name):
+            raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
+    def current_mode(self) -> SessionMode:
+        """Return the approval mode in force: of a child never a wider one than its parent's."""
+        if self.parent is None:
+            return self.mode
+        return SESSION_MODES[min(map(SESSION_MODES.index, (self.mode, self.parent.current_mode)))]
+
+    @property
     def _all_rules(self) -> Rules:
+        if self.parent is not None:
+            return self.parent._all_rules
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
+
+    def _mode_for(self, tool: Tool) -> SessionMode:
+        """Return the approval mode for calls of a tool: `plan` for commands if the agent mode only reads."""
+        return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -314,6 +350,9 @@ class Toolbox(Struct):
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
+            only = self.only.get(found.name)
+            if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
+                return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
             return masked_values.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
@@ -338,12 +377,12 @@ class Toolbox(Struct):
             return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
 
         def decide() -> Decision:
-            decision = decide_in(self.mode)
-            is_edit = decision.verdict == "ask" and self.mode == "ask" and decide_in("edits").verdict == "allow"
+            decision = decide_in(mode := self._mode_for(found))
+            is_edit = decision.verdict == "ask" and mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
         decision = decide()
-        if decision.verdict != "deny" and self.mode != "full":
+        if decision.verdict != "deny" and self.current_mode != "full":
             loss = await self.state.recorder.refuses(found.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
@@ -367,7 +406,7 @@ class Toolbox(Struct):
         if decision.verdict == "allow":
             return _with(arguments, decision), decision
         if decision.verdict == "deny":
-            raise _refusal(call, decision)
+            raise self._refusal(call, decision)
         return await self._asked(run, found, call, arguments, decision, decide)
 
     async def _asked(
@@ -392,10 +431,11 @@ class Toolbox(Struct):
             " and ".join(decision.rules),
             call.id,
             decision.is_edit,
+            agent=self.agent,
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
-            raise _refusal(call, decision)
+            raise self._refusal(call, decision)
         if not answer.approved:
             if not self.approvals.interactive:
                 raise Denied(f"Denied: {answer.note}.", answer.note)
@@ -406,13 +446,20 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            decision = judge(found, arguments, mode=self.mode, rules=self._all_rules, place=run.place())
+            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=run.place())
             if decision.verdict == "deny":
-                raise _refusal(call, decision)
+                raise self._refusal(call, decision)
         return _with(arguments, decision), decision
+
+    def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
+        after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
+        return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
     def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
         """Allow what an answer allows beyond its call, also to the other open questions."""
+        if self.parent is not None:
+            self.parent._grant(grant, rules)
+            return
         if grant == "thread":
             self.granted = (*self.granted, *rules)
         elif grant == "workspace":
@@ -447,10 +494,6 @@ class Toolbox(Struct):
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
-
-
-def _refusal(call: ToolCallPart, decision: Decision) -> Denied:
-    return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
 
 
 def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
 from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
+from sakti.memory import modes
 from sakti.memory.log import dates
 from sakti.memory.log.lines import references
 from sakti.memory.log.parse import MAX_LINE
+from sakti.memory.modes import FieldType
 from sakti.memory.observe.quoting import Piece, pieces, shell
+from sakti.memory.observe.tool_facts import Facts, fill_keys, read_facts
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.slices import run_in_slices, run_to_end
 from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step
@@ -38,6 +41,7 @@ STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 
 # Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
 QUOTED_LINES = 300  # of a quotation
+OF_THE_MODE = 5.5  # least weight of a call that fills a key of the mode
 TASK_SENTENCES = 200  # sentences of a message that may state the task
 CANDIDATES = 20_000  # sentences of one observation
 
@@ -72,6 +76,7 @@ class Candidate(Struct, frozen=True):
     lead: str
     text: str
     tokens: int
+    facts: Facts = field(default_factory=dict[str, list[str]])
 
 
 class ExtractiveObserver:
@@ -94,7 +99,8 @@ class ExtractiveObserver:
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[Candidate] = []
         lines: set[tuple[str, str, str]] = set()
-        unsorted = yield from self._candidates(request.messages)
+        declared = modes.numbers(request.mode).fields
+        unsorted = yield from self._candidates(request.messages, declared)
         candidates = sorted(unsorted, key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
         for least, share, few in ROOMS:
@@ -115,16 +121,21 @@ class ExtractiveObserver:
         chosen.extend(_left_out(candidates, chosen))
         chosen.sort(key=lambda c: c.order)
         task = yield from _task(request)
-        return ObserveResult(_log(chosen, request.timezone), task, model=NAME, prompt_hash=NAME)
+        text, facts = _log(chosen, request.timezone)
+        categories, fields = fill_keys(facts, declared, modes.sections(request.mode))
+        return ObserveResult(text, task, model=NAME, prompt_hash=NAME, categories=categories, fields=fields)
 
-    def _candidates(self, messages: Sequence[Message]) -> Generator[None, None, list[Candidate]]:
+    def _candidates(
+        self, messages: Sequence[Message], declared: Mapping[str, FieldType]
+    ) -> Generator[None, None, list[Candidate]]:
         out: dict[tuple[str, str], Candidate] = {}
         order = 0
-        for message, step in _read_steps(messages):
+        for message, step, facts in _read_steps(messages):
             yield
             if step is None or len(out) >= CANDIDATES:
                 continue
             weight, sign, lead, text = step
+            weight = max(weight, OF_THE_MODE) if facts.keys() & declared else weight
             text = _one_line(text)
             key = (lead, text.casefold())
             if weight >= STATED:
@@ -132,7 +143,7 @@ class ExtractiveObserver:
             if text and key not in out:
                 order += 1
                 tokens = self._counter.count(text) + 1
-                out[key] = Candidate(order, message.id, weight, sign, message.created_at, lead, text, tokens)
+                out[key] = Candidate(order, message.id, weight, sign, message.created_at, lead, text, tokens, facts)
         return list(out.values())
 
 
@@ -154,33 +165,43 @@ Found = tuple[float, str, str, str]  # weight, sign, lead, text
 Step = Found | None  # None: looked at, nothing found
 
 
-def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
+def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Facts]]:
+    """Yield what each part of the messages tells, with the facts of a tool's call."""
     calls: dict[str, ToolCallPart] = {}
     is_question = False  # whether the agent's last words were a question
     for message in messages:
         for part in message.parts:
             steps: Iterator[Step]
             ran = shell(message) if message.role == "user" else None
+            facts: Facts = {}
             match part:
                 case TextPart() | OutputPart() if ran is not None:
                     steps, is_question = _of_shell(*ran), False
-                case TextPart(text) if message.role == "user":
+                case TextPart(text) if message.is_by_user:
                     steps, is_question = _of_user(text, is_question, message.id), False
-                case TextPart(text) if message.role == "assistant":
+                case TextPart(text) if message.is_by_agent:
                     steps, is_question = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
                     continue
+                case ToolResultPart(call_id=identifier, name="agent"):
+                    calls.pop(identifier, None)  # the findings of a child are lines of the log already
+                    continue
                 case ToolResultPart(call_id=identifier):
-                    steps = _of_tool(calls.pop(identifier, None), part)
-                case FilePart(path, _):
-                    steps = iter([(4.5, "🟡", "User attached", _clip(path, SENTENCE_CHARACTERS))])
-                case ImagePart(name=name):
-                    steps = iter([(4.5, "🟡", "User attached the image", name or "without a name")])
+                    call = calls.pop(identifier, None)
+                    steps, facts = _of_tool(call, part), read_facts(call, part)
+                case FilePart() | ImagePart():
+                    steps = iter([_attachment(part)])
                 case _:
                     continue
             for step in steps:
-                yield message, step
+                yield message, step, facts
+
+
+def _attachment(part: FilePart | ImagePart) -> Step:
+    if isinstance(part, FilePart):
+        return 4.5, "🟡", "User attached", _clip(part.path, SENTENCE_CHARACTERS)
+    return 4.5, "🟡", "User attached the image", part.name or "without a name"
 
 
 def _of_user(text: str, answers: bool, message_id: str) -> Iterator[Step]:
@@ -366,10 +387,10 @@ def _own_sentences(message: Message) -> Iterator[str]:
             yield from step_by_step(piece.text) if piece.own else ("",)
 
 
-def _log(chosen: Sequence[Candidate], timezone: str) -> str:
+def _log(chosen: Sequence[Candidate], timezone: str) -> tuple[str, dict[str, list[Facts]]]:
     """Write the log; sentences of a message with the same beginning share a line.
 
-    So do files of one tool in a row.
+    So do files of one tool in a row. Also return the facts of each line, by the line's content.
     """
     lines: dict[tuple[str, str, str, int], list[Candidate]] = {}
     sizes: dict[tuple[str, str, str], int] = {}
@@ -383,6 +404,7 @@ def _log(chosen: Sequence[Candidate], timezone: str) -> str:
         sizes[shared] = sizes.get(shared, 0) + len(candidate.text)
         lines.setdefault((*shared, sizes[shared] // LINE_CHARACTERS), []).append(candidate)
     out: list[str] = []
+    facts: dict[str, list[Facts]] = {}
     day = ""
     for (_, lead, _, _), parts in lines.items():
         first = parts[0]
@@ -390,10 +412,19 @@ def _log(chosen: Sequence[Candidate], timezone: str) -> str:
             day = today
             out.append(f"Date: {day}")
         time = dates.clock_text(first.time, timezone)
-        line = f"* {first.sign} ({time}) {lead} {_join_texts(lead, [c.text for c in parts])}"
-        meant = dates.resolve_relative(line, first.time, timezone) if lead.startswith("User ") else ""
-        out.append(f"{line} (meaning {meant})" if meant and not lead.startswith(("User ran", "User quoted")) else line)
-    return "\n".join(out)
+        content = f"{lead} {_join_texts(lead, [c.text for c in parts])}"
+        line = f"* {first.sign} ({time}) {content}"
+        facts[content] = [c.facts for c in parts]
+        out.append(_explain_dates(line, lead, first.time, timezone))
+    return "\n".join(out), facts
+
+
+def _explain_dates(line: str, lead: str, time: int, timezone: str) -> str:
+    """Add the date that relative words of the user, as `tomorrow`, mean."""
+    if not lead.startswith("User ") or lead.startswith(("User ran", "User quoted")):
+        return line
+    meant = dates.resolve_relative(line, time, timezone)
+    return f"{line} (meaning {meant})" if meant else line
 
 
 def _join_texts(lead: str, texts: Sequence[str]) -> str:

@@ -10,12 +10,13 @@ from sakti.store.memory.group_rows import (
     Held,
     NewLine,
     as_line,
-    categories,
     current,
     cursor,
     groups,
     groups_by_id,
+    mode_data,
     pinned_lines,
+    verified_findings,
 )
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
 from sakti.store.memory.records import (
@@ -48,7 +49,6 @@ __all__ = [
     "UndoReflection",
     "advance",
     "as_line",
-    "categories",
     "corrected",
     "current",
     "cursor",
@@ -58,9 +58,11 @@ __all__ = [
     "groups",
     "groups_by_id",
     "may_condense",
+    "mode_data",
     "pinned_lines",
     "revision",
     "set_buffered_at",
     "set_record_metadata",
     "set_timezone",
+    "verified_findings",
 ]

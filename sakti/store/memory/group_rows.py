@@ -66,6 +66,11 @@ class Group(Struct, frozen=True):
         """Return whether it covers messages of its thread by itself; only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
+    @property
+    def end(self) -> int | None:
+        """Return the index of its last message; of a report, of the message that brought it."""
+        return self.metadata.get("at") if self.origin == "report" else self.last_index
+
 
 class NewLine(Struct, frozen=True):
     """Line of a group to be stored; `thread_id` is empty for a line of the group's own thread."""
@@ -204,6 +209,18 @@ def reindex(db: Database, group: Group) -> None:
         search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
 
 
+def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
+    """Return the findings of children in some groups whose quotes are on the disk, newest first."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        "SELECT coalesce(edited, content), priority, time FROM observations"
+        f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
+        " AND (content LIKE '%[verified]' OR content LIKE '%[moved]') ORDER BY pk DESC",
+        list(group_ids),
+    ).fetchall()
+    return [as_line(content, priority, time) for content, priority, time in rows]
+
+
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))
@@ -215,13 +232,16 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     return [as_line(content, priority, time) for content, priority, time in rows]
 
 
-def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
-    """Map the content of these groups' lines to the section of their mode; skip other lines."""
+def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
+    """Return the sections and the `mode_specific` fields of these groups' lines, by content."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
-        f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)
-    )
-    return dict(rows.fetchall())
+        f"SELECT content, category, json_extract(metadata, '$.mode_specific') FROM observations"
+        f" WHERE group_id IN ({marks})",
+        list(group_ids),
+    ).fetchall()
+    sections = {content: category for content, category, _ in rows if category}
+    return sections, {content: json.loads(fields) for content, _, fields in rows if fields and fields != "{}"}
 
 
 def as_line(content: str, priority: str, time: str) -> str:

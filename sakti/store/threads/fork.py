@@ -15,7 +15,7 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids
-from sakti.core.types import Thread
+from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.memory import Group
@@ -51,9 +51,7 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    metadata = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
-    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
-        metadata = {k: v for k, v in metadata.items() if k not in ("current_task", "suggested_response", "task_index")}
+    metadata = _metadata_until(parent.metadata, last)
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,
@@ -81,6 +79,16 @@ def fork(
     _copy_page(db, thread_id, copy, ids)
     carry_over.copy(db, thread_id, copy.id)
     return copy
+
+
+def _metadata_until(metadata: Json, last: int) -> Json:
+    """Return the metadata of a thread without that of messages after index `last`."""
+    gone = set(_OF_THREAD)
+    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
+        gone |= {"current_task", "suggested_response", "task_index"}
+    if (metadata.get("plan") or {}).get("index", -1) > last:
+        gone |= {"plan", threads.PINNED_PLAN}
+    return {k: v for k, v in metadata.items() if k not in gone}
 
 
 def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
@@ -170,12 +178,12 @@ def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Gr
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
     parts = (part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups))
     waiting = (g for g in groups.values() if g.state == "buffered" and g.kind == "observation")
-    return [p for p in parts if p.last_index is not None], [g for g in waiting if (g.last_index or 0) <= last]
+    return [p for p in parts if p.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
-    if group.last_index is None or group.last_index <= last:
+    if group.end is None or group.end <= last:
         return [group]
     return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
 
@@ -193,7 +201,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
     for group in groups:
         add(group)
     return sorted(
-        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0)
+        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or g.end or 0)
     )
 
 

@@ -15,7 +15,7 @@ from peewee import Expression, fn
 from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
-from sakti.store.models import MessageRow, ThreadRow
+from sakti.store.models import ChildRunRow, MessageRow, ThreadRow
 from sakti.store.secrets import masked, masked_value
 from sakti.store.text_registry import entering
 
@@ -24,6 +24,9 @@ LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again,
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
+# In a thread's metadata: a text that stays with the model, the index of the message that holds it first (-1: none),
+# and the epic whose end ends it.
+PINNED_PLAN = "pinned_plan"
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
@@ -66,10 +69,11 @@ def recent(
 
     `origin`: only those imported from that program; `continued`: not those that were only imported.
 
-    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them.
+    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them. So are
+    children, which are listed under their parents.
     """
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    here = ThreadRow.deleted_at.is_null() & ~_is_undone_branch()
+    here = ThreadRow.deleted_at.is_null() & ThreadRow.parent_id.is_null() & ~_is_undone_branch()
     if resource_id is not None:
         here &= ThreadRow.resource_id == resource_id
     if origin:
@@ -142,6 +146,22 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     rows.update(db, ThreadRow, thread_id, metadata=merged)
 
 
+def pinned_plan(db: Database, thread: Thread, cursor: int) -> str:
+    """Return the text of the plan, "" if its message is still sent or its epic closed.
+
+    `cursor`: the index of the last message that is no longer sent.
+    """
+    row = db.execute_sql(_METADATA, (thread.id,)).fetchone()
+    metadata: Json = json.loads(row[0]) if row is not None else thread.metadata
+    entry: Json = metadata.get(PINNED_PLAN) or {}
+    return entry["text"] if entry and entry["index"] <= cursor and not _is_closed(db, entry["epic"]) else ""
+
+
+def _is_closed(db: Database, task_id: str) -> bool:
+    row = db.execute_sql("SELECT status, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    return row is None or row[0] == "closed" or row[1] is not None
+
+
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
     """Add pieces of the thread's messages that are not sent again (see `providers.refused_pieces`)."""
     update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
@@ -181,11 +201,11 @@ _PREVIEW = (
 )
 
 
-Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...]]"
+Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...]]"
 
 
 def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
-    """Return recent threads with last words, counts of messages and tokens, and undone branches."""
+    """Return recent threads with last words, counts of messages and tokens, undone branches, and children."""
     branches = undone_branches(db, resource_id)
     newest = recent(db, resource_id, limit, origin=origin)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
@@ -194,4 +214,14 @@ def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
     count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
-    return thread, masked(preview), count, tokens, tuple(_summary(db, b) for b in branches)
+    undone = tuple(_summary(db, b) for b in branches)
+    children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
+    return thread, masked(preview), count, tokens, undone, children
+
+
+def children_of(db: Database, thread_id: str) -> list[Thread]:
+    """Return the children of a thread, oldest first."""
+    row, run = ThreadRow, ChildRunRow
+    child_ids = [i for (i,) in run.select(run.child_id).where(run.parent_id == thread_id).tuples().execute(db)]
+    here = row.id.in_(child_ids) & row.deleted_at.is_null()
+    return list(THREAD.select().where(here).order_by(row.pk).execute(db)) if child_ids else []

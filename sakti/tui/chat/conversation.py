@@ -9,17 +9,20 @@ from collections.abc import Awaitable, Callable
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
 from textual.widgets import Static
 
 from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
-from sakti.core.events import ApprovalRequested
+from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
+from sakti.tui.widgets.aside import AsideView
+from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.prompt import Prompt
@@ -28,7 +31,9 @@ from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
+    from sakti.agent import plans
     from sakti.tui import clipboard, editor
+    from sakti.tui.screens import agents as agent_screens
     from sakti.tui.screens import text as text_screens
 
 NOT_STARTED = "sakti could not start; the problem is shown above"
@@ -50,6 +55,8 @@ class Conversation(Vertical):
         self.transcript = Transcript(id="transcript", findable=True)
         self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.workspace.clock)
+        self.card = CardBox(host.session.workspace.clock, lambda: not host.session.workspace.refused_auto())
+        self.aside = AsideView(id="aside")
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
@@ -61,6 +68,8 @@ class Conversation(Vertical):
         yield self.visit_bar
         yield self.start
         yield self.transcript
+        yield self.aside
+        yield self.card
         yield self.approval
         yield self.queue
         yield self.completions
@@ -78,7 +87,8 @@ class Conversation(Vertical):
     def fit_start(self) -> None:
         """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
-        self.start.display = empty and not self.approval.pending  # a question needs the room
+        others = self.approval.pending or self.card.pending or self.aside.display  # they need the room
+        self.start.display = empty and not others
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -243,6 +253,64 @@ class Conversation(Vertical):
     def _resolve_approval(self, event: ApprovalBox.Answered) -> None:
         self._host.session.resolve(event.id, event.approved, grant=event.grant, note=event.note, edited=event.edited)
 
+    @on(CardBox.CardAnswered)
+    def _answer_card(self, event: CardBox.CardAnswered) -> None:
+        self._host.session.answer(event.id, event.answer)
+
+    @on(AsideView.AnswerUsed)
+    def _use_answer(self, event: AsideView.AnswerUsed) -> None:
+        if event.how == "copy":
+            self._host.copy_to_clipboard(event.text)
+            self._host.note("Copied")
+        else:
+            self.give_back(event.text)
+            self.prompt.focus()
+
+    def close_aside(self) -> bool:
+        """Close the card of a side question, and stop its answer; false if none is open."""
+        if is_open := self.aside.close():
+            self._host.session.turns.aside.stop()
+            self.fit_start()
+        return is_open
+
+    def show_aside(self, event: SideQuestion) -> None:
+        self.aside.hear(event)
+        self.fit_start()
+
+    @on(CardBox.PlanWanted)
+    def _open_plan(self, event: CardBox.PlanWanted) -> None:
+        if event.edit:
+            self._host.go(self._edit_plan, event.form, group="approval", exclusive=True)
+        else:
+            self._host.push(text_screens.PageScreen("Plan", event.form.text))
+
+    async def _edit_plan(self, form: PlanForm) -> None:
+        """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
+        text = (await self._edit_text(form.text)).rstrip("\n")
+        try:
+            plans.from_markdown(text)
+        except SaktiError as e:
+            self._host.say(e.message, title="Plan", tone="warning")
+            return
+        self.card.change_plan(text)
+
+    def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
+        """Show the open approvals and the oldest card."""
+        cards = tuple(p for p in pending if p.is_card)
+        self.approval.show(tuple(p for p in pending if p not in cards), take_focus=take_focus)
+        self.card.show(cards, take_focus=take_focus and not self.approval.pending)
+        self.fit_start()
+
+    def focused_question(self, focused: Widget | None) -> bool:
+        """Return whether an approval or a card has the focus."""
+        return focused is not None and not {self.approval, self.card}.isdisjoint(focused.ancestors_with_self)
+
+    def next_question(self, focused: Widget | None) -> Widget | None:
+        """Return the question that Tab comes to, None if none waits or it has the focus already."""
+        views = [v for box, v in ((self.approval, self.approval.view), (self.card, self.card.view)) if box.pending]
+        views += [self.aside] if self.aside.display else []
+        return next((v for v in views if v is not focused), None)
+
     @on(ApprovalBox.EditWanted)
     def _start_command_edit(self, event: ApprovalBox.EditWanted) -> None:
         self._host.go(self._edit_command, event.asked, group="approval", exclusive=True)
@@ -266,6 +334,11 @@ class Conversation(Vertical):
     @on(Transcript.OlderWanted)
     def _older(self) -> None:
         self._host.go(self.view.load_older, group="older", exclusive=True)
+
+    @on(Transcript.ChildWanted)
+    def _use_child(self, event: Transcript.ChildWanted) -> None:
+        use = agent_screens.stop if event.stop_it else agent_screens.follow
+        self._host.go(use, self._host, event.child_id, group="agents")
 
     @on(Transcript.FindWanted)
     def _find(self, event: Transcript.FindWanted) -> None:

@@ -39,6 +39,8 @@ from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView
+from sakti.tui.widgets.aside import AsideView
+from sakti.tui.widgets.card import CardView
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.line_list import LineList
@@ -157,9 +159,10 @@ class ChatScreen(Screen[None]):
 
     def name_escape(self) -> None:
         """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
-        approval, overlay = self.conversation.approval, self.sidebar.has_overlay
-        at_question = self.focused is not None and approval in self.focused.ancestors_with_self
-        self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
+        at_question = self.conversation.focused_question(self.focused)
+        leave = "decline" if self.conversation.card.pending else "prompt" if at_question else ""
+        leave = leave or ("close the answer" if self.conversation.aside.display else "")
+        self.status_line.closes = leave or ("close panes" if self.sidebar.has_overlay else "")
 
     def _describe_area(self, area: str) -> Browsing | None:
         if area not in AREAS:
@@ -239,8 +242,8 @@ class ChatScreen(Screen[None]):
         """Show the open questions as they are now."""
         pending = self.host.session.approvals
         takes = not self.prompt.text and not self._browsed and self.is_current
-        self.conversation.approval.show(pending, take_focus=takes)
-        self.conversation.fit_start()
+        self.conversation.show_questions(pending, take_focus=takes)
+        self.name_escape()
 
     def apply_setting(self, name: str) -> str:
         """Apply a changed setting; returns a description of the problem, or ""."""
@@ -349,7 +352,11 @@ class ChatScreen(Screen[None]):
 
         The partial answer is kept.
         """
-        if self.conversation.approval.leave_line():
+        chat, at_approval = self.conversation, self.focused is self.conversation.approval.view
+        if chat.approval.leave_line() or (not at_approval and (chat.card.leave() or chat.close_aside())):
+            if self.focused is chat.aside:
+                self.set_focus(self.prompt)
+            self.name_escape()
             return
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
@@ -403,9 +410,8 @@ class ChatScreen(Screen[None]):
 
     def action_tab(self) -> None:
         """To a question that waits, and back; to the next part while one is browsed."""
-        approval = self.conversation.approval
-        if approval.pending and self.focused is not approval.view:
-            self.set_focus(approval.view)
+        if (question := self.conversation.next_question(self.focused)) is not None:
+            self.set_focus(question)
         elif self._browsed:
             self.action_browse()
         elif self.focused is not self.prompt:
@@ -486,6 +492,8 @@ def chat_parts() -> list[tuple[str, type[Any]]]:
         ("Messages", Transcript),
         ("Find in the thread", FindBar),
         ("Approvals", ApprovalView),
+        ("Questions", CardView),
+        ("Side questions", AsideView),
         ("Panes", Sidebar),
         ("Memory", MemoryPane),
         ("Observations", ObservationsPane),

@@ -19,6 +19,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from sakti.core.text import one_line, sanitise
+from sakti.core.types import Json, plain_values
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.time_bar import TimeBar
@@ -68,6 +69,8 @@ class ObservationRow(Struct, frozen=True):
     unfolded: bool = False  # shown in full, with its doubts
     content: str = ""
     waiting: bool = False  # made, and not in the prompt yet
+    category: str = ""  # the section of the mode
+    fields: tuple[str, ...] = ()  # values that the mode asks for, shown when unfolded
 
 
 class CarriedRow(Struct, frozen=True):
@@ -149,9 +152,16 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
                 len(folded.get(line.id, ())),
                 line.id in unfolded,
                 sanitise(line.content).strip(),
+                category=one_line(line.category, 30),
+                fields=_show_fields(line),
             )
         )
     return rows
+
+
+def _show_fields(line: LogLine) -> tuple[str, ...]:
+    fields: Json = line.metadata.get("mode_specific") or {}
+    return tuple(one_line(f"{name}: {plain_values(value)}", 300) for name, value in fields.items())
 
 
 def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
@@ -188,8 +198,8 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     head: Line = [Segment(f"{lead}{sign[0]} ", sign[1])]
     body = _draw_text(row, max(6, width - len(lead) - 2), palette)
     if row.unfolded:
-        doubts = (f"? {flag}" for flag in row.flags)
-        body += [line for doubt in doubts for line in wrap([(doubt, palette.warn)], max(6, width - len(lead) - 4))]
+        more = [*((f, palette.muted) for f in row.fields), *((f"? {flag}", palette.warn) for flag in row.flags)]
+        body += [line for span in more for line in wrap([span], max(6, width - len(lead) - 4))]
     elif len(body) > MAX_LINES:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
     blank = Segment(" " * (len(lead) + 2))
@@ -197,11 +207,12 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
 
 
 def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
-    """Return the time and text of a line, with its marks: doubts, edited, folded lines below."""
+    """Return the time and text of a line, with its marks: section, doubts, edited, folded lines below."""
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
     body = wrap([*spans, (row.text.replace("\n", " "), palette.faint if row.waiting else text)], width)
     marks = (
+        Segment(f" #{row.category}" if row.category else "", palette.faint),
         Segment(f" ?{len(row.flags)}" if row.flags else "", palette.warn),
         Segment(" ✎" if row.edited else "", palette.agent),
         Segment(f" ▸{row.nested}" if row.nested else "", palette.agent),

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
+from sakti.agent.tools import background
 from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.host import Host
@@ -24,6 +25,7 @@ from sakti.tui.widgets.line_list import LineList
 if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
 
+FOLLOWED = 12  # lines of an output that is followed
 LOOK = 0.5  # seconds between looks at theme files, or at background commands, while their list is open
 
 
@@ -79,37 +81,52 @@ class ModelsScreen(ListPanel):
 
 
 class JobsScreen(Panel[None]):
-    """Commands that the agent left running, each with its newest line of output."""
+    """Commands that the agent left running, and those that have ended, each with the end of its output."""
 
-    HELP = "Commands in the background. x ends one, with everything that it started."
+    HELP = "Commands in the background. Enter follows the output of one, x ends it, with everything that it started."
     AUTO_FOCUS = "#panel-list"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "end", "End the command", show=False, id="jobs.end")]
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("x end", "end"), BACK)
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", "follow"), ("x end", "end"), BACK)
     result_list = query_one("#panel-list", LineList)
 
     def __init__(self) -> None:
         super().__init__("Background commands")
+        self._followed = ""  # the number of the command whose output is shown
 
     def body(self) -> ComposeResult:
-        yield LineList(self._draw, empty="No command runs in the background.", id="panel-list")
+        yield LineList(self._draw, empty="No command was left running in the background.", id="panel-list")
 
     def on_mount(self) -> None:
         self._refresh()
         self.set_interval(LOOK, self._refresh)
 
     def _refresh(self) -> None:
-        running = self.host.session.background_commands()
-        self.set_title(f"Background commands  {len(running)}")
-        self.result_list.set_rows(list(running.items()))
+        jobs = self.host.session.list_jobs()
+        running = sum(job.exit_code is None for job in jobs.values())
+        self.set_title(f"Background commands  {running} running")
+        self.result_list.set_rows(list(jobs.items()))
 
     def _draw(self, row: tuple[str, Running], width: int, palette: Palette) -> list[Line]:
         number, job = row
-        output = job.output.tail or job.output.head
-        newest = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-        return [
+        is_followed = number == self._followed
+        output = background.last_lines(job, FOLLOWED if is_followed else 1) or "no output"
+        head: list[Line] = [
             [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
-            [Segment("     "), Segment(shorten(one_line(newest, 300), width - 6), palette.muted)],
+            [Segment("     "), Segment(background.describe_state(job), palette.faint)],
         ]
+        lines = (shorten(one_line(line, 300), width - 6) for line in output.split("\n"))
+        return [*head, *([Segment("     "), Segment(line, palette.muted)] for line in lines)]
+
+    @on(LineList.Opened)
+    def _open_output(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.action_follow()
+
+    def action_follow(self) -> None:
+        """Show the end of the output of the chosen command, or hide it."""
+        row: tuple[str, Running] | None = self.result_list.current
+        self._followed = row[0] if row is not None and row[0] != self._followed else ""
+        self._refresh()
 
     def action_end(self) -> None:
         row: tuple[str, Running] | None = self.result_list.current

@@ -46,6 +46,13 @@ def question(tool: str) -> str:
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
+def summary(asked: ApprovalRequested) -> str:
+    """Return one line about a question for a notification."""
+    if asked.is_card:
+        return f"Plan: {asked.target.partition(chr(10))[0].removeprefix('# ')}" if asked.is_plan else asked.target
+    return f"{question(asked.tool)} {asked.target}"
+
+
 def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,
@@ -94,7 +101,7 @@ def lay_out(
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
-    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
+    why, where = one_line(now.why, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     if not now.rule:

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.tui.activity import Activity, State
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
@@ -32,7 +32,7 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = ("limit", "jobs", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -88,6 +88,7 @@ class StatusLine(Widget):
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
     download: reactive[str] = reactive("")
+    jobs: reactive[int] = reactive(0)
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -177,6 +178,7 @@ class StatusLine(Widget):
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),
             ("download", self.download, "busy"),
+            ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]

@@ -57,7 +57,11 @@ def test_words_of_a_heading_name_its_page(word: str, topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("sandbx", "Did you mean `sakti help sandbox`?"), ("zzz", "The topics are approvals, "), ("../README", "topics")],
+    [
+        ("sandbx", "Did you mean `sakti help sandbox`?"),
+        ("zzz", "The topics are agents, "),
+        ("../README", "topics"),
+    ],
 )
 def test_an_unknown_topic_is_wrong_usage_and_names_the_nearest(word: str, hint: str) -> None:
     wrong = sakti("help", word)

@@ -123,7 +123,7 @@ async def test_a_category_is_stored_and_outlives_a_reflection(tmp_path: Path) ->
         return [(x.kind, x.category, x.metadata.get("mode_specific")) for x in found]
 
     found = await stored()
-    assert found[:2] == [("observation", "attempts", {"outcome": "failed"}), ("observation", "", None)]
+    assert found[:2] == [("observation", "attempts", {"outcome": "failed"}), ("observation", "", {})]
     assert await driver.engine.reflect_now()
     assert await stored() == [("reflection", "attempts", {"outcome": "failed"})]
     await driver.close()

@@ -33,6 +33,7 @@ NAMES = {
     "ls": ("LS",),
     "glob": ("Glob",),
     "grep": ("Grep",),
+    "ask_user": ("AskUserQuestion",),
 }
 
 

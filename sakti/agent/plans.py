@@ -1,0 +1,174 @@
+"""Plans that the agent proposes: their Markdown and their tasks on the board."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from sakti.core.errors import ToolError
+from sakti.core.ids import Ids
+from sakti.core.patterns import lazy_pattern
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.secrets import masked_value
+from sakti.store.tasks import questions
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as thread_store
+from sakti.tasks import service
+
+KEY = "plan"  # in a thread's metadata
+PLANNED_IN = "planned_in"  # in a thread's metadata: the thread in which its plan was made
+BEGIN = "Carry out the plan."
+_STEP = lazy_pattern(r"(\d+)[.)]\s+(.+)")
+_FIELD = lazy_pattern(r"\s*(Files|After|Check):\s*(.*)")
+
+
+class PlanStep(Struct, frozen=True, forbid_unknown_fields=True):
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+    detail: Annotated[str, Meta(max_length=4_000)] = ""
+    files: tuple[str, ...] = ()
+    depends_on: Annotated[
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="numbers of earlier steps, from 1")
+    ] = ()
+    check: Annotated[str, Meta(max_length=1_000, description="command or observation that shows it is done")] = ""
+
+
+class ProposedPlan(Struct, frozen=True):
+    title: str
+    summary: str
+    steps: tuple[PlanStep, ...]
+
+    def require_order(self) -> None:
+        """Raise `ToolError` for a step that depends on itself or a later one."""
+        for number, step in enumerate(self.steps, start=1):
+            if wrong := [n for n in step.depends_on if n >= number]:
+                raise ToolError(f"Step {number} depends on step {wrong[0]}: a step depends on earlier steps only.")
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------
+
+
+def to_markdown(plan: ProposedPlan) -> str:
+    """Return a plan as people read and edit it; `from_markdown` reads it again."""
+    out = [f"# {plan.title}", ""]
+    if plan.summary:
+        out += [plan.summary, ""]
+    for number, step in enumerate(plan.steps, start=1):
+        out.append(f"{number}. {step.title}")
+        out += [f"   {line}".rstrip() for line in step.detail.split("\n") if step.detail]
+        fields = {"Files": step.files, "After": step.depends_on, "Check": (step.check,) if step.check else ()}
+        out += [f"   {name}: {', '.join(map(str, values))}" for name, values in fields.items() if values]
+    return "\n".join(out)
+
+
+def from_markdown(text: str) -> ProposedPlan:
+    """Read a plan that was edited as Markdown. Raises `ToolError` if it has no title or no step."""
+    title, summary, steps = "", list[str](), list[PlanStep]()
+    for line in text.split("\n"):
+        if not title and line.startswith("# "):
+            title = line[2:].strip()
+        elif match := _STEP.match(line):
+            steps.append(PlanStep(match[2].strip()))
+        elif steps:
+            steps[-1] = _add_line(steps[-1], line)
+        elif line.strip():
+            summary.append(line.strip())
+    if not title or not steps:
+        raise ToolError("The plan needs a title (# TITLE) and numbered steps (1. STEP).")
+    plan = ProposedPlan(title, "\n".join(summary), tuple(replace(s, detail=s.detail.strip()) for s in steps))
+    plan.require_order()
+    return plan
+
+
+def _add_line(step: PlanStep, line: str) -> PlanStep:
+    match = _FIELD.fullmatch(line)
+    if match is None:
+        return replace(step, detail=f"{step.detail}\n{line.strip()}")
+    values = [value.strip() for value in match[2].split(",") if value.strip()]
+    if match[1] == "Files":
+        return replace(step, files=tuple(values))
+    if match[1] == "After":
+        return replace(step, depends_on=tuple(int(v) for v in values if v.isdecimal() and int(v) > 0))
+    return replace(step, check=match[2].strip())
+
+
+# --- the board --------------------------------------------------------------------------------------------
+
+
+def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, message_id: str, approval: Json) -> Json:
+    """Create the epic and its tasks, and store the plan with the thread, all in one transaction.
+
+    `approval`: the approval mode `before` and from now on, `mode`. Returns what the thread's metadata has of the plan.
+    """
+    message = message_store.get(db, message_id)
+    epic = service.create(
+        db, actor, ids.new(), plan.title, description=plan.summary, type="epic", message_id=message_id
+    )
+    task_ids: list[str] = []
+    for step in plan.steps:
+        blockers = [task_ids[n - 1] for n in step.depends_on]
+        task = service.create(
+            db,
+            actor,
+            ids.new(),
+            step.title,
+            description=_describe_step(step),
+            parent=epic.id,
+            depends_on=blockers,
+            message_id=message_id,
+        )
+        task_ids.append(task.id)
+    stored: Json = masked_value(
+        {
+            **to_builtins(plan),
+            **approval,
+            "epic": epic.id,
+            "tasks": task_ids,
+            "index": message.index if message is not None else -1,
+        }
+    )
+    if actor.thread_id is not None:
+        thread_store.update_metadata(db, actor.thread_id, {KEY: stored, **pin(stored)})
+    return stored
+
+
+def pin(stored: Json, *, at_once: bool = False) -> Json:
+    """Return the metadata of the block that stays with the model once the plan's message is gone."""
+    plan = current({KEY: stored})
+    assert plan is not None
+    index = -1 if at_once else stored["index"] + 1
+    return {thread_store.PINNED_PLAN: {"text": to_markdown(plan), "index": index, "epic": stored["epic"]}}
+
+
+def _describe_step(step: PlanStep) -> str:
+    fields = (("Files", ", ".join(step.files)), ("Check", step.check))
+    return "\n".join([*filter(None, [step.detail]), *(f"{name}: {value}" for name, value in fields if value)])
+
+
+def take_back(db: Database, actor: service.Actor, stored: Json) -> list[str]:
+    """Delete the unchanged tasks of a plan, and its epic with the last; return the titles of the others."""
+    remaining: list[str] = []
+    for task_id in [*reversed(stored["tasks"]), stored["epic"]]:
+        task = questions.get(db, task_id)
+        if task is None:
+            continue
+        is_changed = task.updated_at != task.created_at or task.status != "open"
+        if is_changed or (task_id == stored["epic"] and remaining):
+            remaining.append(task.title)
+        else:
+            service.delete(db, actor, task_id, force=True)
+    return remaining
+
+
+def current(metadata: Json) -> ProposedPlan | None:
+    """Return the plan of a thread, None if it has none."""
+    stored: Any = metadata.get(KEY)
+    return read_plan(stored) if stored else None
+
+
+def read_plan(stored: Json) -> ProposedPlan:
+    """Return a plan as it was stored."""
+    steps = convert(stored["steps"], tuple[PlanStep, ...])
+    return ProposedPlan(stored["title"], stored["summary"], steps)

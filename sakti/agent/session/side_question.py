@@ -1,0 +1,130 @@
+"""Ask the model beside the open thread, which stays as it is; only the usage of the call is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from sakti.agent import budget
+from sakti.agent.processors.base import StepInput, StepOutput, check_hook_result
+from sakti.agent.session import model_call
+from sakti.agent.session import turn as turn_store
+from sakti.agent.session.inbox import Inbox
+from sakti.core import resources
+from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.events import Event, Notice, SideQuestion, StepDiscarded, TextDelta
+from sakti.core.types import Message, TextPart
+from sakti.store.threads import threads as thread_store
+
+if TYPE_CHECKING:
+    from sakti.agent.open_thread import OpenThread
+    from sakti.agent.session.turn import Turn
+
+log = logging.getLogger(__name__)
+
+TITLE = "Side question"
+MEMORY = "memory"  # the kind of processor that writes to the thread
+
+
+class SideQuestions:
+    """Asks one question at a time; the answer leaves as events."""
+
+    def __init__(self, thread: OpenThread, make_turn: Callable[[Callable[[Event], None]], Awaitable[Turn]]) -> None:
+        self._open, self._make_turn = thread, make_turn
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def ask(self, question: str) -> None:
+        """Begin to answer a question. Raises `SaktiError` if none can be asked now."""
+        if self.busy:
+            raise SaktiError("A side question is being answered: wait for it, or close it with Esc.", title=TITLE)
+        if self._open.workspace.models.provider is None:
+            raise NoModelError("No model is chosen: /model chooses one.")
+        if self._open.is_new or self._open.thread is None:
+            raise SaktiError("This thread has no messages yet: ask it as a message.", title=TITLE)
+        self._task = asyncio.create_task(self._run(question))
+
+    def stop(self) -> bool:
+        """End the answer; false if no question is being answered."""
+        return self.busy and self._task is not None and self._task.cancel()
+
+    async def end(self) -> None:
+        if self._task is not None and self.stop():
+            await asyncio.wait({self._task})
+
+    async def _run(self, question: str) -> None:
+        """Answer one question; the worker's root: whatever fails becomes an event."""
+        emit = self._open.emit
+        try:
+            emit(SideQuestion(question, "answering"))
+            emit(SideQuestion(question, "answered", await self._answer(question)))
+        except asyncio.CancelledError:
+            emit(SideQuestion(question, "stopped"))
+        except SaktiError as e:
+            emit(SideQuestion(question, "failed", e.message))
+        except Exception as e:
+            log.exception("a side question failed")
+            emit(SideQuestion(question, "failed", f"{type(e).__name__}: {e}"))
+
+    async def _answer(self, question: str) -> str:
+        thread = self._open
+
+        def hear(event: Event) -> None:
+            if isinstance(event, TextDelta):
+                thread.emit(SideQuestion(question, "answering", event.text))
+            elif isinstance(event, StepDiscarded):
+                thread.emit(SideQuestion(question, "answering", is_discarded=True))
+            elif isinstance(event, Notice):
+                thread.emit(event)
+
+        turn = await self._make_turn(hear)
+        turn.left_out = await turn.store.read(thread_store.left_out, turn.thread_id)
+        turn.purpose, turn.inbox, turn.fallback = "side", Inbox(), turn_store.nobody
+        turn.began = turn.store.clock.monotonic()
+        step = await self._make_step(turn, question)
+        completed = await model_call.ask(turn, step)
+        output = StepOutput(1, turn_store.message(turn, "assistant", completed.parts), completed.stop_reason)
+        for processor in turn.after:
+            if processor.kind != MEMORY:
+                output = check_hook_result(await processor.process_output_step(output), output, processor)
+        return output.message.text
+
+    async def _make_step(self, turn: Turn, question: str) -> StepInput:
+        """Return the thread's prefix up to the last complete exchange, then the question."""
+        prepared = turn.engine.preview()
+        tools = turn.toolbox.specs(turn.model)
+        fixed = sum(b.tokens for b in turn.system) + turn.toolbox.count(turn.counter, tools)
+        output, remaining = budget.room(turn.model, turn.settings, fixed)
+        text = resources.fill_prompt("system#side", question=question)
+        step = StepInput(
+            step=1,
+            steps=(),
+            messages=(*complete(prepared.messages), turn_store.message(turn, "user", (TextPart(text),))),
+            system=(*turn.system, *prepared.blocks),
+            tools=tools,
+            tool_choice="none",
+            model=turn.model.name,
+            budget=remaining,
+            max_output_tokens=output,
+            thinking_tokens=turn.settings.thinking_tokens,
+            effort=turn.settings.effort if turn.model.thinking else None,
+        )
+        for processor in turn.before:
+            if processor.kind != MEMORY:
+                step = check_hook_result(await processor.process_input_step(step), step, processor)
+        return structs.replace(step, tool_choice="none", model=turn.model.name)
+
+
+def complete(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages up to the last complete exchange: an answer, or the results of all calls."""
+    end = len(messages)
+    while end and (messages[end - 1].role == "user" or messages[end - 1].tool_calls):
+        end -= 1
+    return tuple(messages[:end])

@@ -1,0 +1,120 @@
+"""Ask the user by a card: questions with choices, and plans to approve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Protocol
+
+from msgspec import Meta, to_builtins
+
+from sakti.agent import plans
+from sakti.agent.judge.decide import Decision
+from sakti.agent.plans import PlanStep, ProposedPlan
+from sakti.agent.tools.approvals import Answer, Approvals
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.config import SessionMode
+from sakti.core.events import ApprovalRequested, CardQuestion
+from sakti.core.types import Json
+
+ASK_USER, PRESENT_PLAN = "ask_user", "present_plan"
+PLAN_IS_THE_RESULT = "The plan is the result of this run: nobody can approve it here."
+NOBODY_ANSWERS = "Nobody can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
+DECLINED = "The user declined to answer. Do not ask the same again; decide, and state your assumption."
+
+
+def make_ask_user(approvals: Approvals) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=ASK_USER)
+    async def ask_user(
+        run: ToolContext, questions: Annotated[list[CardQuestion], Meta(min_length=1, max_length=4)]
+    ) -> Outcome:
+        """Ask the user to choose."""
+        if not approvals.interactive:
+            return Outcome(NOBODY_ANSWERS, is_error=True)
+        target = questions[0].question
+        answer = await _ask(run, approvals, ApprovalRequested(
+            run.state.ids.new(), ASK_USER, "", target, ".", call_id=run.call_id, questions=tuple(questions)
+        ))  # fmt: skip
+        if not answer.approved:
+            return Outcome(DECLINED, details={"declined": True})
+        return Outcome(
+            json.dumps({"answers": [_leave_out_empty(to_builtins(a)) for a in answer.answers]}, ensure_ascii=False),
+            details={"answers": _describe(questions, answer)},
+        )
+
+    return ask_user
+
+
+class PlanApproval(Protocol):
+    """Function that carries an approved plan to the board and the thread."""
+
+    async def __call__(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None: ...
+
+
+def make_present_plan(approvals: Approvals, approve: PlanApproval) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=PRESENT_PLAN)
+    async def present_plan(
+        run: ToolContext,
+        title: Annotated[str, Meta(min_length=1, max_length=200)],
+        steps: Annotated[list[PlanStep], Meta(min_length=1, max_length=50)],
+        summary: Annotated[str, Meta(max_length=4_000)] = "",
+    ) -> Outcome:
+        """Show a plan to the user for approval."""
+        plan = ProposedPlan(" ".join(title.split()), summary.strip(), tuple(steps))
+        plan.require_order()
+        text = plans.to_markdown(plan)
+        if not approvals.interactive:
+            return Outcome(PLAN_IS_THE_RESULT, details={"plan": to_builtins(plan), "ends_turn": True})
+        request = ApprovalRequested(run.state.ids.new(), PRESENT_PLAN, "", text, ".", call_id=run.call_id)
+        answer = await _ask(run, approvals, request)
+        if not answer.approved:
+            note = f" They say: {answer.note}" if answer.note else ""
+            return Outcome(f"The user wants to keep planning.{note}", details={"note": answer.note})
+        edited = answer.edited if answer.edited is not None and answer.edited.strip() != text.strip() else None
+        plan = plans.from_markdown(edited) if edited is not None else plan
+        await approve(plan, run.message_id, answer.mode, fresh=answer.fresh)
+        return _approved(plan, answer, edited)
+
+    return present_plan
+
+
+def _approved(plan: ProposedPlan, answer: Answer, edited: str | None) -> Outcome:
+    """Return the result of an approved plan; with the plan if the user changed it."""
+    details: Json = {"plan": to_builtins(plan), "approved": answer.mode}
+    changed = f"The user changed the plan:\n\n{plans.to_markdown(plan)}\n\n" if edited is not None else ""
+    if edited is not None:
+        details["edited"] = plans.to_markdown(plan)
+    if answer.fresh:
+        text = f"{changed}The user approved the plan; it is carried out in a new thread."
+        return Outcome(text, details={**details, "ends_turn": True})
+    return Outcome(
+        f"{changed}The user approved the plan. Its steps are tasks on the board, below one epic: claim each "
+        f"task before you work on it and close it when it is done. The approval mode is {answer.mode}.",
+        details=details,
+    )
+
+
+async def _ask(run: ToolContext, approvals: Approvals, request: ApprovalRequested) -> Answer:
+    """Show a card and wait for its answer, however long it takes; no approval mode answers it."""
+    decision = Decision("ask", "")
+    answer, _ = await approvals.ask(request, decision, lambda: decision)
+    return answer
+
+
+def _leave_out_empty(answer: Json) -> Json:
+    return {name: value for name, value in answer.items() if name != "text" or value}
+
+
+def _describe(questions: Sequence[CardQuestion], answer: Answer) -> list[Json]:
+    """Return each question with its answer, for the screen and the Observer."""
+    by_header = {a.header: a for a in answer.answers}
+    return [
+        {"question": q.question, "choices": list(a.choices), "text": a.text}
+        for q in questions
+        if (a := by_header.get(q.header)) is not None
+    ]

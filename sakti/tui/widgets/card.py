@@ -1,0 +1,399 @@
+"""Cards above the prompt that the user answers: questions with choices, plans. Never a modal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.getters import query_one
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
+
+from sakti.agent.tools.approvals import Answer
+from sakti.core.clock import Clock
+from sakti.core.config import SessionMode
+from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
+from sakti.core.text import one_line, sanitise
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
+from sakti.tui.widgets.approval import GUARD, SHARE
+from sakti.tui.widgets.safe_input import SafeInput
+
+QUESTION_LINES = 4
+
+
+class QuestionForm(Struct):
+    """Answers of the user so far: options chosen and own words, by question."""
+
+    questions: tuple[CardQuestion, ...]
+    chosen: list[set[int]]
+    texts: list[str]
+    at: int = 0  # the question shown
+    cursor: int = 0  # the option under the cursor
+
+    @property
+    def question(self) -> CardQuestion:
+        return self.questions[self.at]
+
+    def toggle(self, option: int) -> None:
+        """Choose an option of the question shown, or take the choice back."""
+        if option >= len(self.question.options):
+            return
+        self.cursor = option
+        chosen = self.chosen[self.at]
+        if self.question.multiple:
+            chosen ^= {option}
+        else:
+            self.chosen[self.at] = set() if chosen == {option} else {option}
+            self.texts[self.at] = ""
+
+    def write(self, text: str) -> None:
+        """Answer the question shown in the user's own words."""
+        self.texts[self.at] = text
+        if text and not self.question.multiple:
+            self.chosen[self.at] = set()
+
+    def turn_to(self, at: int) -> None:
+        if 0 <= at < len(self.questions):
+            self.at, self.cursor = at, 0
+
+    def is_answered(self, at: int) -> bool:
+        return bool(self.chosen[at] or self.texts[at])
+
+    def first_open(self) -> int | None:
+        """Return the first question without an answer, the next ones before the earlier ones."""
+        order = [*range(self.at, len(self.questions)), *range(self.at)]
+        return next((i for i in order if not self.is_answered(i)), None)
+
+    def answers(self) -> tuple[CardAnswer, ...]:
+        return tuple(
+            CardAnswer(q.header, tuple(q.options[i].label for i in sorted(chosen)), text)
+            for q, chosen, text in zip(self.questions, self.chosen, self.texts, strict=True)
+        )
+
+
+def make_form(questions: tuple[CardQuestion, ...]) -> QuestionForm:
+    """Return a form without answers."""
+    return QuestionForm(questions, [set() for _ in questions], ["" for _ in questions])
+
+
+def lay_out_form(form: QuestionForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+    """Lay out the question shown, at most `height` lines; the keys are always among them."""
+    room = max(4, width - 2)
+    head = [
+        *_tabs(form, room, palette),
+        *plain_lines(sanitise(form.question.question), palette.bold, room, QUESTION_LINES),
+    ]
+    keys = wrap(_keys(form, palette, writing=writing), room)
+    options = _options(form, room, palette, described=True)
+    if len(head) + len(options) + len(keys) > height:
+        options = _options(form, room, palette, described=False)
+    body = [*head, *options][: max(1, height - len(keys))]
+    return indent([*body, *keys], Segment("┃ ", palette.agent))
+
+
+def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
+    """Return the headers of the questions, the one shown highlighted, answered ones marked."""
+    spans: list[Span] = []
+    for index, question in enumerate(form.questions):
+        sign = "✓ " if form.is_answered(index) else ""
+        style = palette.heading if index == form.at else palette.muted
+        spans += [(" · " if index else "", palette.faint)]
+        spans += [(f"{sign}{one_line(question.header, 20)}", style + Style(meta={"question": index}))]
+    return wrap(spans, room)
+
+
+def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[Line]:
+    out: list[Line] = []
+    for index, option in enumerate(form.question.options):
+        meta = Style(meta={"option": index})
+        chosen = index in form.chosen[form.at]
+        sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
+        style = (palette.bold if index == form.cursor else palette.text) + meta
+        label = shorten(one_line(option.label, 200), max(1, room - 4))
+        out.append([Segment(f"{index + 1} {sign} ", palette.agent + meta), Segment(label, style)])
+        if option.description and described:
+            lines = wrap([(one_line(option.description, 300), palette.muted + meta)], max(4, room - 4))
+            out += indent(lines[:2], Segment("    "))
+    if text := form.texts[form.at]:
+        out.append([Segment("o ● ", palette.agent), Segment(shorten(one_line(text, 500), room - 4), palette.text)])
+    return out
+
+
+def _keys(form: QuestionForm, palette: Palette, *, writing: bool) -> list[Span]:
+    if writing:
+        return _name_keys((("enter", "Keep the answer"), ("esc", "Back")), palette)
+    last = form.first_open() in (None, form.at)
+    keys = [("1-6", "Choose"), ("space", "Toggle"), ("o", "Another answer")]
+    keys.append(("enter", "Send" if last else "Next"))
+    keys += [("←→", "Question")] if len(form.questions) > 1 else []
+    return _name_keys((*keys, ("esc", "Decline")), palette)
+
+
+class PlanForm(Struct):
+    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh"."""
+
+    text: str
+    edited: bool = False
+    may_auto: bool = False
+    way: str = ""
+
+    @property
+    def modes(self) -> tuple[SessionMode, ...]:
+        """Return the approval modes in which it may be carried out."""
+        return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
+
+    def answer(self, mode: SessionMode) -> Answer:
+        edited = self.text if self.edited else None
+        return Answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+
+
+def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+    """Lay out a plan, at most `height` lines; the keys are always among them."""
+    room = max(4, width - 2)
+    head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
+    keys = wrap(_plan_keys(form, palette, writing=writing), room)
+    rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
+    free = max(1, height - len(head) - len(keys))
+    if len(rows) > free:
+        rows = [*rows[: free - 1], [Segment(f"… {len(rows) - free + 1} more lines, v shows all", palette.muted)]]
+    return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
+
+
+def _plan_line(text: str, room: int, palette: Palette) -> list[Line]:
+    if not text.strip():
+        return []
+    if text.startswith("# "):
+        return wrap([(text[2:], palette.bold)], room)
+    lead = len(text) - len(text.lstrip())
+    style = palette.muted if lead else palette.text
+    return indent(wrap([(text.strip(), style)], max(4, room - lead)), Segment(" " * lead))
+
+
+def _plan_keys(form: PlanForm, palette: Palette, *, writing: bool) -> list[Span]:
+    if writing:
+        return _name_keys((("enter", "Send"), ("esc", "Back")), palette)
+    if form.way:
+        modes = [(f"{n}", f"Approval {mode}") for n, mode in enumerate(form.modes, start=1)]
+        return _name_keys((*modes, ("esc", "Back")), palette)
+    keys = (("a", "Approve"), ("f", "Approve, fresh thread"), ("e", "Edit"), ("v", "View"), ("n", "Keep planning"))
+    return _name_keys(keys, palette)
+
+
+def _name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
+    spans: list[Span] = []
+    for number, (key, text) in enumerate(keys):
+        spans += [(" · " if number else "", palette.muted), (f"{key} ", palette.agent), (text, palette.muted)]
+    return spans
+
+
+class CardView(Widget, can_focus=True):
+    """Draws the card and takes its keys."""
+
+    HELP = (
+        "Digits choose an option, up and down move between options and space toggles one; o writes another answer, "
+        "left and right change the question, enter sends the answers, esc declines to answer. A plan: a approves it, f "
+        "in a fresh thread, e edits it, v shows all of it, n keeps planning, with a note."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(f"{n}", f"press('{n}')", f"Option {n}", show=False, id=f"card.{n}") for n in range(1, 7)),
+        Binding("space", "press('space')", "Toggle the option", show=False, id="card.toggle"),
+        Binding("o", "press('o')", "Write another answer", show=False, id="card.other"),
+        Binding("enter", "press('enter')", "Send the answers", show=False, id="card.send"),
+        Binding("up", "press('up')", "Previous option", show=False, id="card.up"),
+        Binding("down", "press('down')", "Next option", show=False, id="card.down"),
+        Binding("left", "press('left')", "Previous question", show=False, id="card.left"),
+        Binding("right", "press('right')", "Next question", show=False, id="card.right"),
+        Binding("a", "press('a')", "Approve the plan", show=False, id="card.approve"),
+        Binding("f", "press('f')", "Approve the plan in a fresh thread", show=False, id="card.fresh"),
+        Binding("e", "press('e')", "Edit the plan", show=False, id="card.edit"),
+        Binding("v", "press('v')", "View the plan", show=False, id="card.view"),
+        Binding("n", "press('n')", "Keep planning, with a note", show=False, id="card.keep-planning"),
+    ]
+
+    class CardKey(Message):
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    form: QuestionForm | PlanForm | None = None
+    writing = False  # the line below is open
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def _lines(self, width: int) -> list[Line]:
+        host = host_of(self)
+        if self.form is None:
+            return []
+        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
+        lay_out = lay_out_plan if isinstance(self.form, PlanForm) else lay_out_form
+        return lay_out(self.form, max(4, width), host.palette, height, writing=self.writing)  # pyright: ignore[reportArgumentType]
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._lines(self.size.width)
+        base = self.rich_style
+        line: Line = lines[y] if y < len(lines) else []
+        return Strip(Segment.apply_style(line, base)).crop_extend(0, self.size.width, base)
+
+    def action_press(self, key: str) -> None:
+        self.post_message(self.CardKey(key))
+
+    def on_click(self, event: events.Click) -> None:
+        meta = event.style.meta
+        if isinstance(self.form, QuestionForm) and (at := meta.get("question")) is not None:
+            self.form.turn_to(at)
+            self.refresh(layout=True)
+        elif (option := meta.get("option")) is not None:
+            self.action_press(f"{option + 1}")
+
+
+class CardBox(Vertical):
+    """The card, and a line to write an answer in."""
+
+    class CardAnswered(Message):
+        def __init__(self, id: str, answer: Answer) -> None:
+            super().__init__()
+            self.id, self.answer = id, answer
+
+    class PlanWanted(Message):
+        """Show all of a plan, or open it in the user's editor."""
+
+        def __init__(self, form: PlanForm, *, edit: bool) -> None:
+            super().__init__()
+            self.form, self.edit = form, edit
+
+    view = query_one("#card-view", CardView)
+    line = query_one("#card-line", Input)
+
+    def __init__(self, clock: Clock, may_auto: Callable[[], bool], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._clock, self._may_auto = clock, may_auto
+        self._since = 0.0
+        self.pending: tuple[ApprovalRequested, ...] = ()
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield CardView(id="card-view")
+        line = SafeInput(id="card-line", compact=True)
+        line.display = False
+        yield line
+
+    @property
+    def current(self) -> ApprovalRequested | None:
+        return self.pending[0] if self.pending else None
+
+    def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
+        """Show the oldest card; `take_focus`: the user is not in the middle of typing something else."""
+        before, self.pending = self.current, pending
+        now = self.current
+        if now != before:
+            self._since = self._clock.monotonic()
+            self._stop_writing()
+            self.view.form = self._make_form(now) if now is not None else None
+            self.view.refresh(layout=True)
+        self.display = now is not None
+        if now is not None and take_focus and not self.view.writing:
+            self.view.focus()
+
+    def _make_form(self, asked: ApprovalRequested) -> QuestionForm | PlanForm:
+        return PlanForm(asked.target, may_auto=self._may_auto()) if asked.is_plan else make_form(asked.questions)
+
+    @on(CardView.CardKey)
+    def _press(self, event: CardView.CardKey) -> None:
+        event.stop()
+        form = self.view.form
+        if form is None or self._clock.monotonic() - self._since < GUARD:
+            return
+        if isinstance(form, PlanForm):
+            self._press_at_plan(form, event.key)
+        else:
+            self._press_at_question(form, event.key)
+        self.view.refresh(layout=True)
+
+    def _press_at_plan(self, form: PlanForm, key: str) -> None:
+        if form.way and key.isdecimal() and int(key) <= len(form.modes):
+            self._reply(form.answer(form.modes[int(key) - 1]))
+        elif key in ("a", "f"):
+            form.way = "approve" if key == "a" else "fresh"
+        elif key in ("e", "v"):
+            self.post_message(self.PlanWanted(form, edit=key == "e"))
+        elif key == "n":
+            self._write("", "what to plan differently (optional)")
+
+    def change_plan(self, text: str) -> None:
+        """Show the plan as the user edited it."""
+        if isinstance(self.view.form, PlanForm) and text.strip() != self.view.form.text.strip():
+            self.view.form.text, self.view.form.edited = text, True
+            self.view.refresh(layout=True)
+
+    def _press_at_question(self, form: QuestionForm, key: str) -> None:
+        if key == "enter":
+            self._go_on(form)
+        elif key == "o":
+            self._write(form.texts[form.at], "your answer")
+        elif key == "space":
+            form.toggle(form.cursor)
+        elif key in ("up", "down"):
+            form.cursor = (form.cursor + (1 if key == "down" else -1)) % len(form.question.options)
+        elif key in ("left", "right"):
+            form.turn_to(form.at + (1 if key == "right" else -1))
+        elif key.isdecimal():
+            form.toggle(int(key) - 1)
+
+    def _reply(self, answer: Answer) -> None:
+        if self.current is not None:
+            self.post_message(self.CardAnswered(self.current.id, answer))
+
+    def _go_on(self, form: QuestionForm) -> None:
+        """Go to the next question without an answer, or send the answers."""
+        missing = form.first_open()
+        if missing is not None:
+            form.turn_to(missing)
+        else:
+            self._reply(Answer(True, answers=form.answers()))
+
+    def _write(self, text: str, placeholder: str) -> None:
+        self.line.display = self.view.writing = True
+        self.line.value, self.line.placeholder = text, placeholder
+        self.line.focus()
+
+    def _stop_writing(self) -> None:
+        self.line.display = self.view.writing = False
+        self.view.refresh(layout=True)
+
+    @on(Input.Submitted, "#card-line")
+    def _submit_line(self, event: Input.Submitted) -> None:
+        event.stop()
+        form = self.view.form
+        if isinstance(form, QuestionForm):
+            form.write(event.value.strip())
+        elif form is not None:
+            self._reply(Answer(False, note=event.value.strip()))
+        self._stop_writing()
+        self.view.focus()
+
+    def leave(self) -> bool:
+        """Handle Esc: close the line, else decline the card. False if there is no card."""
+        if self.view.writing:
+            self._stop_writing()
+            self.view.focus()
+        elif isinstance(self.view.form, PlanForm) and self.view.form.way:
+            self.view.form.way = ""
+            self.view.refresh(layout=True)
+        elif self.current is not None:
+            self._reply(Answer(False))
+        else:
+            return False
+        return True

@@ -1,0 +1,126 @@
+"""Cards above the prompt: keys choose, write and send; Esc declines; they fit every terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sakti.agent.tools.approvals import Answer
+from sakti.core.events import ApprovalRequested, CardAnswer, SideQuestion
+from sakti.tui.app import SaktiApp
+from tests.tui.conftest import screen_text, settle
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import posed
+from tests.unit.agent.test_cards import card
+
+
+async def show(app, pilot, session, asked=None):
+    session.approvals = (asked or card(),)
+    session.emit(session.approvals[0])
+    await settle(app, pilot)
+
+
+async def test_keys_choose_write_and_send(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session)
+        await pilot.press("2", "enter")
+        assert "Where?" in screen_text(app)
+        await pilot.press("1", "down", "down", "space", "o", *"lab", "enter")
+        await settle(app, pilot)
+        assert "✓ Database · ✓ Hosts" in screen_text(app) and "enter Send" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        wanted = (CardAnswer("Database", ("Redis",)), CardAnswer("Hosts", ("home", "cloud"), "lab"))
+        assert session.calls[-1] == ("answer", "c", Answer(True, answers=wanted))
+        assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
+
+
+async def test_escape_closes_the_line_first_and_then_declines(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session)
+        await pilot.press("o", "x", "escape")
+        await settle(app, pilot)
+        assert not [c for c in session.calls if c[0] == "answer"]
+        await pilot.press("enter")  # no answer yet: it stays
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "c", Answer(False))
+
+
+TEXT = "# Store the region\n\nFor taxes.\n\n1. Add the column\n   Files: db.sql\n   Check: make check\n2. Read it"
+PLAN = ApprovalRequested("p", "present_plan", "", TEXT, ".")
+
+
+async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        assert "Approve this plan?" in screen_text(app) and "Check: make check" in screen_text(app)
+        await pilot.press("f", "escape", "a", "2")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "p", Answer(True, mode="edits"))
+        await show(app, pilot, session, msgspec.structs.replace(PLAN, id="q"))
+        await pilot.press("f")
+        await settle(app, pilot)
+        app.chat.conversation.card.change_plan(TEXT + " twice")
+        await pilot.press("1")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "q", Answer(True, edited=TEXT + " twice", mode="ask", fresh=True))
+        await show(app, pilot, session, msgspec.structs.replace(PLAN, id="r"))
+        await pilot.press("n", *"no", "enter")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "r", Answer(False, note="no"))
+
+
+def aside(state="answered", text=""):
+    return SideQuestion("where is the retry policy?", state, text)
+
+
+async def test_a_side_question_streams_and_is_closed_copied_or_used(running, session):
+    async with running((80, 24)) as (app, pilot):
+        for event in (aside("answering"), aside("answering", "In http"), aside("answering", ".py, line 12.")):
+            session.emit(event)
+        await settle(app, pilot)
+        assert "btw where is the retry policy?" in screen_text(app) and "In http.py, line 12." in screen_text(app)
+        long = "\n".join(f"line {n}" for n in range(60))
+        session.emit(aside(text=long))
+        await settle(app, pilot)
+        assert "line 59" in screen_text(app)
+        await pilot.press("tab", "pageup", "up")
+        await settle(app, pilot)
+        assert "line 59" not in screen_text(app)
+        await pilot.press("ctrl+o")
+        await settle(app, pilot)
+        assert app.chat.prompt.value.endswith("line 59") and app.chat.focused is app.chat.prompt
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert not app.chat.conversation.aside.display and app.chat.prompt.value.endswith("line 59")
+        assert ("stop aside",) in session.calls
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+def test_picture_of_a_side_question(snap_compare, size):
+    scenery = scene(Path("/work"))
+
+    async def ask(pilot):
+        await posed("sakti-dark")(pilot)
+        scenery.workspace.clock.step = 0.0
+        scenery.emit(aside("answering"))
+        scenery.emit(aside(text="In `sakti/http.py`, line 12: three attempts, with backoff and jitter."))
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(scenery), terminal_size=size, run_before=ask)
+
+
+@pytest.mark.parametrize("asked", [card(), PLAN], ids=["question", "plan"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+def test_picture_of_a_card(snap_compare, size, asked):
+    scenery = scene(Path("/work"))
+
+    async def ask(pilot):
+        await posed("sakti-dark")(pilot)
+        scenery.workspace.clock.step = 0.0  # how often the line is drawn is no part of the picture
+        await show(pilot.app, pilot, scenery, asked)
+
+    assert snap_compare(SaktiApp(scenery), terminal_size=size, run_before=ask)

@@ -225,7 +225,7 @@ async def restore(scope: Scope, thread: str) -> Value:
         if thread:
             found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
         else:
-            last = await actions.last_deleted()
+            last = await actions.find_last_deleted()
             if last is None:
                 raise Refused("This workspace has no deleted thread.")
             found = [last]

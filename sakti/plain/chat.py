@@ -1,4 +1,4 @@
-"""Plain chat: reads lines, sends them to the session and prints its events."""
+"""Plain chat: reads lines, sends them to the session or to a question, and prints the events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
 from sakti.agent.file_list import FileList
@@ -22,10 +24,18 @@ from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
-from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged, TurnFinished
+from sakti.core.events import (
+    ApprovalRequested,
+    Event,
+    Grant,
+    MessageSaved,
+    ModelChanged,
+    QueueChanged,
+    ThreadChanged,
+    TurnFinished,
+)
 from sakti.core.text import one_line, sanitise
 from sakti.plain import words
-from sakti.plain.asking import answer
 from sakti.plain.commands import STOPPABLE, Commands
 from sakti.plain.lines import Lines
 from sakti.plain.own import OWN
@@ -425,3 +435,39 @@ class Chat:
         ]
         if lines:
             self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *lines])
+
+
+class Answer(Struct, frozen=True):
+    """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
+
+    approved: bool = False
+    grant: Grant = "once"
+    note: str = ""
+    edited: str | None = None
+    problem: str = ""
+
+
+def answer(line: str, asked: ApprovalRequested) -> Answer | None:
+    """Parse a line as an answer to the open question; None if it is something else."""
+    word, _, rest = line.strip().partition(" ")
+    match word.lower().rstrip(",."), rest.strip():
+        case (("y" | "yes"), ""):
+            return Answer(True)
+        case (("s" | "edits"), ""):
+            if asked.is_edit:
+                return Answer(True, grant="edits")
+            return Answer(problem="this is no edit in the project; answer y or n")
+        case (("a" | "always" | "t" | "thread") as how, ""):
+            if asked.rule:
+                return Answer(True, grant="thread" if how.startswith("t") else "workspace")
+            return Answer(problem="there is no rule for this; answer y or n")
+        case (("n" | "no"), note):
+            return Answer(note=note)
+        case (("e" | "edit"), command):
+            if asked.tool != "bash":
+                return Answer(problem="only a command can be edited; answer n with a note")
+            if not command:
+                return Answer(problem="write the command after e, on the same line")
+            return Answer(True, edited=command)
+        case _:
+            return None

@@ -8,9 +8,11 @@ from sakti.core.config.fields import (
     ApprovalMode,
     ApprovalSettings,
     Config,
+    HookSettings,
     MemorySettings,
     ModelSettings,
     ObservationSettings,
+    ProviderSettings,
     ReflectionSettings,
     SandboxSettings,
     SessionMode,
@@ -19,7 +21,6 @@ from sakti.core.config.fields import (
     WorkingMemorySettings,
     refuse_mode,
 )
-from sakti.core.config.hooks import HookSettings
 from sakti.core.config.load import (
     Loaded,
     flat,
@@ -31,7 +32,6 @@ from sakti.core.config.load import (
     replace_setting,
 )
 from sakti.core.config.meaning import Meaning
-from sakti.core.config.providers import ProviderSettings
 from sakti.core.config.takes import choices, takes
 
 __all__ = [

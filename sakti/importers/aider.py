@@ -17,7 +17,6 @@ _PROMPT, _PRINTED = "#### ", "> "
 
 class Aider:
     program = "aider"
-    is_tree = False
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return workspace

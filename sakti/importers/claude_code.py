@@ -57,7 +57,6 @@ _STATUS = {"pending": "open", "in_progress": "in_progress", "completed": "closed
 
 class ClaudeCode:
     program = "claude-code"
-    is_tree = True
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return home / ".claude"

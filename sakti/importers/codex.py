@@ -50,7 +50,6 @@ _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"
 
 class Codex:
     program = "codex"
-    is_tree = False
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return home / ".codex"

@@ -110,7 +110,6 @@ class Importer(Protocol):
     """
 
     program: str
-    is_tree: bool
 
     def place(self, home: Path, workspace: Path) -> Path | None: ...
 

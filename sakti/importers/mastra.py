@@ -39,7 +39,6 @@ _DONE = frozenset(("result", "output-available", "output-error", "error"))
 
 class Mastra:
     program = "mastra"
-    is_tree = False
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return None

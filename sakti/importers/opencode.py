@@ -33,7 +33,6 @@ _METADATA = frozenset(("step-start", "step-finish", "patch", "snapshot", "agent"
 
 class OpenCode:
     program = "opencode"
-    is_tree = False
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return home / ".local" / "share" / "opencode"

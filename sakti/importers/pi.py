@@ -37,7 +37,6 @@ _NOTES = frozenset(
 
 class Pi:
     program = "pi"
-    is_tree = True
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return home / ".pi" / "agent"

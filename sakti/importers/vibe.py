@@ -36,7 +36,6 @@ _DONE = frozenset(("completed", "failed", "cancelled", "interrupted"))
 
 class Vibe:
     program = "vibe"
-    is_tree = False
 
     def place(self, home: Path, workspace: Path) -> Path | None:
         return home / ".vibe" / "logs" / "session"

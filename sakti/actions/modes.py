@@ -1,4 +1,4 @@
-"""Declare `/mode`, `/approve`, `/plan` and `/agents`: modes, approvals, the approved plan, child threads."""
+"""Declare `/mode`, `/approve`, `/plan` and `/agents`: modes, approvals, plan, child threads."""
 
 from __future__ import annotations
 

@@ -20,6 +20,9 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -369,6 +372,8 @@ def _tell(event: Event) -> None:
             line = f"  {'✗' if result.is_error else '✓'} {duration / 1000:.1f}s"
             if result.is_error:
                 line += f"  {one_line(result.content, 200)}"
+        case AgentStarted() | AgentFinished():
+            line = f"  {event.in_words}"
         case RetryScheduled(attempt, most, delay, reason):
             line = f"… {one_line(reason, 200)} Trying again in {delay:.0f} s ({attempt} of {most})."
         case Notice(severity, title, message) if severity != "information":
@@ -378,9 +383,9 @@ def _tell(event: Event) -> None:
         case (
             TurnStarted() | StepStarted() | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta()
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
-            | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting()
-            | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
-            | SideQuestion() | JobsChanged()
+            | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentProgress() | ModelChanged() | TasksChanged()
+            | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation()
+            | CompactionFinished() | SideQuestion() | JobsChanged()
         ):  # fmt: skip
             return
         case _:

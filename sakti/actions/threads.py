@@ -55,15 +55,16 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
         live = scope.live
         where = None if all_workspaces else scope.resource
         rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100)
-        found = [session_queries.ThreadSummary.of(row) for row in rows]
-        titles = thread_titles.told_apart(s.thread for s in found)
+        listed = [session_queries.ThreadSummary.of(row) for row in rows]
+        titles = thread_titles.told_apart(s.thread for s in listed)
+        found = [each for s in listed for each in (s, *s.children)]
 
         async def go_on(number: int) -> None:
             if live is not None:
                 await live.open_thread(one(found, number).thread.id)
 
         return Rows(
-            tuple(_row(s, titles[s.thread.id], all_workspaces) for s in found),
+            tuple(_row(s, titles.get(s.thread.id, s.thread.title), all_workspaces) for s in found),
             "threads",
             tuple(found),
             "No thread yet." if all_workspaces else "No thread in this workspace yet.",
@@ -77,6 +78,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
                         "messages": s.messages,
                         "tokens": s.tokens,
                         "undone": [b.thread.id for b in s.undone],
+                        "children": [c.thread.id for c in s.children],
                     }
                     for s in found
                 ]
@@ -92,7 +94,8 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{undone}{where}"
+    indent = "  └ " if thread.parent_id else ""
+    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{undone}{where}"
 
 
 def _when(time_ms: int) -> str:

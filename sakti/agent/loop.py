@@ -120,7 +120,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
         status,
         turn.text(),
         len(turn.steps),
-        turn.usage,
+        turn.usage + turn.of_children(),
         error.message if error else None,
         error.title if error else None,
         error.code if error else None,
@@ -188,19 +188,24 @@ async def _steps(turn: Turn, user: Message) -> None:
         calls = turn.steps[-1].message.tool_calls
         if calls:
             await _run_calls(turn, calls, repetition)
-            if any(r.details.get("ends_turn") for r in turn.results):
-                return
+        if _is_over(turn, calls):
+            return
         goes_on = bool(calls or turn.cut_at or turn.paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         _stop_for_hook(turn)
         if not goes_on and not turn.inbox.queued:
             _must_have_ended(turn)
-            parts = await turn.may_end(turn.text(), held)
+            parts, metadata = await turn.may_end(turn.text(), held)
             if not parts or turn.step >= turn.settings.max_steps:
                 return
             held += 1
-            message = structs.replace(turn_store.message(turn, "user", parts), metadata={"hook": "Stop"})
+            message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
             await _announce(turn, await turn_store.append(turn, message))
+
+
+def _is_over(turn: Turn, calls: Sequence[ToolCallPart]) -> bool:
+    """Return whether a step ended the turn; may raise `Stop`."""
+    return turn.is_over() or bool(calls and any(r.details.get("ends_turn") for r in turn.results))
 
 
 def _warn_without_price(turn: Turn) -> None:
@@ -243,7 +248,7 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
         text = f"The same {what} was repeated {times} times. Tell it what to try instead."
         raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
-    reached = budget.spent(turn.settings, turn.usage, turn.seconds())
+    reached = budget.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
     if reached is not None and goes_on:
         raise Stop("limit", reached)
 

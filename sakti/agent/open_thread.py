@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
+    from sakti.agent.subagents import ChildHost
+    from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
@@ -59,6 +61,7 @@ with lazy_imports:
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
+    from sakti.store.threads import child_runs
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
     from sakti.tasks import service
@@ -152,6 +155,7 @@ class OpenThread:
             self._toolbox.may_edit = may_edit
             self._toolbox.state.sandbox = self.workspace.sandbox
             self._toolbox.set_mode(self.approval_mode)
+            self.children.enclose()
 
     @property
     def granted_rules(self) -> tuple[str, ...]:
@@ -180,7 +184,9 @@ class OpenThread:
             if near is not None and self.id != event.thread.id:
                 near.forget()
             self.thread = event.thread
-        event = assign_thread(event, self.id)
+        self._send(assign_thread(event, self.id))
+
+    def _send(self, event: Event) -> None:
         for listener in tuple(self.workspace.listeners):
             listener(event)
 
@@ -244,9 +250,10 @@ class OpenThread:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if ws.owner and not ws.store.read_only_reason:
+                await self.children.load()
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
+        self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
@@ -259,7 +266,7 @@ class OpenThread:
         observer, reflector = ws.make_observers()
         return memory_engine.MemoryEngine(
             store=ws.store,
-            settings=ws.config.memory,
+            **self._memory_options(),
             mode=self.mode,
             counter=ws.counter,
             clock=ws.clock,
@@ -272,6 +279,9 @@ class OpenThread:
             reason=ws.observer_reason(),
             page_of=ws.board_id,
         )
+
+    def _memory_options(self) -> Json:
+        return {"settings": self.workspace.config.memory}
 
     async def catch_up(self) -> None:
         """Load what another window wrote into this thread since its last turn here, and say so."""
@@ -303,7 +313,8 @@ class OpenThread:
         return len(newer)
 
     async def close(self) -> None:
-        """Stop background commands and memory's work; delete the outputs of an unsaved session."""
+        """Stop children, background commands and memory's work; delete the outputs of an unsaved session."""
+        await self.children.close()
         if self._toolbox is not None:
             state = self._toolbox.state
             if survivors := await background.stop_all(state):
@@ -437,6 +448,7 @@ class OpenThread:
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
             texts.append(("skills", listed))
+        texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -445,6 +457,9 @@ class OpenThread:
                 Block(k, t, edge=i >= stable, tokens=ws.counter.count(t)) for i, (k, t) in enumerate(texts)
             )
         return self._system
+
+    def _more_texts(self) -> list[tuple[str, str]]:
+        return []
 
     def facts(self) -> dict[str, str]:
         """Return what changes from step to step, by name: the hour, the folder, git, news."""
@@ -458,6 +473,7 @@ class OpenThread:
             **prompt_facts.job_facts(messages, tools.background),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **self.children.facts(messages),
         }
 
     async def learn(self) -> ModelInfo:
@@ -467,21 +483,15 @@ class OpenThread:
         info = await models.learn()
         if info.brief and not info.small and models.noticed_window != info.context_window:
             models.noticed_window = info.context_window
-            self.emit(Notice("information", "Small window", self._name_omissions(info)))
+            self.emit(
+                Notice("information", "Small window", prompt_facts.name_omissions(info, self.toolbox, ws.files.library))
+            )
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
             await self._limit_memory()
             if self.status is not None:  # else the thread is being loaded
                 self.emit(self._engine.status())
         return info
-
-    def _name_omissions(self, info: ModelInfo) -> str:
-        """Return the sentence that names everything a small window has no room for."""
-        tools, offered = self.toolbox, self.workspace.files.library.offered
-        missing = {t.name for t in tools.specs()} - {t.name for t in tools.specs(info)}
-        names = [*sorted(missing), *(["the list of skills"] if offered and not info.has_memory_tools else [])]
-        text = ", ".join([*names, "the overview of the workspace"])
-        return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
     async def _limit_memory(self) -> None:
         """Tell memory how many tokens the model's window leaves it, if the window is known."""
@@ -545,10 +555,10 @@ class OpenThread:
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
-        tools.append(wait_tool.make(lambda: bool(self.inbox.queued)))
+        tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
-            ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
+            self._make_tool_state(),
             approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
@@ -559,25 +569,20 @@ class OpenThread:
             if isinstance(processor, builtin.ToolSearch):
                 toolbox.search(processor.always)
         if ws.files.count or instructions.user_has_rules():
-            toolbox.hooks = (self._make_nearby(toolbox),)
+            near, trusts = prompt_facts.make_nearby, ws.options.trusts
+            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 
-    def _make_nearby(self, toolbox: Toolbox) -> nearby.Nearby:
-        async def keep(names: Sequence[str]) -> None:
-            await self.add_metadata({nearby.KEY: list(dict.fromkeys((*prompt_facts.names_near(self.thread), *names)))})
+    @property
+    def children(self) -> ChildHost:
+        return self.running.children
 
-        return nearby.Nearby(
-            self.workspace.root,
-            self.workspace.options.trusts if self.workspace.files.count else None,
-            lambda: instructions.kept(self.thread),
-            toolbox.touched,
-            lambda: prompt_facts.names_near(self.thread),
-            keep,
-        )
+    def _make_tool_state(self) -> ToolState:
+        return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

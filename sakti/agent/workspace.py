@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sakti.agent.project.skills.library import Library
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
-    from sakti.agent.tools.context import ToolState
+    from sakti.agent.tools.context import Recorder, ToolState
     from sakti.memory.protocol import Observer, Reflector
     from sakti.store.workspaces import Holdings
 
@@ -50,6 +50,7 @@ with lazy_imports:
     from sakti.agent.project.skills import library as skill_library
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.subagents import files as agent_files
     from sakti.agent.tools import context as tool_context
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
@@ -81,6 +82,7 @@ class WorkspaceFiles:
         self._options, self._emit = options, emit
         self.root = options.workspace.resolve()
         self._library: Library | None = None
+        self._agents: agent_files.CustomAgents | None = None
         self.summary: str | None = None  # of the workspace, for a small model; None: not read yet
         self._notes = set[str]()  # on instructions: shown once
         self.git: GitState | None = None
@@ -88,7 +90,7 @@ class WorkspaceFiles:
 
     def use(self, options: Options) -> None:
         """Go on with options that trust more texts; skills are read again."""
-        self._options, self._library = options, None
+        self._options, self._library, self._agents = options, None, None
 
     @property
     def count(self) -> bool:
@@ -101,6 +103,13 @@ class WorkspaceFiles:
         if self._library is None:
             self._library = skill_library.load(self.root, project=self.count, trusts=self._options.trusts)
         return self._library
+
+    @property
+    def agents(self) -> agent_files.CustomAgents:
+        """Return the custom agents, read on first use."""
+        if self._agents is None:
+            self._agents = agent_files.load(self.root, project=self.count, trusts=self._options.trusts)
+        return self._agents
 
     async def reload_skills(self) -> Library:
         """Read the skills and commands again."""
@@ -379,8 +388,13 @@ class Workspace:
 
     # --- tools and sandbox ------------------------------------------------------------------------------------
 
-    def make_tool_state(self, emit: Callable[[Event], None], *, enclosed: bool) -> ToolState:
-        """Make the tool state of a thread. `enclosed`: its commands run in the sandbox."""
+    def make_tool_state(
+        self, emit: Callable[[Event], None], *, enclosed: bool, recorder: Recorder | None = None
+    ) -> ToolState:
+        """Make the tool state of a thread.
+
+        `enclosed`: its commands run in the sandbox; `recorder`: another thread's, which records its changes, too.
+        """
         sandbox, env, settings = self.sandbox, self.command_environment(), self.config
         state = tool_context.ToolState(
             self.root,
@@ -398,7 +412,9 @@ class Workspace:
             added=self.options.added,
             network=proxy.Network(settings.sandbox.hosts),
         )
-        if self.saved and settings.agent.checkpoints:
+        if recorder is not None:
+            state.recorder = recorder
+        elif self.saved and settings.agent.checkpoints:
             shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
             try:
                 shadow.recover()

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
 from sakti.core.errors import NOT_SAVED
+from sakti.core.text import one_line
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
@@ -24,6 +25,11 @@ class ThreadEvent(Struct, frozen=True, kw_only=True):
     """Event of one thread, whose id the open thread fills in; empty for a notice of the workspace."""
 
     thread_id: str = ""
+
+
+class Gauge(Struct, frozen=True):
+    tokens: int
+    threshold: int
 
 
 # --- the turn -------------------------------------------------------------------------------------------
@@ -180,6 +186,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
+    `agent` names the child that asks, "" for the thread itself.
     """
 
     id: str
@@ -192,6 +199,12 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     call_id: str = ""
     is_edit: bool = False
     questions: tuple[CardQuestion, ...] = ()
+    agent: str = ""
+
+    @property
+    def why(self) -> str:
+        """Return the reason, with the child thread that asks."""
+        return f"child thread {self.agent}: {self.reason}" if self.agent else self.reason
 
     @property
     def is_plan(self) -> bool:
@@ -234,6 +247,53 @@ class ThreadChanged(ThreadEvent, frozen=True):
     thread: Thread
 
 
+class AgentStarted(ThreadEvent, frozen=True):
+    """Start of a child thread; `agent` is its mode or custom agent, `call_id` the call that asked for it."""
+
+    child_id: str
+    call_id: str
+    agent: str
+    goal: str
+    background: bool = False
+
+    @property
+    def in_words(self) -> str:
+        return f"child thread {one_line(self.agent, 40)}: {one_line(self.goal, 200)}"
+
+
+class AgentProgress(ThreadEvent, frozen=True):
+    """Progress of a running child, at most four a second.
+
+    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start.
+    """
+
+    child_id: str
+    call_id: str
+    step: int
+    activity: str
+    messages: Gauge
+    cost_usd: float | None
+    seconds: float
+
+
+class AgentFinished(ThreadEvent, frozen=True):
+    """End of a child: `quotes` of its report, those `verified` on the disk, and its marks in words."""
+
+    child_id: str
+    call_id: str
+    state: Literal["finished", "partial", "interrupted"]
+    verified: int
+    quotes: int
+    marks: str
+    steps: int
+    cost_usd: float | None
+    seconds: float
+
+    @property
+    def in_words(self) -> str:
+        return f"child thread ended: {one_line(self.marks, 200)}"
+
+
 class ModelChanged(Struct, frozen=True):
     """Another model was chosen: "provider/name", None without one; `reason` is a few words."""
 
@@ -267,11 +327,6 @@ class Notice(ThreadEvent, frozen=True):
 
 
 # --- memory -----------------------------------------------------------------------------------------------
-
-
-class Gauge(Struct, frozen=True):
-    tokens: int
-    threshold: int
 
 
 class BufferedObservations(Struct, frozen=True):
@@ -416,6 +471,9 @@ Event: TypeAlias = (
     | SideQuestion
     | QueueChanged
     | ThreadChanged
+    | AgentStarted
+    | AgentProgress
+    | AgentFinished
     | ModelChanged
     | TasksChanged
     | JobsChanged

@@ -169,6 +169,8 @@ Part: TypeAlias = (
 )
 
 
+AUTHOR = "author"  # in a message's metadata: who wrote it where that is not the user; "agent": another agent
+BY_AGENT: Json = {AUTHOR: "agent"}
 PASTED = "pasted"  # in a message's metadata: where pasted blocks stand in its text, as [start, end]
 
 
@@ -197,6 +199,15 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         return "\n".join(p.text for p in self.parts if isinstance(p, TextPart))
+
+    @property
+    def is_by_user(self) -> bool:
+        """Return whether its words are the user's: a goal from another agent is sent in the same role."""
+        return self.role == "user" and self.metadata.get(AUTHOR) != "agent"
+
+    @property
+    def is_by_agent(self) -> bool:
+        return self.role == "assistant" or (self.role == "user" and self.metadata.get(AUTHOR) == "agent")
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:

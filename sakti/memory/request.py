@@ -22,10 +22,11 @@ from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
 from sakti.memory.working.pages import Pages
+from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import carry_over
+from sakti.store.threads import carry_over, child_runs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
@@ -260,6 +261,13 @@ class RequestBuilder:
         part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
         amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
-        if await self._store.write(message_store.add_context, amended):
+
+        def store(db: Database) -> bool:
+            stored = message_store.add_context(db, amended)
+            if stored:
+                child_runs.deliver_facts(db, amended, changed)
+            return stored
+
+        if await self._store.write(store):
             state.window.amend(amended)
             state.prompts = [amended if m.id == amended.id else m for m in state.prompts]

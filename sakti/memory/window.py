@@ -43,7 +43,7 @@ class Window:
         self.active = [g for g in groups if g.state == "active"]
         waiting = [g for g in groups if g.state == "buffered"]
         self.buffered = sorted(
-            (g for g in waiting if g.kind == "observation" and g.thread_id == thread.id),
+            (g for g in waiting if g.observes and g.thread_id == thread.id),
             key=lambda g: g.first_index or 0,
         )
         self.reflection = next((g for g in waiting if g.kind == "reflection"), None)

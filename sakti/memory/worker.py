@@ -45,16 +45,21 @@ from sakti.store.memory.sections import Section, spans, stored, thread_of_row, u
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
+FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findings may take of it
 ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
 
 
 class ToCondense(Struct, frozen=True):
-    """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words."""
+    """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words.
+
+    `findings` are verified ones of child threads, newest first, kept as far as a share of the target allows.
+    """
 
     pinned: list[str]
     sections: Mapping[str, str]
     fields: Mapping[str, Json]
     replaced: list[marking.ReplacedWords]
+    findings: list[str]
 
 
 class Worker:
@@ -89,6 +94,7 @@ class Worker:
             memory_store.pinned_lines(db, merged),
             *memory_store.mode_data(db, merged),
             marking.replaced_words(self.log(db, record_id)),
+            memory_store.verified_findings(db, merged),
         )
 
     async def observe(
@@ -250,11 +256,23 @@ class Worker:
         else:
             result = await reflector.reflect(request)
             quality.check_length(result.text, request)
-            text = await self._aside(reflect_parts.finished, result.text, request.pinned, before.replaced)
+            findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
+            kept_lines = (*request.pinned, *findings)
+            text = await self._aside(reflect_parts.finished, result.text, kept_lines, before.replaced)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         return result, await self._checked_text(reflector, request, before, masked(text), sections), sections
+
+    def _fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
+        """Return the newest lines that fit so many tokens, oldest first."""
+        out: list[str] = []
+        for line in newest_first:
+            tokens -= self.counter.count(line)
+            if tokens < 0:
+                break
+            out.insert(0, line)
+        return out
 
     async def _checked_text(
         self,

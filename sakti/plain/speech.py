@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct, field
 
 from sakti.agent.reports.memory_report import stale_leases
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -77,6 +80,19 @@ class Call(Struct, frozen=True):
         return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
 
+Progress: TypeAlias = (
+    TurnStarted
+    | StepStarted
+    | PromptRead
+    | StepDiscarded
+    | RetryScheduled
+    | TurnFinished
+    | AgentStarted
+    | AgentProgress
+    | AgentFinished
+)
+
+
 class Speech(Struct):
     """Formats events in order. `calls`: the finished calls, newest last."""
 
@@ -122,7 +138,10 @@ class Speech(Struct):
 
     def _say(self, event: Event) -> list[str]:
         match event:
-            case TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished():
+            case (
+                TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished()
+                | AgentStarted() | AgentProgress() | AgentFinished()
+            ):  # fmt: skip
                 return self._progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
@@ -157,9 +176,7 @@ class Speech(Struct):
             case _:
                 assert_never(event)
 
-    def _progress(
-        self, event: TurnStarted | StepStarted | PromptRead | StepDiscarded | RetryScheduled | TurnFinished
-    ) -> list[str]:
+    def _progress(self, event: Progress) -> list[str]:
         match event:
             case TurnStarted(message=message):
                 return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
@@ -175,6 +192,10 @@ class Speech(Struct):
                 return [f"the model failed: {one_line(reason, 200)}; {wait}"]
             case TurnFinished():
                 return self._on_turn_finished(event)
+            case AgentStarted() | AgentFinished():
+                return [event.in_words]
+            case AgentProgress():
+                return []  # only a screen shows it
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""

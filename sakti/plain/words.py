@@ -149,7 +149,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
     if doubtful := lookalikes(first.target):
         out.append(f"warning: letters that look like others: {one_line(', '.join(doubtful), 100)}")
-    reason = one_line(first.reason, 300)
+    reason = one_line(first.why, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.is_edit:

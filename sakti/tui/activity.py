@@ -7,6 +7,9 @@ from typing import Literal, TypeAlias, assert_never
 from msgspec import Struct, field
 
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -89,9 +92,9 @@ class Activity(Struct):
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
-                | SideQuestion() | JobsChanged()
-                | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
-                | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+                | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
+                | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
+                | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 return False
             case _:

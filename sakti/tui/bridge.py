@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -99,6 +102,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
             _memory(chat, event)
+        case AgentStarted() | AgentProgress() | AgentFinished():
+            live.show_child(event)
         case PromptRead():
             pass  # the status line shows it
         case _:

@@ -59,6 +59,7 @@ RAW: dict[str, str] = {
     "tasks/rows.py": _HOT,
     "tasks/claims.py": _HOT,
     "threads/carry_over.py": _HOT,
+    "threads/child_runs.py": _HOT,
     "leases.py": _HOT,
     "mark_key.py": _FILE,
     "threads/summaries.py": _HOT,

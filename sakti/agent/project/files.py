@@ -28,7 +28,7 @@ from sakti.core.text import one_line
 with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
 
-Kind: TypeAlias = Literal["settings", "page", "hooks", "script", "instructions", "rule", "skill", "command"]
+Kind: TypeAlias = Literal["settings", "page", "hooks", "script", "instructions", "rule", "skill", "command", "agent"]
 # A file is trusted with its content, by its path (it can only say something), or by its path unless it runs something.
 Basis: TypeAlias = Literal["content", "path", "path unless it runs"]
 
@@ -70,6 +70,7 @@ TABLE: tuple[Location, ...] = (
     *(Location("script", f"{brand}/hooks/", "content") for brand in BRANDS),
     *(Location("instructions", name, "path") for name in INSTRUCTIONS),
     *(Location("rule", f"{brand}/rules/", "path", ".md") for brand in BRANDS),
+    *(Location("agent", f"{brand}/agents/", "path", ".md") for brand in BRANDS),
     *(
         location
         for brand in BRANDS
@@ -195,9 +196,9 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
-    """Yield instructions, those of the folders below among them, rules, and what both import."""
+    """Yield instructions, also of the folders below, rules, their imports, and custom agents."""
     below = list(itertools.islice(_list_below(workspace), MOST))
-    listed = [*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")]
+    listed = [*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule", "agent")]
     imported = list_imports([f.path for f in listed], workspace)
     listed += [ListedFile("instructions", path, path.parent) for path in itertools.islice(imported, MOST)]
     for file in listed:

@@ -30,9 +30,11 @@ with lazy_imports:
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.skills import library as skill_files
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.subagents import files as agent_files
     from sakti.providers import keys, registry
 
 
+MOST_NOTES = 20  # notes on custom agents that are listed
 MOST_HOOKS = 50  # that are listed
 
 
@@ -86,7 +88,8 @@ async def examine(
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
-    lines += await asyncio.to_thread(_check_unused_files, workspace, env)
+    lines += await asyncio.to_thread(_custom_agents, review)
+    lines += await asyncio.to_thread(_check_unused_files, workspace)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
@@ -112,11 +115,9 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     return [*broken, *lines]
 
 
-def _check_unused_files(workspace: Path, env: Mapping[str, str]) -> list[Line]:
+def _check_unused_files(workspace: Path) -> list[Line]:
     """Name the files of other agents that sakti does not read."""
-    home = Path(env.get("HOME") or Path.home())
-    paths = (workspace / ".mcp.json", workspace / ".claude/agents", home / ".claude/agents")
-    unused = [str(path) for path in dict.fromkeys(paths) if path.exists()]
+    unused = [str(path) for path in (workspace / ".mcp.json",) if path.exists()]
     return [Line("other agents", False, f"{', '.join(unused)}: found, not used yet", optional=True)] if unused else []
 
 
@@ -152,6 +153,17 @@ def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Li
         summary += f", {counted(wrong, 'problem')}:"
     out.append(Line("skills", not wrong, summary, "`sakti skills list` names them.", optional=True))
     return out
+
+
+def _custom_agents(review: trust.TrustReview) -> list[Line]:
+    """Report the custom agents, and the unused parts of their files."""
+    workspace = review.project.workspace
+    loaded = agent_files.load(workspace, project=review.holds, trusts=review.trusts)
+    notes = [Line("agent", False, note, optional=True) for note in loaded.notes[:MOST_NOTES]]
+    if len(loaded.notes) > MOST_NOTES:
+        notes.append(Line("agent", False, f"and {len(loaded.notes) - MOST_NOTES} more", optional=True))
+    names = f": {', '.join(a.name for a in loaded.agents)}" if loaded.agents else ""
+    return [Line("agents", True, f"{counted(len(loaded.agents), 'custom agent')}{names}"), *notes]
 
 
 def _files(path: Path) -> list[Line]:

@@ -14,13 +14,14 @@ from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
-from sakti.core.types import FilePart, ToolCallPart
+from sakti.core.types import ContextPart, FilePart, ToolCallPart
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
 INIT = "init"
 _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
+_AGENT = lazy_pattern(r"(?<!\S)@agent-([\w-]+)")
 _INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
 
 
@@ -80,6 +81,13 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | 
     if not thread.workspace.options.interactive:
         raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
     return None
+
+
+def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
+    """Return what tells the model of custom agents that a message calls as `@agent-NAME`."""
+    names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
+    agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
+    return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
 
 
 def _init(root: Path) -> Sent:

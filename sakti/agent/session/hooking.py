@@ -20,6 +20,9 @@ from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -52,7 +55,7 @@ from sakti.core.events import (
     TurnStarted,
     get_thread_id,
 )
-from sakti.core.types import ContextPart, MarkerPart, Message, Part
+from sakti.core.types import ContextPart, Json, MarkerPart, Message, Part
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import events as task_events
 from sakti.store.tasks import questions
@@ -146,6 +149,14 @@ class SessionHooks:
             self._written = name, settled[-1].index if settled else last
             return path
 
+    async def child_transcript(self, child_id: str) -> Path:
+        """Write the transcript of a child thread beside that of the open one; return the file."""
+        path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
+        messages = await self._open.workspace.store.read(stored_messages.after, child_id, -1)
+        text = "".join(transcript.lines(messages, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
+        await asyncio.to_thread(path.write_text, text, "utf-8")
+        return path
+
     # --- the life of a session ----------------------------------------------------------------------------------
 
     def start(self, source: str) -> None:
@@ -202,19 +213,20 @@ class SessionHooks:
         hook_text = answers.delimited("UserPromptSubmit", decision.context)
         return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
-    async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
-        """Return parts to continue a turn that was held `held` times, or () if it ends."""
+    async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        """Return the message that continues a turn which was held `held` times; no parts if it ends."""
         fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
         decision = await self._hooks.fire("Stop", fields)
         texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
         if decision.stop is not None or not texts:
-            return ()
+            return (), {}
         if held >= HELD:
             text = f"Stop hooks continued this turn {HELD} times; the limit is reached."
             self.emit(Notice("warning", TITLE, text))
-            return ()
+            return (), {}
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
+        parts = ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
+        return parts, {FACT: "Stop"}
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -262,8 +274,9 @@ class SessionHooks:
                 MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
-                | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | StoreWaiting() | Notice()
-                | MemoryStatus() | StaleLeases() | SideQuestion() | JobsChanged()
+                | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentStarted() | AgentProgress()
+                | AgentFinished() | ModelChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases()
+                | SideQuestion() | JobsChanged()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

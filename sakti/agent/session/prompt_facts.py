@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.project.instructions import find, nearby
@@ -14,8 +14,12 @@ from sakti.agent.tools.processes import Running
 from sakti.core import resources
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
-from sakti.core.types import ContextPart, FilePart, Json, Message, Thread, ToolResultPart
+from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import modes
+
+if TYPE_CHECKING:
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.agent.workspace import WorkspaceFiles
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
 MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
@@ -30,6 +34,30 @@ def names_near(thread: Thread | None) -> list[str]:
     """Return the names of what a thread was shown when a tool touched its part of the project."""
     names: Any = thread.metadata.get(nearby.KEY) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
+
+
+def make_nearby(
+    files: WorkspaceFiles,
+    trusts: Callable[[str], bool],
+    thread: Callable[[], Thread | None],
+    add_metadata: Callable[[Json], Awaitable[None]],
+    touched: Callable[[ToolCallPart], list[str]],
+) -> nearby.Nearby:
+    """Make the call hook that shows instructions near the files that a thread's tools touch."""
+
+    async def keep(names: Sequence[str]) -> None:
+        await add_metadata({nearby.KEY: list(dict.fromkeys((*names_near(thread()), *names)))})
+
+    begun_with, near = (lambda: find.kept(thread())), (lambda: names_near(thread()))
+    return nearby.Nearby(files.root, trusts if files.count else None, begun_with, touched, near, keep)
+
+
+def name_omissions(info: ModelInfo, toolbox: Toolbox, library: Library) -> str:
+    """Return the sentence that names everything a small window has no room for."""
+    missing = {t.name for t in toolbox.specs()} - {t.name for t in toolbox.specs(info)}
+    names = [*sorted(missing), *(["the list of skills"] if library.offered and not info.has_memory_tools else [])]
+    text = ", ".join([*names, "the overview of the workspace"])
+    return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
 
 def instruction_facts(

@@ -44,6 +44,7 @@ with lazy_imports:
     from sakti.store.search import search as text_search
     from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions
+    from sakti.store.threads import child_runs
     from sakti.store.threads import find as thread_find
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
@@ -62,12 +63,19 @@ class ThreadSummary(Struct, frozen=True):
     messages: int
     tokens: int
     undone: tuple[ThreadSummary, ...] = ()  # branches that an undo left, the newest first
+    children: tuple[ThreadSummary, ...] = ()
+
+    @property
+    def below(self) -> tuple[ThreadSummary, ...]:
+        """Return what lists show indented under it."""
+        return (*self.children, *self.undone)
 
     @staticmethod
     def of(row: stored_threads.Summary) -> ThreadSummary:
         """Return the summary of a stored row."""
-        thread, preview, messages, tokens, undone = row
-        return ThreadSummary(thread, preview, messages, tokens, tuple(map(ThreadSummary.of, undone)))
+        thread, preview, messages, tokens, undone, children = row
+        below = tuple(map(ThreadSummary.of, undone)), tuple(map(ThreadSummary.of, children))
+        return ThreadSummary(thread, preview, messages, tokens, *below)
 
 
 class ContextBlock(Struct, frozen=True):
@@ -200,9 +208,7 @@ class Views:
         if thread is None:
             return Spent()
         purposes = ("actor", "side", "observer", "reflector")
-        actor, side, observer, reflector = [
-            await read(stored_messages.usage_of, thread.id, purpose=p) for p in purposes
-        ]
+        actor, side, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
         return Spent(actor + side, observer + reflector)
 
     async def turn_tokens(self) -> int | None:

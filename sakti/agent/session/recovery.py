@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from sakti.core.ids import short
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
 from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
-from sakti.store.threads import messages
+from sakti.store.threads import child_runs, messages
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
@@ -26,9 +27,9 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         calls = _open_calls(db, thread.id)
         if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
             return None
-        parts = tuple(interrupted_result(c) for c in calls)
+        parts = tuple(_result_of(db, thread.id, c) for c in calls)
         counted = count_parts(counter, parts)
-        return messages.append(
+        message = messages.append(
             db,
             Message(
                 store.ids.new(),
@@ -42,6 +43,8 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
                 token_counter=counter.name,
             ),
         )
+        child_runs.deliver_results(db, message)
+        return message
 
     return await store.write(answer)
 
@@ -55,6 +58,18 @@ async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
 def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
     last = messages.page(db, thread_id, limit=1)
     return last[0].tool_calls if last and last[0].role == "assistant" else ()
+
+
+def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPart:
+    """Return the result of a call that a crash left open; of a child thread its report, or its name."""
+    run = child_runs.of_call(db, thread_id, call.id) if call.name == child_runs.TOOL else None
+    if run is None:
+        return interrupted_result(call)
+    if run.report is not None:
+        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"]}
+        return ToolResultPart(call.id, call.name, run.report["block"], details=details)
+    text = f"interrupted: the child thread {short(run.child_id)} did not finish; name it in `resume` to continue it"
+    return ToolResultPart(call.id, call.name, text, True)
 
 
 def interrupted_result(call: ToolCallPart) -> ToolResultPart:

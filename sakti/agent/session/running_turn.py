@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from sakti.agent.subagents import ChildHost, NoChildren
 from sakti.core.events import (
     Event,
     MessageSaved,
@@ -103,11 +104,12 @@ class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
     `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
-    and commands of the user, have brought and nothing has stored yet.
+    and commands of the user, have brought and nothing has stored yet. `children` are the thread's.
     """
 
     estimate: StepEstimate
     turn: Turn | None = None
     task: asyncio.Task[None] | None = None
     has_failed: bool = False
+    children: ChildHost = field(default_factory=NoChildren)
     successor: Json | None = None

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
     from sakti.agent.session import hooking, initial_thread, turn_lease
+    from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
@@ -66,6 +67,7 @@ class Session:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
         self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
+        self.current.running.children = self.children = subagents.Children(self.current)
         self.views = Views(self.current)
         self.turns = Turns(self.current, self._begin_successor)
 

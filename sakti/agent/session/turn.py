@@ -44,7 +44,7 @@ from sakti.providers.protocol import Provider
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
-from sakti.store.threads import masking, message_removal
+from sakti.store.threads import child_runs, masking, message_removal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -60,8 +60,16 @@ async def _find_no_model(_name: str) -> tuple[Provider, ModelInfo] | None:
     return None
 
 
-async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
-    return ()
+async def _ends(_answer: str, _held: int) -> tuple[tuple[Part, ...], Json]:
+    return (), {}
+
+
+def _goes_on() -> bool:
+    return False
+
+
+def _no_usage() -> Usage:
+    return Usage()
 
 
 async def _keep_message(_typed: Message, message: Message) -> Message:
@@ -87,8 +95,10 @@ class Turn(Struct):
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
     `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
     `accept` gets a prompt as it was typed and as processors left it, and returns the message to store. `may_end` is
-    asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it ends. `on_user`
-    is awaited with each message of the user that is stored, before its event. `sink` gets the events.
+    asked with the answer, and how often it held the turn, for the message that the turn goes on with, its parts and
+    metadata; no parts: it ends. `is_over` is asked after each step whether nothing is left to do, and may raise `Stop`.
+    `of_children` is what child threads of the turn used. `on_user` is awaited with each message of the user that is
+    stored, before its event. `sink` gets the events. `parent_id` is the thread that a child's turn works for.
     """
 
     store: Store
@@ -113,7 +123,10 @@ class Turn(Struct):
     correct: Callable[[ModelInfo], None] = lambda _info: None
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
     accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
-    may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
+    may_end: Callable[[str, int], Awaitable[tuple[tuple[Part, ...], Json]]] = _ends
+    is_over: Callable[[], bool] = _goes_on
+    of_children: Callable[[], Usage] = _no_usage
+    parent_id: str = ""
     on_user: Callable[[Message], Awaitable[None]] = _ignore_message
     interrupted: bool = False
     out_of_time: bool = False
@@ -243,7 +256,11 @@ async def append(turn: Turn, message: Message) -> Message:
     def store(db: Database) -> Message:
         turn.require(db)
         task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
-        return message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
+        if task_id is None and turn.parent_id:
+            task_id = claims.active(db, turn.parent_id, turn.parent_id, turn.owner)
+        stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
+        child_runs.deliver_results(db, stored)
+        return stored
 
     write = asyncio.ensure_future(turn.store.write(store))
     cancelled = False

@@ -16,9 +16,10 @@ from sakti.agent.session import titling
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
+from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import FilePart, Json, Message, Part, TextPart, Usage
+from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -43,10 +44,14 @@ FAR = 10  # characters a token from which it surely is: counting millions of the
 SAMPLE = 20_000  # characters that are counted then
 
 
+async def _begin_nothing(_metadata: Json) -> None:
+    return None
+
+
 class Turns:
     """Starts, queues, interrupts and repeats the turns of a session's open thread."""
 
-    def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]]) -> None:
+    def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]] = _begin_nothing) -> None:
         self._open, self._begin_successor = thread, begin_successor
         self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
@@ -75,6 +80,7 @@ class Turns:
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         parts = await self._read_parts(text, called.texts)
+        parts = (*parts, *calling.named_agents(self._open, text))
         await self._check_length(parts)
         if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
@@ -345,11 +351,18 @@ class Turns:
             require=lease.require,
             on_user=self._note_skills,
         )
-        if hooks is not None:
-            turn.may_end = hooks.stopping
+        turn.may_end = self._may_end
         if ws.changes_prompts:
             turn.accept = self._accept
+        begin = len(thread.children.spent)
+        turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
+
+    async def _may_end(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        """Return the message that continues a turn: of hooks, or after children of a headless run."""
+        if not self._open.workspace.options.interactive and await self._open.children.wait_background():
+            return (TextPart(read_prompt("subagents#ended")),), BY_AGENT
+        return await self.hooking.stopping(answer, held) if self.hooking is not None else ((), {})
 
     async def _accept(self, typed: Message, message: Message) -> Message:
         """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.

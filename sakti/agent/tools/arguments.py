@@ -46,6 +46,7 @@ TOOLS = _table(
         "glob": "findfiles findpath filesearch globfilesearch find",
         "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
         "apply_patch": "patch applypatches",
+        "agent": "task subagent dispatchagent",
         "ask_user": "askuserquestion askfollowupquestion",
         "present_plan": "exitplanmode presentplan",
     }
@@ -72,6 +73,10 @@ _NAMES = {
         "limit": "headlimit maxresults maxcount", "literal": "fixedstrings f isliteral",
     }),
     "apply_patch": _table({"patch": "input patchtext diff content"}),
+    "agent": _table({
+        "mode": "subagenttype agenttype agent type", "goal": "prompt task message", "context": "", "tools": "",
+        "model": "", "background": "runinbackground", "resume": "agentid",
+    }),
 }  # fmt: skip
 _OLD = frozenset("old oldstring oldtext oldstr search find original before oldcontent oldcode".split())
 _NEW = frozenset("new newstring newtext newstr replace replacement updated after newcontent newcode".split())

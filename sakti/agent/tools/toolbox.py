@@ -23,7 +23,8 @@ from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.core.config import SessionMode
+from sakti.agent.tools.read import read
+from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.patterns import lazy_pattern
@@ -84,7 +85,8 @@ class Toolbox(Struct):
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
     `may_edit`: the mode is `edits` for this thread, until it is changed.
     `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
-    until they are saved with them.
+    until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
+    the widest; `agent` names it in questions, `only` are the rules for calls of a tool that is only partly its own.
     """
 
     tools: dict[str, Tool]
@@ -103,6 +105,9 @@ class Toolbox(Struct):
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     mode_tools: ModeTools = ModeTools()
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
+    parent: Toolbox | None = None
+    agent: str = ""
+    only: dict[str, Rules] = field(default_factory=dict[str, Rules])
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
@@ -124,6 +129,10 @@ class Toolbox(Struct):
             names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
             self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
         return self._specs[small, memory, patches]
+
+    def forget_specs(self) -> None:
+        """Describe the tools again: they have changed."""
+        self._specs = {}
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
         """Return the tokens of `tools`, counted once as long as they stay the same."""
@@ -185,6 +194,13 @@ class Toolbox(Struct):
             return False
         run = self.state.context(call.id, thread_id, "")
         decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
+        return decision.verdict == "allow"
+
+    async def may_read(self, path: str, thread_id: str) -> bool:
+        """Return whether a file may be read now without a question."""
+        call = ToolCallPart("", "read", {"path": path})
+        run = self.state.context("", thread_id, "")
+        decision, _ = await self._judge(run, read, {"path": path}, Judged(call))
         return decision.verdict == "allow"
 
     async def _one(
@@ -303,12 +319,21 @@ class Toolbox(Struct):
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
+    def current_mode(self) -> SessionMode:
+        """Return the approval mode in force: of a child never a wider one than its parent's."""
+        if self.parent is None:
+            return self.mode
+        return SESSION_MODES[min(map(SESSION_MODES.index, (self.mode, self.parent.current_mode)))]
+
+    @property
     def _all_rules(self) -> Rules:
+        if self.parent is not None:
+            return self.parent._all_rules
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
         """Return the approval mode for calls of a tool: `plan` for commands if the agent mode only reads."""
-        return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.mode
+        return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -325,6 +350,9 @@ class Toolbox(Struct):
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
+            only = self.only.get(found.name)
+            if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
+                return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
             return masked_values.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
@@ -349,12 +377,12 @@ class Toolbox(Struct):
             return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
 
         def decide() -> Decision:
-            decision = decide_in(self._mode_for(found))
-            is_edit = decision.verdict == "ask" and self.mode == "ask" and decide_in("edits").verdict == "allow"
+            decision = decide_in(mode := self._mode_for(found))
+            is_edit = decision.verdict == "ask" and mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
         decision = decide()
-        if decision.verdict != "deny" and self.mode != "full":
+        if decision.verdict != "deny" and self.current_mode != "full":
             loss = await self.state.recorder.refuses(found.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
@@ -403,6 +431,7 @@ class Toolbox(Struct):
             " and ".join(decision.rules),
             call.id,
             decision.is_edit,
+            agent=self.agent,
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
@@ -423,11 +452,14 @@ class Toolbox(Struct):
         return _with(arguments, decision), decision
 
     def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
-        after = f" {PLAN_ENDS}" if self.mode == "plan" and PRESENT_PLAN in self.tools else ""
+        after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
         return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
     def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
         """Allow what an answer allows beyond its call, also to the other open questions."""
+        if self.parent is not None:
+            self.parent._grant(grant, rules)
+            return
         if grant == "thread":
             self.granted = (*self.granted, *rules)
         elif grant == "workspace":

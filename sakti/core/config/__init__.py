@@ -4,6 +4,7 @@ from sakti.core.config.check import check, model_choices
 from sakti.core.config.fields import (
     APPROVAL_MODES,
     MAX_OUTPUT_TOKENS,
+    SESSION_MODES,
     AgentSettings,
     ApprovalMode,
     ApprovalSettings,
@@ -15,6 +16,7 @@ from sakti.core.config.fields import (
     SandboxSettings,
     SessionMode,
     StoreSettings,
+    SubagentSettings,
     UiSettings,
     WorkingMemorySettings,
     refuse_mode,
@@ -37,6 +39,7 @@ from sakti.core.config.takes import choices, takes
 __all__ = [
     "APPROVAL_MODES",
     "MAX_OUTPUT_TOKENS",
+    "SESSION_MODES",
     "AgentSettings",
     "ApprovalMode",
     "ApprovalSettings",
@@ -52,6 +55,7 @@ __all__ = [
     "SandboxSettings",
     "SessionMode",
     "StoreSettings",
+    "SubagentSettings",
     "UiSettings",
     "WorkingMemorySettings",
     "check",

@@ -20,6 +20,7 @@ ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
 # What a session may be in: `full` is asked for at its start only, and is in no setting.
 SessionMode: TypeAlias = Literal["plan", "ask", "edits", "auto", "full"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
+SESSION_MODES: tuple[SessionMode, ...] = (*APPROVAL_MODES, "full")
 MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=://)|(?:file|sqlite)(?=:)", re.IGNORECASE)
@@ -220,6 +221,24 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SubagentSettings:
+    """Settings of child threads; the limits are for each child."""
+
+    use: Literal["asked", "free", "off"] = setting(
+        "asked", "Child threads: if asked for, if the model decides (free), or never (off).", project=True
+    )
+    max_threads: int = setting(
+        4, "Maximum number of children that run at once.", at_once=True, low=1, high=16, project=(1, 16)
+    )
+    max_steps: int = setting(50, "Maximum number of model calls of a child.", at_once=True, above=0, project=(1, 1_000))
+    max_tokens: int = setting(
+        500_000, "Maximum tokens of a child that no cache served.", at_once=True, above=0, project=(1, 10_000_000)
+    )
+    max_usd: float = setting(1.0, "Maximum US dollars of a child.", at_once=True, above=0, project=(0, 100))
+    model: str = setting("inherit", 'Model of children, as "provider/name"; inherit: the one that answers.')
+
+
+@dataclass(frozen=True, slots=True)
 class UiSettings:
     theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
     sidebar_width: int | None = setting(
@@ -276,6 +295,7 @@ class Config:
     approval: ApprovalSettings = setting(make=ApprovalSettings)
     sandbox: SandboxSettings = setting(make=SandboxSettings)
     agent: AgentSettings = setting(make=AgentSettings)
+    subagents: SubagentSettings = setting(make=SubagentSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(

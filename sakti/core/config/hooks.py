@@ -19,9 +19,9 @@ EVENTS = {
     "Observed": "",
     "Reflected": "",
     "TaskClosed": "",
+    "SubagentStart": "agent_type",
+    "SubagentStop": "agent_type",
 }
-# Names that other programs' settings have: accepted, and nothing here makes them happen.
-NEVER = frozenset(("SubagentStart", "SubagentStop"))
 TIMEOUT = 60.0  # seconds
 
 
@@ -38,4 +38,4 @@ class HookSettings:
 
 def event_name(name: str) -> str:
     """Return the canonical name of an event, "" for an unknown one."""
-    return next((event for event in (*EVENTS, *NEVER) if event.casefold() == name.strip().casefold()), "")
+    return next((event for event in EVENTS if event.casefold() == name.strip().casefold()), "")

@@ -34,7 +34,11 @@ from sakti.core.text import one_line
 
 # Other ways to write a setting: `[model] name =, fallback =`.
 _ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
-_NARROWS = ("agent.max_steps",)  # numbers that a project may only lower
+_NARROWS = (  # numbers that a project may only lower
+    *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
+    *("subagents.max_tokens", "subagents.max_usd"),
+)
+_STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
 _ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
 
@@ -156,8 +160,9 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
         new_value = _get(replace_setting(config, name, value, origin), name)
     except ConfigError as e:
         return f"{e.message} It is not used."
-    if name == "approval.mode" and APPROVAL_MODES.index(new_value) > APPROVAL_MODES.index(config.approval.mode):
-        return f"approval.mode = {new_value!r} would loosen your approvals and is not used."
+    order = _STRICT_FIRST.get(name, ())
+    if order and order.index(new_value) > order.index(old := _get(config, name)):
+        return f"{name} = {new_value!r} would loosen your own setting ({old}) and is not used."
     return _reason_of_size(name, new_value, config)
 
 

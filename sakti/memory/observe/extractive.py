@@ -177,12 +177,15 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
             match part:
                 case TextPart() | OutputPart() if ran is not None:
                     steps, is_question = _of_shell(*ran), False
-                case TextPart(text) if message.role == "user":
+                case TextPart(text) if message.is_by_user:
                     steps, is_question = _of_user(text, is_question, message.id), False
-                case TextPart(text) if message.role == "assistant":
+                case TextPart(text) if message.is_by_agent:
                     steps, is_question = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
+                    continue
+                case ToolResultPart(call_id=identifier, name="agent"):
+                    calls.pop(identifier, None)  # the findings of a child are lines of the log already
                     continue
                 case ToolResultPart(call_id=identifier):
                     call = calls.pop(identifier, None)

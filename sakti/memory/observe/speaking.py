@@ -187,7 +187,7 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
     """Yield the text of messages by speaker; a user's quotations belong to no speaker."""
     proposal = ""
     for message in messages:
-        if message.role == "user":
+        if message.is_by_user:
             typed = quoting.own(message)
             yield "user", typed
             if proposal and _YES.match(typed):
@@ -196,7 +196,7 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
                 yield "text", message.text
             else:
                 yield "text", "\n".join(p.text for p in quoting.pieces(message.text) if not p.own)
-        elif message.role == "assistant":
+        elif message.is_by_agent:
             yield "agent", message.text
             proposal = message.text[-AGREED:]
         rest = [p for p in message.parts if not isinstance(p, TextPart)]

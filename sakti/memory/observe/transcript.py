@@ -25,7 +25,7 @@ from sakti.memory.log import dates
 from sakti.memory.observe.quoting import pieces, shell
 
 RESULT_TOKENS = 10_000
-_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "main agent": "Main agent, not the user"}
 # Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
 # them, and a great many tokens.
 _ENCODED = lazy_pattern(
@@ -54,7 +54,7 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
             if isinstance(part, ImagePart):
                 images += 1
             if text := _part(part, images, count):
-                texts.append(_mark_quotations(text) if message.role == "user" and isinstance(part, TextPart) else text)
+                texts.append(_mark_quotations(text) if message.is_by_user and isinstance(part, TextPart) else text)
         if ran is not None:
             texts = [
                 f"[Command run by the user] {ran[0]}",
@@ -66,7 +66,8 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
         if today != day:
             day = today
             out.append(f"Date: {day}")
-        role, clock = _ROLES.get(message.role, message.role), dates.clock_text(message.created_at, timezone)
+        speaker = "main agent" if message.role == "user" and not message.is_by_user else message.role
+        role, clock = _ROLES.get(speaker, message.role), dates.clock_text(message.created_at, timezone)
         out.append(f"**{role} ({clock}):**\n" + "\n".join(texts))
     return clean_surrogates("\n\n".join(out))
 
@@ -80,6 +81,8 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
         case ToolResultPart(name="skill", content=content) if content.startswith(_LOADED):
             return "[Instructions of a skill were loaded]"
+        case ToolResultPart(name="agent", details=details) if "child" in details:
+            return f"[A child thread reported: {details.get('marks', '')}. Its findings are lines of the log already.]"
         case ToolResultPart(name=name, content=content, is_error=is_error):
             kind = "Tool error" if is_error else "Tool result"
             return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"

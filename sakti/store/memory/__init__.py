@@ -16,6 +16,7 @@ from sakti.store.memory.group_rows import (
     groups_by_id,
     mode_data,
     pinned_lines,
+    verified_findings,
 )
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
 from sakti.store.memory.records import (
@@ -63,4 +64,5 @@ __all__ = [
     "set_buffered_at",
     "set_record_metadata",
     "set_timezone",
+    "verified_findings",
 ]

@@ -27,7 +27,7 @@ from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
-from sakti.store.memory.group_rows import Group
+from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
 from sakti.store.memory.records import HOLD_REFLECTION, corrected, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
@@ -88,6 +88,15 @@ def _may_cover(db: Database, group: Group) -> None:
         raise MemoryFailure("These messages are not accepted yet.", code="conflict")
 
 
+def add_report(db: Database, group: Group, lines: Sequence[NewLine]) -> None:
+    """Store the findings of a child thread; in the transaction of the message that brings its report.
+
+    They enter the log when that message (`at` of the group's metadata) leaves the context.
+    """
+    thread = threads.get(db, group.thread_id)
+    rows.insert_group(db, group, lines, thread.resource_id if thread else "")
+
+
 def may_condense(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
     """Check that a reflection of these groups may be stored; asked before its model is called, too.
 
@@ -143,6 +152,7 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
             raise MemoryFailure("The log has changed meanwhile.", code="conflict")
         end = group.last_index
     transition(db, [g.id for g in entering], "buffered", "active", now)
+    _enter_reports(db, first.record_id, first.thread_id, end, now)
     db.execute_sql(
         "UPDATE observational_memory SET last_observed_at = ?, total_tokens_observed = total_tokens_observed + ?,"
         " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
@@ -152,6 +162,24 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
     threads.update_metadata(
         db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(source) if source else {})}
     )
+
+
+def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> None:
+    """Activate the reports whose messages have left the context, behind the log.
+
+    Groups enter the log in the order of their rows, and a report is stored before the observations of the messages
+    around it: it moves to the end, and what is buffered and enters later moves behind it.
+    """
+    waiting = [g for g in rows.groups(db, record_id, "buffered") if g.kind == "observation"]
+    reports = [g for g in waiting if g.origin == "report" and g.thread_id == thread_id and (g.end or 0) <= end]
+    if not reports:
+        return
+    rest = [g for g in waiting if g not in reports]
+    for group in (*reports, *rest):
+        db.execute_sql(
+            "UPDATE observation_groups SET pk = (SELECT max(pk) + 1 FROM observation_groups) WHERE id = ?", (group.id,)
+        )
+    transition(db, [g.id for g in reports], "buffered", "active", now)
 
 
 def _condense(

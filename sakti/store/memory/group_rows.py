@@ -66,6 +66,11 @@ class Group(Struct, frozen=True):
         """Return whether it covers messages of its thread by itself; only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
+    @property
+    def end(self) -> int | None:
+        """Return the index of its last message; of a report, of the message that brought it."""
+        return self.metadata.get("at") if self.origin == "report" else self.last_index
+
 
 class NewLine(Struct, frozen=True):
     """Line of a group to be stored; `thread_id` is empty for a line of the group's own thread."""
@@ -199,6 +204,18 @@ def reindex(db: Database, group: Group) -> None:
     texts = [(line_id, text, json.loads(metadata), thread_id) for line_id, text, metadata, thread_id, _ in rows]
     if rows:
         search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
+
+
+def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
+    """Return the findings of children in some groups whose quotes are on the disk, newest first."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        "SELECT coalesce(edited, content), priority, time FROM observations"
+        f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
+        " AND (content LIKE '%[verified]' OR content LIKE '%[moved]') ORDER BY pk DESC",
+        list(group_ids),
+    ).fetchall()
+    return [as_line(content, priority, time) for content, priority, time in rows]
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:

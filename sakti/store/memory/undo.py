@@ -42,19 +42,29 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
     transition(db, [g.id for g in back], "active", "buffered", now)
     for group in created:
         rows.unindex(db, group)
-    discard_stale(db, record_id, [g.id for g in groups], now)
+    end = rows.cursor(db, record_id, thread_id)
+    reports = _take_back_reports(db, record_id, thread_id, end, now)
+    discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)
     record, row = MemoryRecordRow, MessageRow
     record.update(
         total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in groups),
         last_buffered_at_tokens=done.before["last_buffered_at_tokens"],
         last_observed_at=done.before["last_observed_at"],
     ).where(record.id == record_id).execute(db)
-    behind = (row.thread_id == thread_id) & (row.message_index > rows.cursor(db, record_id, thread_id))
+    behind = (row.thread_id == thread_id) & (row.message_index > end)
     tokens = row.select(fn.COALESCE(fn.SUM(row.token_count), 0))
     pending = tokens.where(behind, row.state != "withheld").scalar(db)
     threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
     compactions.mark_undone(db, done.id, now)
     return Advanced(removed=tuple(groups))
+
+
+def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> list[str]:
+    """Buffer the reports again whose messages are back in the context; return the ids of their groups."""
+    active = [g for g in rows.groups(db, record_id, "active") if g.origin == "report" and g.thread_id == thread_id]
+    reports = [g.id for g in active if (g.end or 0) > end]
+    transition(db, reports, "active", "buffered", now)
+    return reports
 
 
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:

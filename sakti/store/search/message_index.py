@@ -9,6 +9,8 @@ from sakti.store.connection import Database
 from sakti.store.search import index as search_index
 from sakti.store.search.said_before import said_before
 
+# what another agent wrote is nobody's words but the agent's
+_ROLE = "CASE WHEN json_extract(m.metadata, '$.author') = 'agent' THEN 'assistant' ELSE m.role END"
 _TEXT = "coalesce(m.search_text, sakti_text(m.raw_content, m.parts))"
 _UNINDEXED = (
     f" FROM messages m WHERE m.state = 'saved' AND trim({_TEXT}) != ''"
@@ -30,7 +32,7 @@ def index_messages(db: Database, pks: Sequence[int]) -> None:
     """Index these messages where search lacks them."""
     for pk in pks:
         row = db.execute_sql(
-            "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
+            f"SELECT m.id, m.resource_id, m.thread_id, m.task_id, {_ROLE}, m.message_index, m.created_at,"
             f" {_TEXT}, m.paths, coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
             (pk,),
         ).fetchone()

@@ -188,8 +188,13 @@ class Shown(Struct, frozen=True):
     text: Stored
 
 
+# a child's title is behind its parent's
+_TITLE = (
+    "coalesce(CASE WHEN t.parent_id IS NULL THEN t.title ELSE"
+    " (SELECT title FROM threads WHERE id = t.parent_id) || ' › ' || t.title END, '')"
+)
 _SHOWN = (
-    "d.pk, d.doc_id, coalesce(t.title, ''), d.task_id,"
+    f"d.pk, d.doc_id, {_TITLE}, d.task_id,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
     " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
     " THEN 'compacted' ELSE 'raw' END"

@@ -178,12 +178,12 @@ def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Gr
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
     parts = (part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups))
     waiting = (g for g in groups.values() if g.state == "buffered" and g.kind == "observation")
-    return [p for p in parts if p.last_index is not None], [g for g in waiting if (g.last_index or 0) <= last]
+    return [p for p in parts if p.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
-    if group.last_index is None or group.last_index <= last:
+    if group.end is None or group.end <= last:
         return [group]
     return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
 
@@ -201,7 +201,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
     for group in groups:
         add(group)
     return sorted(
-        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0)
+        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or g.end or 0)
     )
 
 

@@ -90,7 +90,7 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
         resource_id=message.resource_id,
         thread_id=message.thread_id,
         task_id=message.task_id,
-        role=message.role,
+        role="assistant" if message.is_by_agent else message.role,
         position=index,
         created_at=message.created_at,
         text=text,

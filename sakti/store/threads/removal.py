@@ -13,7 +13,7 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Json, Thread
 from sakti.store import leases
 from sakti.store.connection import Database
-from sakti.store.models import ThreadRow
+from sakti.store.models import ChildRunRow, ThreadRow
 from sakti.store.search import reindexing
 from sakti.store.threads import threads
 
@@ -77,23 +77,31 @@ def contents(db: Database, thread_id: str) -> Contents:
 
 
 def delete(db: Database, thread_id: str, now: int) -> Thread:
-    """Delete a thread: hide it from lists and search at once; `upkeep.reindex` removes its search rows.
+    """Delete a thread with its children: hide them from lists and search at once.
+
+    `upkeep.reindex` removes their search rows.
 
     Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
     """
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
-    leases.clear_dead(db, thread_id)
-    if any(lease.kind == "turn" for lease in leases.held(db, thread_id, now)):
+    children = [child.id for child in threads.children_of(db, thread_id)]
+    if any(_is_busy(db, i, now) for i in (thread_id, *children)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
             title="Thread in use",
             code="thread_busy",
         )
-    ThreadRow.update(deleted_at=now).where(ThreadRow.id == thread_id).execute(db)
-    reindexing.note(db, thread_id)
+    for each in (thread_id, *children):
+        ThreadRow.update(deleted_at=now).where(ThreadRow.id == each).execute(db)
+        reindexing.note(db, each)
     return thread
+
+
+def _is_busy(db: Database, thread_id: str, now: int) -> bool:
+    leases.clear_dead(db, thread_id)
+    return any(lease.kind == "turn" for lease in leases.held(db, thread_id, now))
 
 
 def restore(db: Database, thread_id: str) -> Thread:
@@ -106,8 +114,12 @@ def restore(db: Database, thread_id: str) -> Thread:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
-    ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
-    reindexing.note(db, thread_id)
+    row, run = ThreadRow, ChildRunRow
+    children = run.select(run.child_id).where(run.parent_id == thread_id)
+    gone_with_it = row.select(row.id).where(row.id.in_(children), row.deleted_at == deleted_at).tuples()
+    for each in (thread_id, *(i for (i,) in gone_with_it.execute(db))):
+        row.update(deleted_at=None).where(row.id == each).execute(db)
+        reindexing.note(db, each)
     return thread
 
 

@@ -15,7 +15,7 @@ from peewee import Expression, fn
 from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
-from sakti.store.models import MessageRow, ThreadRow
+from sakti.store.models import ChildRunRow, MessageRow, ThreadRow
 from sakti.store.secrets import masked, masked_value
 from sakti.store.text_registry import entering
 
@@ -65,10 +65,11 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
     """Return the newest threads of a workspace, of all if None, with at least one message.
 
-    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them.
+    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them. So are
+    children, which are listed under their parents.
     """
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    here = ThreadRow.deleted_at.is_null() & ~_is_undone_branch()
+    here = ThreadRow.deleted_at.is_null() & ThreadRow.parent_id.is_null() & ~_is_undone_branch()
     if resource_id is not None:
         here &= ThreadRow.resource_id == resource_id
     query = THREAD.select().where(here).order_by(*newest).limit(limit)
@@ -184,11 +185,11 @@ _PREVIEW = (
 )
 
 
-Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...]]"
+Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...]]"
 
 
 def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary]:
-    """Return recent threads with last words, counts of messages and tokens, and undone branches."""
+    """Return recent threads with last words, counts of messages and tokens, undone branches, and children."""
     branches = undone_branches(db, resource_id)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in recent(db, resource_id, limit)]
 
@@ -196,4 +197,14 @@ def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
     count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
-    return thread, masked(preview), count, tokens, tuple(_summary(db, b) for b in branches)
+    undone = tuple(_summary(db, b) for b in branches)
+    children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
+    return thread, masked(preview), count, tokens, undone, children
+
+
+def children_of(db: Database, thread_id: str) -> list[Thread]:
+    """Return the children of a thread, oldest first."""
+    row, run = ThreadRow, ChildRunRow
+    child_ids = [i for (i,) in run.select(run.child_id).where(run.parent_id == thread_id).tuples().execute(db)]
+    here = row.id.in_(child_ids) & row.deleted_at.is_null()
+    return list(THREAD.select().where(here).order_by(row.pk).execute(db)) if child_ids else []

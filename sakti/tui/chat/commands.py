@@ -16,6 +16,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
 from sakti.tui.transcript.findings import FindingsBlock
 
 with lazy_imports:
+    from sakti.tui.screens import agents as agent_screens
     from sakti.tui.screens import compaction as compaction_screen
     from sakti.tui.screens import lists as list_screens
     from sakti.tui.screens import settings as settings_screen
@@ -104,12 +105,10 @@ class Commands:
                 chat.show_pane("tasks")
             case "log":
                 chat.show_pane("log")
-            case "threads":
-                await thread_screens.pick_thread(host)
+            case "threads" | "models" | "agents":
+                await self._pick(view)
             case "jobs":
                 host.push(list_screens.JobsScreen())
-            case "models":
-                await list_screens.pick_model(host)
             case "context":
                 chat.panes.open_context(data)
             case _:
@@ -138,6 +137,15 @@ class Commands:
             case _:
                 return False
         return True
+
+    async def _pick(self, view: str) -> None:
+        """Open a list to choose from."""
+        if view == "threads":
+            await thread_screens.pick_thread(self._host)
+        elif view == "models":
+            await list_screens.pick_model(self._host)
+        else:
+            await agent_screens.open_list(self._host)
 
     async def _theme(self, name: str) -> None:
         if not name:

@@ -33,6 +33,7 @@ from sakti.tui.widgets.transcript import Transcript
 with lazy_imports:
     from sakti.agent import plans
     from sakti.tui import clipboard, editor
+    from sakti.tui.screens import agents as agent_screens
     from sakti.tui.screens import text as text_screens
 
 NOT_STARTED = "sakti could not start; the problem is shown above"
@@ -333,6 +334,11 @@ class Conversation(Vertical):
     @on(Transcript.OlderWanted)
     def _older(self) -> None:
         self._host.go(self.view.load_older, group="older", exclusive=True)
+
+    @on(Transcript.ChildWanted)
+    def _use_child(self, event: Transcript.ChildWanted) -> None:
+        use = agent_screens.stop if event.stop_it else agent_screens.follow
+        self._host.go(use, self._host, event.child_id, group="agents")
 
     @on(Transcript.FindWanted)
     def _find(self, event: Transcript.FindWanted) -> None:

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from sakti.tui.keys import bindings_of, with_own
+from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import JobsScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
@@ -43,6 +44,8 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Values of a setting", ChoiceScreen),
         ("Trust", TrustScreen),
         ("Background commands", JobsScreen),
+        ("Child threads", AgentsScreen),
+        ("A child thread", ChildScreen),
         ("Undo", UndoScreen),
         ("Turns", RewindScreen),
         ("Help", HelpScreen),

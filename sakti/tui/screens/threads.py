@@ -81,14 +81,14 @@ class ThreadsScreen(ListPanel):
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
         matches = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
-        return [row for s in matches for row in (s, *(s.undone if s.thread.id in self._unfolded else ()))]
+        return [row for s in matches for row in (s, *(s.below if s.thread.id in self._unfolded else ()))]
 
     def action_branches(self) -> None:
-        """Show or hide the undone branches of the thread under the cursor, or of the one it belongs to."""
+        """Show or hide the children and undone branches of the thread under the cursor."""
         row = self._row()
-        owner = next((s for s in self._summaries if s.undone and row is not None and row in (s, *s.undone)), None)
+        owner = next((s for s in self._summaries if s.below and row is not None and row in (s, *s.below)), None)
         if owner is None:
-            self.say("This thread has no undone branches.")
+            self.say("This thread has no children and no undone branches.")
             return
         self._unfolded ^= {owner.thread.id}
         self.refresh_rows()
@@ -123,20 +123,20 @@ class ThreadsScreen(ListPanel):
         ]
 
     def _below(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
-        """Return the last words, and how many undone branches are folded under the thread."""
-        folded = row.undone and row.thread.id not in self._unfolded
-        branches = f"↶ {counted(len(row.undone), 'undone branch', 'undone branches')} ^e" if folded else ""
+        """Return the last words, and how many children and undone branches are folded under the thread."""
+        branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
         words = one_line(row.preview, 300)
         preview = Segment(fit(words, room) if branches else shorten(words, room), palette.muted)
         return [preview, Segment(f"  {branches}", palette.faint)] if branches else [preview]
 
     def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
-        right = f"undone {age(row.thread.updated_at, self._now)}"
-        words = one_line(row.preview, 300)
+        is_child = row.thread.parent_id is not None
+        right = f"{'child' if is_child else 'undone'} {age(row.thread.updated_at, self._now)}"
+        words = one_line(row.thread.title if is_child else row.preview, 300)
         return [
             [
-                Segment("    ↶ ", palette.faint),
+                Segment("    └ " if is_child else "    ↶ ", palette.faint),
                 Segment(fit(words, max(4, width - len(right) - 9)), palette.muted),
                 Segment(f"  {right}", palette.faint),
             ]
@@ -256,6 +256,12 @@ class ThreadsScreen(ListPanel):
         thread = await actions.fork(thread_id, upto)
         await self._reload(thread.id)
         self.say(f"Forked with {thread.metadata['forked_at'] + 1} messages: enter opens it.")
+
+
+def _count_below(row: ThreadSummary) -> str:
+    parts = [f"└ {counted(len(row.children), 'child', 'children')}"] if row.children else []
+    parts += [f"↶ {counted(len(row.undone), 'undone branch', 'undone branches')}"] if row.undone else []
+    return f"{' '.join(parts)} ^e"
 
 
 def _tag(row: ThreadSummary) -> str:

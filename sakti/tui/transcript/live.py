@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from sakti.core.events import AgentFinished, AgentProgress, AgentStarted
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
 from sakti.tui.transcript.blocks import (
@@ -63,6 +64,7 @@ class LiveTurn:
         self._open_tail = False
         self._thinking: ThinkingBlock | None = None
         self._tools: dict[str, ToolBlock] = {}
+        self.children: dict[str, ToolBlock] = {}  # running child threads: the call of each
         self._own: list[OwnCommand] = []  # commands of the user's whose message is not stored yet
         self._stale: set[int] = set()
         self._speaker = ""
@@ -260,6 +262,18 @@ class LiveTurn:
     def add_output(self, call_id: str, text: str) -> None:
         if block := self._tools.get(call_id):
             block.add_output(text)
+            self._touch(block)
+
+    def show_child(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
+        """Show how a child thread goes on, at the call that started it."""
+        if isinstance(event, AgentStarted):
+            if (started := self._tools.get(event.call_id)) is not None:
+                self.children[event.child_id] = started
+                started.child_id = event.child_id
+        elif (block := self.children.get(event.child_id)) is not None:
+            block.show_progress(event)
+            if isinstance(event, AgentFinished):
+                del self.children[event.child_id]
             self._touch(block)
 
     def finish_tool(self, result: ToolResultPart, duration_ms: int) -> None:

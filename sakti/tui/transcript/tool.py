@@ -12,7 +12,8 @@ from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import one_line, sanitise
+from sakti.core.events import AgentFinished, AgentProgress
+from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -32,6 +33,7 @@ TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
+CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
@@ -71,6 +73,8 @@ class ToolBlock(Block, eq=False):
     since: float = 0.0
     elapsed: int = 0
     gap: bool = False
+    child_id: str = ""  # of the child thread that it started
+    progress: str = ""  # how that goes on, or how it ended
 
     @property
     def foldable(self) -> bool:
@@ -98,7 +102,7 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        self.name = one_line(call.name, 40)
+        self.name = one_line(_name_of(call), 40)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -129,6 +133,8 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _end_state(result)
+        if isinstance(child := details.get("child"), str):
+            self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -146,6 +152,16 @@ class ToolBlock(Block, eq=False):
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+
+    def show_progress(self, event: AgentProgress | AgentFinished) -> None:
+        """Show how the child thread goes on that it started."""
+        price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
+        took = duration(int(event.seconds) * 1000)
+        if isinstance(event, AgentFinished):
+            self.progress = f"{event.marks}{price} · {took}"
+            return
+        gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
+        self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
 
     # --- how it looks ---------------------------------------------------------------------------------------
 
@@ -180,8 +196,9 @@ class ToolBlock(Block, eq=False):
         sign, style = self._sign(palette)
         room = column(width) - SIGN
         status = self._status(palette)
-        if sum(cells(t) for t, _ in status) > room // 2:
-            status = [(shorten("".join(t for t, _ in status), max(0, room // 2)), status[0][1])]
+        most = room * 2 // 3 if self.progress else room // 2
+        if sum(cells(t) for t, _ in status) > most:
+            status = [(shorten("".join(t for t, _ in status), max(0, most)), status[0][1])]
         taken = sum(cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
         raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
@@ -214,7 +231,7 @@ class ToolBlock(Block, eq=False):
             case "waiting":
                 return [(f"waiting for you{clock}", palette.warn)]
             case "running":
-                return [(f"running{clock}", palette.agent)]
+                return [(self.progress or f"running{clock}", palette.agent)]
             case "stopped":
                 return [("stopped", palette.warn), *self._describe_size(palette)]
             case "denied":
@@ -227,7 +244,9 @@ class ToolBlock(Block, eq=False):
         out: list[tuple[str, Style]] = []
         if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
-        if self.diff and self.state == "ok":
+        if self.progress:
+            out.append((f"{' · ' if out else ''}{self.progress}", palette.faint))
+        elif self.diff and self.state == "ok":
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
@@ -313,11 +332,18 @@ def output_size(output: str, details: Json) -> str:
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
 
+def _name_of(call: ToolCallPart) -> str:
+    """Return the name that a call is shown by: of a child thread its mode or custom agent."""
+    return str((call.arguments or {}).get("mode") or call.name) if call.name == CHILD else call.name
+
+
 def summarise(call: ToolCallPart) -> str:
     """Return the one argument that says most about a call."""
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
+    if call.name == CHILD:
+        return one_line(str(arguments.get("goal", "")), 300)
     for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:

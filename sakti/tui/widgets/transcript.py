@@ -18,6 +18,7 @@ from sakti.tui.host import host_of
 from sakti.tui.transcript import copying
 from sakti.tui.transcript.blocks import Block, Label
 from sakti.tui.transcript.links import Target, target_of
+from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, line_width, row_of
 from sakti.tui.widgets.transcript_view import TranscriptView
 
@@ -46,6 +47,7 @@ class Transcript(TranscriptView):
         Binding("c", "copy_code", "Copy the code block", show=False, id="transcript.copy-code"),
         Binding("l", "link(1)", "Next link", show=False, id="transcript.link"),
         Binding("L,shift+l", "link(-1)", "Previous link", show=False, id="transcript.link-back"),
+        Binding("x", "stop_child", "Stop the chosen child thread", show=False, id="transcript.stop-child"),
         Binding("/", "find", "Find in this thread", show=False, id="transcript.find"),
         Binding("n", "find(1)", "Older match", show=False, id="transcript.find-next"),
         Binding("N,shift+n", "find(-1)", "Newer match", show=False, id="transcript.find-previous"),
@@ -73,6 +75,14 @@ class Transcript(TranscriptView):
         def __init__(self, step: int = 0) -> None:
             super().__init__()
             self.step = step
+
+    class ChildWanted(TextualMessage):
+        """The user wants to follow the child thread of the chosen call, or to stop it."""
+
+        def __init__(self, child_id: str, *, stop: bool = False) -> None:
+            super().__init__()
+            self.child_id = child_id
+            self.stop_it = stop
 
     class FindLeft(TextualMessage):
         """The user left the search results."""
@@ -182,8 +192,19 @@ class Transcript(TranscriptView):
                     self.post_message(self.Opened(target))
         elif self._found is not None:
             self.post_message(self.FindWanted(1))
+        elif child_id := self._chosen_child:
+            self.post_message(self.ChildWanted(child_id))
         else:
             self.action_unfold()
+
+    @property
+    def _chosen_child(self) -> str:
+        """Return the child thread that the chosen call started, "" without one."""
+        return self._chosen.child_id if isinstance(self._chosen, ToolBlock) else ""
+
+    def action_stop_child(self) -> None:
+        if child_id := self._chosen_child:
+            self.post_message(self.ChildWanted(child_id, stop=True))
 
     def action_unfold(self) -> None:
         """Fold or unfold the selected block, else (always from the prompt) the newest foldable on screen."""
@@ -203,6 +224,7 @@ class Transcript(TranscriptView):
             return
         code = copying.code_of(self.document, self.document.blocks.index(block)) is not None
         keys = ["enter unfolds"] if block.foldable else []
+        keys = ["enter follows the child", "x stops it", "space unfolds"] if self._chosen_child else keys
         keys += ["c copies the code"] if code else []
         self.post_message(self.Said(" · ".join([*keys, "y copies the message"])))
 

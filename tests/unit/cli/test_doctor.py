@@ -79,11 +79,13 @@ def test_files_of_other_agents_are_named(home: Path, tmp_path: Path, monkeypatch
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
     assert "not used yet" not in sakti("doctor").stdout
     (tmp_path / ".mcp.json").write_text("{}")
-    (tmp_path / ".claude" / "agents").mkdir(parents=True)
-    (home / ".claude" / "agents").mkdir(parents=True)
-    (line,) = (x for x in sakti("doctor").stdout.splitlines() if "not used yet" in x)
-    paths = (tmp_path / ".mcp.json", tmp_path / ".claude/agents", home / ".claude/agents")
-    assert line == f"! other agents: {', '.join(map(str, paths))}: found, not used yet"
+    agents = home / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "tester.md").write_text("---\nname: tester\ndescription: d\ncolor: red\n---\nTest.\n")
+    lines = sakti("doctor").stdout.splitlines()
+    assert f"! other agents: {tmp_path / '.mcp.json'}: found, not used yet" in lines
+    assert "✓ agents: 1 custom agent: tester" in lines
+    assert any(line.startswith("! agent: ") and "color is not used" in line for line in lines)
 
 
 def test_a_database_below_a_file_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,17 +43,26 @@ class Host(Protocol):
         """Write the open thread to a file of JSON Lines; return it."""
         ...
 
+    async def child_transcript(self, child_id: str) -> Path:
+        """Write a child thread to a file of JSON Lines beside it; return it."""
+        ...
+
 
 Runner = Callable[[Hook, bytes, Place], Awaitable[Ran]]
 
 
 class Hooks(Struct):
-    """The hooks of a session. `hashes` are those of the project's scripts as they were trusted, by path."""
+    """The hooks of a session, or of a child of it.
+
+    `hashes` are those of the project's scripts as they were trusted, by path. `agent` are the fields that name a
+    child in all its events.
+    """
 
     listed: HookList
     host: Host
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
     run: Runner = running.run
+    agent: Mapping[str, str] = field(default_factory=dict[str, str])
     _background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def listens(self, event: str) -> bool:
@@ -90,6 +99,16 @@ class Hooks(Struct):
             self.host.emit(Notice("warning", TITLE, f"{text.hook.source}: {text.text}"))
         return decision
 
+    def of_agent(self, agent_id: str, agent_type: str) -> Hooks:
+        """Return the hooks for a child thread."""
+        return Hooks(self.listed, self.host, self.hashes, self.run, {"agent_id": agent_id, "agent_type": agent_type})
+
+    async def fire_of_agent(self, event: str) -> None:
+        """Run the hooks for the start or the end of a child."""
+        if self.listens(event):
+            path = await self.host.child_transcript(self.agent["agent_id"])
+            await self.fire(event, {**self.agent, "agent_transcript_path": str(path)})
+
     def begin(self, event: str, fields: Mapping[str, Any], subject: Subject | None = None) -> None:
         """Run the hooks that an event starts; nothing waits for them."""
         if self.listens(event):
@@ -113,7 +132,9 @@ class Hooks(Struct):
         place, transcript = await self.host.place(), await self.host.transcript()
         place = structs.replace(place, read=(*place.read, transcript.parent))
         inputs = [
-            payload.common(event, self.host.session_id, str(transcript), str(place.cwd), self.host.mode, f)
+            payload.common(
+                event, self.host.session_id, str(transcript), str(place.cwd), self.host.mode, {**self.agent, **f}
+            )
             for f in several
         ]
         data = [json.dumps(i, default=str).encode() for i in inputs]

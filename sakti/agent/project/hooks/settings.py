@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.config.check import wrong
-from sakti.core.config.hooks import EVENTS, NEVER, TIMEOUT, HookSettings, event_name
+from sakti.core.config.hooks import EVENTS, TIMEOUT, HookSettings, event_name
 from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
@@ -222,11 +222,7 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
     timeout = max(SHORTEST, hook.timeout)
     new_hook = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
-    return replace(new_hook, write=() if project else hook.write, why_not=wrong(hook) or _never(new_hook))
-
-
-def _never(hook: Hook) -> str:
-    return "there are no sub-agents here" if hook.event in NEVER else ""
+    return replace(new_hook, write=() if project else hook.write, why_not=wrong(hook))
 
 
 def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
@@ -307,4 +303,4 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
             hook, command=hook.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
         )
     problem = wrong(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
-    return replace(hook, why_not=problem or _never(hook))
+    return replace(hook, why_not=problem)

@@ -129,7 +129,7 @@ def _load(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | Non
 
 def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
     """Read a skill: one with a wrong name is reported but loaded, one without a description is not."""
-    read = _read(path, bound, notes)
+    read = read_file(path, bound, notes)
     if read is None:
         return None
     table, body, source = read
@@ -159,7 +159,7 @@ def _is_name(name: str) -> bool:
 
 def _command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | None:
     name = ":".join((*file.path.parent.relative_to(file.root).parts, file.path.stem))
-    read = _read(file.path, bound, notes)
+    read = read_file(file.path, bound, notes)
     if read is None:
         return None
     table, body, source = read
@@ -174,7 +174,7 @@ def _command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | 
     return Skill(name, description, body, file.path, source, "command", hint, _model(table), offered=False)
 
 
-def _read(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping[str, Any], str, str] | None:
+def read_file(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping[str, Any], str, str] | None:
     """Return frontmatter, text and name of a file; None if it is unreadable or outside the project."""
     source = display_path(path, bound)
     reader = Reader((bound,) if bound is not None else (path.resolve().parent,))

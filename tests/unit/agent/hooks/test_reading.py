@@ -52,7 +52,6 @@ def test_a_file_of_claude_code_is_read_as_it_is() -> None:
     ("event", "handler", "why"),
     [
         ("PreToolUse", {"type": "prompt", "prompt": "x"}, "hooks of type prompt do not run"),
-        ("SubagentStop", one(), "there are no sub-agents here"),
         ("FileChanged", one(), "there is no such event here"),
         ("Stop", {"type": "command"}, "command is empty."),
     ],

@@ -28,6 +28,7 @@ from sakti.tasks import service
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
 from tests.fakes.tools import ended
+from tests.unit.agent.test_subagents import LOOK, is_child, report
 
 PYTHON = sys.executable
 TOLD = "cat > $(mktemp {}.XXXXXX.json)"  # a file each: hooks may run at the same time
@@ -386,6 +387,28 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     assert rows("PreCompact")[0]["trigger"] == "manual" and rows("PreCompact")[0]["custom_instructions"] == "tabs"
     observed = rows("Observed")
     assert observed and observed[0]["lines"][0]["id"] and "tabs" in observed[0]["observations"]
+
+
+async def test_hooks_of_a_child_name_it(store: Store, tmp_path: Path) -> None:
+    settings = config(*(hook(e, TOLD.format(e)) for e in ("SubagentStart", "SubagentStop", "PreToolUse")))
+
+    def play(request: Request) -> Answer:
+        if is_child(request):
+            return report() if any(m.role == "tool" for m in request.messages) else Answer(calls=(LOOK,))
+        asked = any(m.role == "assistant" for m in request.messages)
+        return Answer("done") if asked else Answer(calls=(Call("agent", {"mode": "explore", "goal": "look"}),))
+
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / "http.py").write_text("x = 1")
+    run = await start(store, work, play, config=settings)
+    await run.ask("delegate it")
+    await close(run)
+    (started,), (stopped,) = told(work, "SubagentStart"), told(work, "SubagentStop")
+    assert started["agent_type"] == stopped["agent_type"] == "explore" and started["agent_id"] == stopped["agent_id"]
+    assert stopped["agent_transcript_path"].endswith(f"agent-{stopped['agent_id']}.jsonl")
+    calls = {row["tool_name"]: row.get("agent_id") for row in told(work, "PreToolUse")}
+    assert calls == {"agent": None, "Read": started["agent_id"], "report": started["agent_id"]}
 
 
 async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sakti.agent.subagents.tools import make_agent
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
 from sakti.agent.tools.apply_patch import apply_patch
@@ -28,7 +29,8 @@ from sakti.agent.tools.read import read
 from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 
-TOOLS: dict[str, Tool] = {t.name: t for t in (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill)}
+FILES = (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill)
+TOOLS: dict[str, Tool] = {t.name: t for t in (*FILES, make_agent(lambda _run, _task: None, "asked", ""))}  # type: ignore
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-one = 1\n+one = 11\n*** End Patch"
 BLOCK = "<<<<<<< SEARCH\none = 1\n=======\none = 11\n>>>>>>> REPLACE"
 EDITED = "one = 11\ntwo = 2\nthree = 3\n"

@@ -1,0 +1,69 @@
+"""Define the host of child threads, which do parts of the work and report.
+
+`children.Children` answers for a thread of a session; a child has no children itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sakti.core.types import Message, Usage
+
+if TYPE_CHECKING:
+    from sakti.agent.tools.base import Tool
+
+
+class ChildHost(Protocol):
+    """Children of an open thread; `spent` is the usage of each of their steps."""
+
+    spent: list[Usage]
+
+    def tools(self) -> list[Tool]:
+        """Return the tools that start children."""
+        ...
+
+    def facts(self, messages: Sequence[Message]) -> dict[str, str]:
+        """Return the facts about children for the next request, by name."""
+        ...
+
+    async def load(self) -> None:
+        """Take in the children of the thread that is opened."""
+        ...
+
+    def enclose(self) -> None:
+        """Let running children work in the sandbox from now on, as the thread does."""
+        ...
+
+    async def wait_background(self) -> bool:
+        """Wait for the children in the background; return whether there is something to report."""
+        ...
+
+    async def close(self) -> None:
+        """Stop all children."""
+        ...
+
+
+class NoChildren:
+    """Host of a thread that may have no children."""
+
+    def __init__(self) -> None:
+        self.spent: list[Usage] = []
+
+    def tools(self) -> list[Tool]:
+        return []
+
+    def facts(self, messages: Sequence[Message]) -> dict[str, str]:
+        return {}
+
+    async def load(self) -> None:
+        return None
+
+    def enclose(self) -> None:
+        return None
+
+    async def wait_background(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        return None

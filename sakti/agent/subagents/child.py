@@ -1,0 +1,298 @@
+"""Run a child thread: follow its progress, take its report, and keep how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sakti.agent.repository import local_timezone
+from sakti.agent.subagents import report as reports
+from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.report import ChildReport
+from sakti.agent.subagents.thread import ChildThread, ChildTurns
+from sakti.agent.subagents.tools import make_report
+from sakti.agent.tools.context import Outcome
+from sakti.core.errors import SaktiError
+from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    Event,
+    Gauge,
+    MemoryActivation,
+    MemoryStatus,
+    Notice,
+    RetryScheduled,
+    StepFinished,
+    StepStarted,
+    TasksChanged,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from sakti.core.text import one_line
+from sakti.core.types import Json, Usage, plain_values
+from sakti.store.secrets import masked
+from sakti.store.threads import child_runs
+from sakti.store.threads.child_runs import ChildRun
+
+if TYPE_CHECKING:
+    from sakti.agent.open_thread import OpenThread
+    from sakti.agent.tools.base import Tool
+
+log = logging.getLogger(__name__)
+
+REPAIRS = 2  # reports with wrong arguments that are answered with what is wrong
+IDLE_ACTIVATIONS = 3  # times that memory made room without a successful call in between
+STOP_S = 0.8  # seconds until a stopped child is left behind
+EVERY_S = 0.25  # seconds between two events of progress
+SHOWN = 5  # calls that are kept for the screen
+INVALID = "{problem} Call report again with that corrected."
+
+End = Literal["finished", "partial", "interrupted"]
+
+
+class Child:
+    """A child while it works, and until its report is delivered.
+
+    `spend` hears of each step's usage; `reached` says which limit of the parent's turn is reached, "" for none.
+    `calls` are its last calls in a line each.
+    """
+
+    def __init__(
+        self,
+        parent: OpenThread,
+        spec: AgentSpec,
+        run: ChildRun,
+        tools: frozenset[str] | None,
+        spend: Callable[[Usage], None],
+        reached: Callable[[], str],
+    ) -> None:
+        self.parent, self.spec, self.run = parent, spec, run
+        self.thread = ChildThread(parent, spec, run.goal, tools, self.hear, self._make_report)
+        self.turns = ChildTurns(self.thread, lambda: self.report is not None or self._refused > REPAIRS, self._limit)
+        if parent.hooks is not None:
+            self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
+        self.listeners: list[Callable[[Event], None]] = []  # who follows it live
+        self.task: asyncio.Task[None] | None = None
+        self.report: ChildReport | None = None
+        self.usage = Usage()
+        self.step, self.activity = 0, "waiting for a free place"
+        self.calls: list[str] = []
+        self.outcome: Outcome | None = None
+        self.stopped = ""  # why it was stopped
+        self.is_delivered = False
+        self._spend, self._reached = spend, reached
+        self._clock = parent.workspace.clock
+        self._began, self._shown = self._clock.monotonic(), float("-inf")
+        self._gauge = Gauge(0, 0)
+        self._refused = 0
+        self._activations = 0
+        self._end: TurnFinished | None = None
+
+    @property
+    def id(self) -> str:
+        return self.run.child_id
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    # --- the run ----------------------------------------------------------------------------------------------
+
+    async def play(self, text: str, places: asyncio.Semaphore, model: str) -> None:
+        """Work until the report, a limit or a stop; the outcome is there when it ends."""
+        why = ""
+        try:
+            async with places:
+                if not self.stopped:
+                    await self._work(text, model)
+        except asyncio.CancelledError:
+            self.stopped = self.stopped or "stopped"
+        except SaktiError as e:
+            why = e.message
+        except Exception as e:  # the worker's root: a fault of the child is its report's to say
+            log.exception("child failed")
+            why = f"{type(e).__name__}: {e}"
+        await self.finish(why)
+
+    async def _work(self, text: str, model: str) -> None:
+        self._began = self._clock.monotonic()
+        self.activity = "starting"
+        await self.thread.open_stored(self.id)
+        if model and model != "inherit":
+            self.thread.answering = await self.parent.workspace.models.for_turn(model)
+        if self.thread.hooks is not None:
+            await self.thread.hooks.fire_of_agent("SubagentStart")
+        await self.turns.ask(text)
+
+    async def stop(self, why: str) -> None:
+        """Stop it with a partial report; waits no longer than `STOP_S`."""
+        if not self.is_running:
+            return
+        assert self.task is not None
+        self.stopped = self.stopped or why
+        if self.thread.busy:
+            await asyncio.wait({asyncio.ensure_future(self.turns.interrupt())}, timeout=STOP_S)
+        elif self.outcome is None:  # it waits for a place, or is being opened
+            self.task.cancel()
+        await asyncio.wait({self.task}, timeout=STOP_S)
+        await self.finish("")
+
+    async def finish(self, why: str) -> None:
+        """Store how it ended and make its outcome, once."""
+        if self.outcome is not None:
+            return
+        state, report = self._ending(why)
+        ws, clock = self.parent.workspace, self._clock
+        head = reports.head_of(self.id, self.spec.name, self.step, self.usage.cost_usd)
+        block = reports.as_block(report, head)
+        details: Json = {
+            child_runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
+            "cost_usd": self.usage.cost_usd, "seconds": self.seconds,
+        }  # fmt: skip
+        self.outcome = Outcome(block, details=details)
+        findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
+        stored = {"block": block, "findings": findings, "marks": report.in_words(), "steps": self.step}
+        try:
+            await ws.store.write(child_runs.end, self.id, state, stored, clock.now())
+        except SaktiError as e:
+            self.parent.emit(Notice("warning", e.title, e.message))
+        quotes = report.verified, report.quoted, report.in_words()
+        self.parent.emit(
+            AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
+        )
+        if self.thread.hooks is not None and not self.stopped:  # who waits for a stop does not wait for hooks
+            await self.thread.hooks.fire_of_agent("SubagentStop")
+        await self.thread.close()
+
+    def _ending(self, why: str) -> tuple[End, ChildReport]:
+        if self.report is not None:
+            return "finished", self.report
+        end, text = self._end, self._last_text()
+        if end is not None and end.status == "answered" and not self.stopped and not why:
+            return "finished", ChildReport(text, unstructured=True)
+        reason = self.stopped or why or (end.error if end is not None else "") or "it ended without a report"
+        return "partial", reports.partial_report(self._observed(), text, reason)
+
+    def _last_text(self) -> str:
+        turn = self.thread.running.turn
+        streamed = "".join(turn.streamed) if turn is not None else ""
+        return streamed or (turn.text() if turn is not None else "") or (self._end.text if self._end else "")
+
+    def _observed(self) -> list[str]:
+        """Return the lines that were observed of its work."""
+        try:
+            window = self.thread.engine.state.window
+        except (SaktiError, RuntimeError):
+            return []  # it never began
+        text = "\n".join(g.text for g in (*window.active, *window.buffered))
+        return [line.strip("* ") for line in text.split("\n") if line.startswith("* ")]
+
+    def _limit(self, usage: Usage) -> str:
+        """Return which limit it has reached, "" for none."""
+        limits = self.parent.workspace.config.subagents
+        fresh = usage.input_tokens - usage.cached_tokens + usage.output_tokens
+        if fresh >= limits.max_tokens:
+            return f"The limit of {limits.max_tokens:,} tokens is reached (subagents.max_tokens)."
+        if self._activations >= IDLE_ACTIVATIONS:
+            return f"Its memory was condensed {IDLE_ACTIVATIONS} times without a successful call in between."
+        return self._reached()
+
+    # --- the report -------------------------------------------------------------------------------------------
+
+    def _make_report(self) -> Tool:
+        return make_report(self._take, self._refuse)
+
+    def _refuse(self, problem: str) -> Outcome:
+        self._refused += 1
+        return Outcome(INVALID.format(problem=problem), is_error=True)
+
+    async def _take(self, report: ChildReport) -> str:
+        """Check the quotations and end the work."""
+        files = await self._readable({f.file for f in report.findings if f.file and f.quote})
+        checked = await asyncio.to_thread(reports.check_quotes, report.findings, lambda name: _read(files.get(name)))
+        self.report = ChildReport(report.summary, checked, report.not_found, report.gaps, report.fields)
+        return f"The report was taken: {self.report.in_words()}."
+
+    async def _readable(self, names: set[str]) -> dict[str, Path]:
+        """Return the paths of those files that the child may read without a question."""
+        toolbox, out = self.thread.toolbox, dict[str, Path]()
+        for name in names:
+            path = toolbox.state.resolve(name)
+            if not path.is_file():
+                path = (self.parent.workspace.root / name).resolve()
+            if await toolbox.may_read(str(path), self.id):
+                out[name] = path
+        return out
+
+    # --- what happens -----------------------------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """Take in an event of the child, and pass on what concerns the parent."""
+        for listener in tuple(self.listeners):
+            listener(event)
+        if isinstance(event, TasksChanged):
+            self.parent.emit(event)
+        elif self._take_in(event):
+            self._show()
+
+    def _take_in(self, event: Event) -> bool:
+        """Return whether an event is progress, after taking it in; the screen that follows it shows the rest."""
+        if activity := _activity(event):
+            self.activity = activity
+        if isinstance(event, StepStarted):
+            self.step = event.step
+        elif isinstance(event, ToolStarted):
+            self.calls = [*self.calls, self.activity][-SHOWN:]
+        elif isinstance(event, ToolFinished):
+            self._activations = self._activations if event.result.is_error else 0
+        elif isinstance(event, MemoryActivation):
+            self._activations += event.operation_type == "observation"
+        elif isinstance(event, MemoryStatus):
+            self._gauge = event.messages
+        elif isinstance(event, StepFinished):
+            self.usage = self.usage + event.usage
+            self._spend(event.usage)
+        elif isinstance(event, TurnFinished):
+            self._end = event
+        else:
+            return bool(activity)
+        return True
+
+    def _show(self) -> None:
+        """Emit the progress, at most four times a second."""
+        now = self._clock.monotonic()
+        if self.outcome is None and now - self._shown >= EVERY_S:
+            self._shown = now
+            self.parent.emit(self.progress())
+
+    def progress(self) -> AgentProgress:
+        return AgentProgress(
+            self.id, self.run.call_id, self.step, self.activity, self._gauge, self.usage.cost_usd, self.seconds
+        )
+
+
+def _activity(event: Event) -> str:
+    """Return what a child does since an event, "" if that is the same as before."""
+    if isinstance(event, StepStarted):
+        return "thinking"
+    if isinstance(event, TextDelta):
+        return "writing"
+    if isinstance(event, ToolStarted):
+        return one_line(f"{event.call.name} {masked(plain_values(event.call.arguments or {}))}", 60)
+    return f"the model failed, attempt {event.attempt}" if isinstance(event, RetryScheduled) else ""
+
+
+def _read(path: Path | None) -> bytes | None:
+    try:
+        return path.read_bytes() if path is not None and path.is_file() else None
+    except OSError:
+        return None

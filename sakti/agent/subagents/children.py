@@ -1,0 +1,270 @@
+"""Start the children of an open thread for its calls; limit, stop, resume and deliver them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sakti.agent import budget, titles
+from sakti.agent.session import prompt_facts, system_prompt
+from sakti.agent.subagents import definitions
+from sakti.agent.subagents.child import Child
+from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.tools import AgentTask, make_agent
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.config import refuse_mode
+from sakti.core.errors import ToolError
+from sakti.core.events import AgentStarted, Notice
+from sakti.core.ids import short
+from sakti.core.resources import read_prompt
+from sakti.core.text import head_and_tail, one_line
+from sakti.core.types import ContextPart, Message, Thread, Usage
+from sakti.providers import facts
+from sakti.store.secrets import masked
+from sakti.store.threads import child_runs
+from sakti.store.threads.child_runs import FACT, ChildRun
+
+if TYPE_CHECKING:
+    from sakti.agent.open_thread import OpenThread
+    from sakti.agent.tools.base import Tool
+
+SHARE = 0.01  # of the model's window, for the list of custom agents
+RUNNING = "children"  # the fact that names running children
+_SHARED = (system_prompt.OVERVIEW, prompt_facts.CATALOG, "instructions")  # what a child's prompt has of its parent's
+
+
+class Children:
+    """Children of an open thread in this process: running ones, and those whose report waits for delivery."""
+
+    def __init__(self, parent: OpenThread) -> None:
+        self._parent = parent
+        self.all: dict[str, Child] = {}
+        self.spent: list[Usage] = []  # of each step of a child
+        self._waiting: dict[str, str] = {}  # reports of background children that are not delivered: id → text
+        self._refused: set[tuple[str, str]] = set()  # repeated goals that were refused once
+
+    @cached_property
+    def _places(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self._parent.workspace.config.subagents.max_threads)
+
+    @property
+    def running(self) -> list[Child]:
+        return [c for c in self.all.values() if c.is_running]
+
+    def tools(self) -> list[Tool]:
+        """Return the tool `agent`, unless children are off."""
+        use = self._parent.workspace.config.subagents.use
+        return [make_agent(self.call, use, self._list_agents())] if use != "off" else []
+
+    def _list_agents(self) -> str:
+        """Return names and descriptions of custom agents, as many as a share of the model's window takes."""
+        ws = self._parent.workspace
+        info = ws.models.info
+        room = int(SHARE * ((info.context_window if info is not None else None) or facts.ASSUMED_WINDOW))
+        lines = [read_prompt("subagents#custom")]
+        for agent in ws.files.agents.agents:
+            line = f"- {agent.name}: {agent.description}"
+            if ws.counter.count("\n".join([*lines, line])) > room:
+                break
+            lines.append(line)
+        return "\n".join(lines) if len(lines) > 1 else ""
+
+    # --- a call -----------------------------------------------------------------------------------------------
+
+    async def call(self, run: ToolContext, task: AgentTask) -> Outcome:
+        """Start or resume a child and return its report; at once if it works in the background."""
+        spec = self._find(task.mode)
+        task = replace(task, goal=masked(task.goal), background=task.background or spec.background)
+        if task.background and not spec.is_read_only:
+            raise ToolError(f"Only a read-only mode may work in the background, and {spec.name} is none.")
+        if task.resume:
+            child = await self._resume(run, spec, task)
+        elif repeated := await self._repeated(spec, task.goal):
+            return Outcome(repeated)
+        else:
+            child = await self._start(run, spec, task)
+        text = f"{task.goal}\n\n# Context\n\n{task.context}" if task.context.strip() else task.goal
+        model = task.model or spec.model or self._parent.workspace.config.subagents.model
+        child.task = asyncio.create_task(child.play(text, self._places, model))
+        self._parent.emit(AgentStarted(child.id, run.call_id, spec.name, task.goal, task.background))
+        if not task.background:
+            return await self._wait(child)
+        child.task.add_done_callback(lambda _task: self._ended_aside(child))
+        return Outcome(
+            f"The child thread {short(child.id)} works in the background; its report comes with a later step.",
+            details={"background": child.id},
+        )
+
+    def _find(self, name: str) -> AgentSpec:
+        name = name.strip().removeprefix("@").removeprefix("agent-")
+        spec = self._parent.workspace.files.agents.get(name) or definitions.of_mode(name)
+        if spec is None:
+            raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
+        return spec
+
+    async def _wait(self, child: Child) -> Outcome:
+        """Wait for a child; a cancelled wait stops it, and its partial report is the result."""
+        assert child.task is not None
+        try:
+            await asyncio.shield(child.task)
+        except asyncio.CancelledError:
+            await child.stop("stopped with the turn")
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+        self.all.pop(child.id, None)
+        assert child.outcome is not None
+        return child.outcome
+
+    async def _start(self, run: ToolContext, spec: AgentSpec, task: AgentTask) -> Child:
+        parent, ws = self._parent, self._parent.workspace
+        assert parent.thread is not None
+        now, metadata = ws.clock.now(), parent.thread.metadata
+        thread = Thread(
+            ws.store.ids.new(),
+            ws.resource_id,
+            titles.first_title(task.goal) or spec.name,
+            now,
+            now,
+            title_pinned=True,
+            parent_id=parent.id,
+            mode=spec.mode,
+            metadata={key: metadata[key] for key in _SHARED if key in metadata},
+        )
+        row = ChildRun(
+            thread.id, parent.id, run.call_id, spec.mode, task.goal, now, agent=spec.name, background=task.background
+        )
+        child = self._make(spec, row, task)
+        await ws.store.write(child_runs.start, thread, row)
+        return child
+
+    async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask) -> Child:
+        """Return a stored child that starts again with another goal."""
+        store = self._parent.workspace.store
+        row = await store.read(child_runs.find, self._parent.id, task.resume)
+        if row is None:
+            raise ToolError(f"This thread has no child {one_line(task.resume, 40)!r}.")
+        if row.child_id in self.all and self.all[row.child_id].is_running:
+            raise ToolError(f"The child {short(row.child_id)} is still running.")
+        now = self._parent.workspace.clock.now()
+        await store.write(child_runs.restart, row.child_id, run.call_id, now, background=task.background)
+        changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
+        return self._make(self._find_stored(row) or spec, changed, task)
+
+    def _find_stored(self, row: ChildRun) -> AgentSpec | None:
+        return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
+
+    def _make(self, spec: AgentSpec, row: ChildRun, task: AgentTask) -> Child:
+        started = len(self.spent)
+
+        def reached() -> str:
+            turn = self._parent.running.turn
+            if turn is None or row.background:
+                return ""
+            used = turn.usage + sum(self.spent[started:], Usage())
+            limit = budget.spent(turn.settings, used, turn.seconds())
+            return limit.message if limit is not None else ""
+
+        child = self.all[row.child_id] = Child(self._parent, spec, row, task.narrowed, self._spend, reached)
+        return child
+
+    def _spend(self, usage: Usage) -> None:
+        self.spent.append(usage)
+        self._parent.usage = self._parent.usage + usage
+
+    async def _repeated(self, spec: AgentSpec, goal: str) -> str:
+        """Return the answer to a goal that an earlier child had; the second such call runs."""
+        key = (spec.name, " ".join(goal.split()).casefold())
+        for row in await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id):
+            if (row.agent or row.mode, " ".join(row.goal.split()).casefold()) != key or key in self._refused:
+                continue
+            self._refused.add(key)
+            what = "still runs" if row.state == "running" else f"ended: {(row.report or {}).get('marks', row.state)}"
+            return (
+                f"Nothing was started: the child {short(row.child_id)} had this goal already and {what}. "
+                "Name it in resume to ask it more; call again to start another one."
+            )
+        return ""
+
+    # --- delivery in the background ---------------------------------------------------------------------------
+
+    def _ended_aside(self, child: Child) -> None:
+        self.all.pop(child.id, None)
+        if child.outcome is not None:
+            self._waiting[child.id] = self._bounded(child.outcome.content)
+            text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report goes with the next step."
+            self._parent.emit(Notice("information", "Child thread ended", text))
+
+    def _bounded(self, block: str) -> str:
+        return head_and_tail(block, self._parent.workspace.config.agent.tool_output_bytes)[0]
+
+    def facts(self, messages: Sequence[Message]) -> dict[str, str]:
+        """Return what the next request says of children: which run, and reports that were not delivered."""
+        sent: dict[str, str] = {}
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ContextPart):
+                    sent |= part.facts
+        self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
+        running = [c for c in self.running if c.run.background]
+        lines = [f"- {short(c.id)} {c.spec.name}: {one_line(c.run.goal, 200)}" for c in running]
+        out = {f"{FACT} {i}": text for i, text in self._waiting.items()}
+        if lines:
+            out[RUNNING] = "\n".join(["Child threads that are running; do not start them again:", *lines])
+        elif sent.get(RUNNING):
+            out[RUNNING] = "No child thread is running."
+        return out
+
+    # --- the life of the thread -------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Take in the children of a thread that is opened: mark those that a crash left, offer their reports."""
+        ws, parent = self._parent.workspace, self._parent
+        running = {c.id for c in self.running}
+        orphans = await ws.store.write(child_runs.interrupt_orphans, parent.id, ws.clock.now(), running)
+        for row in orphans:
+            text = f"{row.agent or row.mode}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
+            parent.emit(Notice("warning", "Child thread", text))
+        rows = await ws.store.read(child_runs.of_parent, parent.id)
+        self._waiting = {
+            r.child_id: self._bounded(r.report["block"])
+            for r in rows
+            if r.background and r.report and r.delivered_at is None and r.state != "running"
+        }
+
+    def enclose(self) -> None:
+        """Let running children work in the sandbox from now on, as the parent does."""
+        for child in self.running:
+            if (toolbox := child.thread.made_toolbox) is not None:
+                toolbox.state.sandbox = self._parent.toolbox.state.sandbox
+
+    async def stop(self, child_id: str) -> bool:
+        """Stop a running child; its partial report is delivered. False if it does not run."""
+        child = self.all.get(child_id)
+        if child is None or not child.is_running:
+            return False
+        await child.stop("stopped by the user")
+        return True
+
+    async def stored(self) -> list[ChildRun]:
+        """Return the runs of the thread's children, oldest first."""
+        return await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
+
+    @property
+    def custom(self) -> tuple[AgentSpec, ...]:
+        """Return the custom agents."""
+        return self._parent.workspace.files.agents.agents
+
+    async def wait_background(self) -> bool:
+        """Wait for the children in the background; return whether there were any."""
+        tasks = [c.task for c in self.running if c.run.background and c.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        return bool(tasks) or bool(self._waiting)
+
+    async def close(self) -> None:
+        """Stop all children: the program ends, or another thread is opened."""
+        await asyncio.gather(*(c.stop("sakti ended") for c in self.running))

@@ -1,0 +1,54 @@
+"""Define what a child may be: a mode, or a custom agent; its prompt, tools and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Struct, field
+
+from sakti.agent.judge.modes import ModeTools
+from sakti.core.config import SessionMode
+from sakti.core.resources import mode_names
+from sakti.core.types import Effort
+from sakti.memory import modes
+
+NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
+
+
+class AgentSpec(Struct, frozen=True):
+    """A mode or a custom agent.
+
+    `tools`: those that it gets; `without`: those that it does not. `ceiling`: the widest approval mode
+    that it works in. `rules` allow calls of a tool that is only partly its own, by tool.
+    """
+
+    name: str
+    mode: str = "default"
+    description: str = ""
+    prompt: str = ""
+    tools: ModeTools = ModeTools()
+    without: frozenset[str] = NEVER
+    ceiling: SessionMode = "full"
+    model: str = ""
+    effort: Effort | None = None
+    max_steps: int | None = None
+    background: bool = False
+    skills: tuple[str, ...] = ()
+    rules: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    source: str = ""
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.ceiling == "plan"
+
+    def narrowed(self, tools: Collection[str]) -> frozenset[str]:
+        """Return the tools of `tools` that it gets."""
+        return frozenset(t for t in tools if self.tools.allows(t) and t not in self.without)
+
+
+def of_mode(name: str) -> AgentSpec | None:
+    """Return the agent that a mode makes; None if there is no such mode."""
+    if name not in mode_names():
+        return None
+    tools = ModeTools(name, modes.numbers(name).tools)
+    return AgentSpec(name, name, tools=tools, ceiling="plan" if tools.reads_only else "full")

@@ -1,0 +1,188 @@
+"""Load custom agents: `agents/*.md` of the project and of the user, with the fields of claude-code.
+
+Nothing in a file is fatal: unused and unknown fields, unmapped tools and models are named in a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sakti.agent.judge.modes import ModeTools
+from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
+from sakti.agent.project.skills import library
+from sakti.agent.subagents.definitions import NEVER, AgentSpec
+from sakti.agent.tools import arguments as forms
+from sakti.core.config import SessionMode
+from sakti.core.patterns import lazy_pattern
+from sakti.core.resources import fill_prompt, mode_names
+from sakti.core.text import one_line
+from sakti.core.types import Effort
+from sakti.memory import modes
+
+MOST = 200  # agents of a project
+LONGEST_DESCRIPTION = 1_024
+_NAME = lazy_pattern(r"[\w-]{1,64}")
+_PARTIAL = lazy_pattern(r"([\w-]+)\((.*)\)")
+_USED = frozenset(
+    "name description tools disallowedTools model permissionMode maxTurns skills background effort mode".split()
+)
+_UNUSED = frozenset("mcpServers hooks memory isolation color".split())
+_MODES: Mapping[str, SessionMode] = {
+    "plan": "plan", "default": "ask", "ask": "ask", "acceptEdits": "edits", "edits": "edits", "auto": "auto",
+    "bypassPermissions": "full",
+}  # fmt: skip
+_EFFORTS: Mapping[str, Effort] = {"off": "off", "low": "low", "medium": "medium", "high": "high", "max": "high"}
+_TOOLS = {"webfetch": "webfetch", "todowrite": "task-mutate", "todoread": "task-query", "skill": "skill"}
+_OURS = frozenset("memory-search task-query task-mutate skill webfetch wait".split())
+_SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answers
+
+
+class CustomAgents(Struct, frozen=True):
+    """Custom agents, and sentences on the unused parts of their files."""
+
+    agents: tuple[AgentSpec, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def get(self, name: str) -> AgentSpec | None:
+        return next((a for a in self.agents if a.name == name), None)
+
+
+def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> CustomAgents:
+    """Load all custom agents, the first of each name; `project`: also its trusted ones."""
+    notes: list[str] = []
+    agents: dict[str, AgentSpec] = {}
+    bound = workspace.resolve()
+    listed = files.list_files(workspace, "agent", most=MOST) if project else []
+    for path, root in chain(
+        ((f.path, bound) for f in listed if trusts(f.path.relative_to(workspace).as_posix())),
+        ((f.path, None) for f in files.list_user_files("agent")),
+    ):
+        read = library.read_file(path, root, notes)
+        if read is not None and (agent := _agent(path, *read, notes)) is not None:
+            agents.setdefault(agent.name, agent)
+    return CustomAgents(tuple(sorted(agents.values(), key=lambda a: a.name)), tuple(notes))
+
+
+def _agent(path: Path, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec | None:
+    name = str(table.get("name") or path.stem)
+    if not _NAME.fullmatch(name) or name in mode_names():
+        notes.append(f"{source}: left out, {one_line(name, 40)!r} is no name for an agent, or is that of a mode.")
+        return None
+    problems = [f"{field} is not used" for field in table if field in _UNUSED]
+    problems += [f"the field {one_line(str(field), 40)} is unknown" for field in table if field not in _USED | _UNUSED]
+    mode = str(table.get("mode") or modes.DEFAULT)
+    if mode not in mode_names():
+        problems.append(f"there is no mode {one_line(mode, 40)}")
+        mode = modes.DEFAULT
+    agent = AgentSpec(
+        name,
+        mode,
+        description=one_line(str(table.get("description") or ""), LONGEST_DESCRIPTION),
+        prompt=_prompt(body, _words(table.get("skills"))),
+        ceiling=_chosen(table, "permissionMode", _MODES, "full", problems),
+        model=_model(table, problems),
+        effort=_chosen(table, "effort", _EFFORTS, None, problems),
+        max_steps=_steps(table, problems),
+        background=table.get("background") in (True, "true"),
+        source=source,
+    )
+    agent = _with_tools(agent, table, problems)
+    if problems:
+        notes.append(f"{source}: {'; '.join(problems)}.")
+    return agent
+
+
+def _prompt(body: str, skills: list[str]) -> str:
+    return fill_prompt("subagents#skills", prompt=body, skills=", ".join(skills)) if skills else body
+
+
+def _chosen(table: Mapping[str, Any], field: str, values: Mapping[str, Any], usual: Any, problems: list[str]) -> Any:
+    """Return the value for the word of a field."""
+    word = str(table.get(field) or "")
+    if word and word not in values:
+        problems.append(f"{field} {one_line(word, 40)} is unknown")
+    return values.get(word, usual)
+
+
+def _model(table: Mapping[str, Any], problems: list[str]) -> str:
+    name = str(table.get("model") or "")
+    if name.lower() in _SAME:
+        return ""
+    if name.lower() != "haiku" and "/" not in name:
+        problems.append(f"the model {one_line(name, 40)} is not mapped, so the one that answers is used")
+        return ""
+    return name
+
+
+def _steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
+    value = table.get("maxTurns")
+    if value is None or (isinstance(value, int) and value > 0):
+        return value
+    problems.append(f"maxTurns {one_line(str(value), 20)} is no number of steps")
+    return None
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def _with_tools(agent: AgentSpec, table: Mapping[str, Any], problems: list[str]) -> AgentSpec:
+    """Return the agent with the tools that its file allows, or forbids."""
+    names: set[str] = set()
+    rules: dict[str, tuple[str, ...]] = {}
+    for word in _words(table.get("tools")):
+        for tool, rule in _read_tool(word, problems):
+            names.add(tool)
+            if rule:
+                rules[tool] = (*rules.get(tool, ()), rule)
+    without = {t for word in _words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
+    of_mode = tools = ModeTools(agent.mode, modes.numbers(agent.mode).tools)
+    if "tools" in table:
+        tools = ModeTools(agent.name, tuple(sorted(n for n in names if "*" in n or tools.allows(n))))
+    ceiling: SessionMode = "plan" if of_mode.reads_only else agent.ceiling
+    return replace(agent, tools=tools, without=NEVER | without, rules=rules, ceiling=ceiling)
+
+
+def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield our tools of a name of claude-code, each with the rule that calls of it must follow, if any."""
+    partial = _PARTIAL.fullmatch(word)
+    name, pattern = (partial[1], partial[2].strip()) if partial else (word, "")
+    if name == "*" or name.startswith("mcp__"):
+        yield name, ""
+        return
+    tool = _TOOLS.get(forms.plain(name)) or (name if name in _OURS else forms.tool_name(name))
+    if not forms.known(tool) and tool not in _OURS:
+        problems.append(f"the tool {one_line(word, 40)} is not mapped")
+        return
+    yield tool, _rule(tool, pattern)
+    if tool == "edit":  # models that write patches have that in its place
+        yield "apply_patch", _rule("apply_patch", pattern)
+
+
+def _rule(tool: str, pattern: str) -> str:
+    if not pattern or pattern == "*":
+        return ""
+    if tool == "bash":
+        words = pattern.removesuffix("*").removesuffix(":").strip()
+        return f"bash: {words}" if words else ""
+    return f"{tool}({pattern})"
+
+
+def _words(value: Any) -> list[str]:
+    """Return the entries of a list, or of a text with commas outside of parentheses."""
+    if isinstance(value, list):
+        return [str(v).strip() for v in cast("list[Any]", value) if str(v).strip()]
+    out, depth = [""], 0
+    for sign in str(value or ""):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            out.append("")
+        else:
+            out[-1] += sign
+    return [word.strip() for word in out if word.strip()]

@@ -1,0 +1,218 @@
+"""Define reports of child threads, check their quotations and render them. Pure.
+
+A report becomes one block in the parent's context and one group in its log, a line per finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import replace
+
+from sakti.agent.tools import textfile
+from sakti.core.ids import Ids, short
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import counted, one_line
+from sakti.core.tokens import Counter
+from sakti.core.types import Json
+from sakti.memory.log import dates, lines
+
+Mark: TypeAlias = Literal["", "verified", "moved", "unverified"]  # "": nothing was quoted
+SHORTEST_QUOTE = 20  # non-blank characters; a shorter quote must be a whole line
+MEANING = 'A mark says that the quote is in the file ("quote found"), not that the claim is true.'
+UNSTRUCTURED = "unstructured, unverified"
+_RANGE = lazy_pattern(r"\s*(\d+)(?:\s*[-–:]\s*(\d+))?\s*")
+_LONGEST_FILE = 10_000_000  # bytes of a file that quotes are looked for in
+
+
+class QuotedFinding(Struct, frozen=True, omit_defaults=True):
+    """Claim with the place that supports it."""
+
+    claim: str
+    file: str = ""
+    lines: Annotated[str, Meta(description='such as "12-18"')] = ""
+    quote: Annotated[str, Meta(description="exact text of those lines")] = ""
+    source: Annotated[str, Meta(description="URL or command, if it is not a file")] = ""
+    mark: Annotated[Mark, Meta(extra_json_schema={"unlisted": True})] = ""
+
+
+class ChildReport(Struct, frozen=True):
+    """ChildReport of a child; `unstructured` marks the last text of a child that wrote none.
+
+    `partial` says why the child ended before it reported.
+    """
+
+    summary: str
+    findings: tuple[QuotedFinding, ...] = ()
+    not_found: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    fields: Json = field(default_factory=dict[str, Any])
+    unstructured: bool = False
+    partial: str = ""
+
+    @property
+    def quoted(self) -> int:
+        return sum(bool(f.mark) for f in self.findings)
+
+    @property
+    def verified(self) -> int:
+        """Return how many quotes are on the disk, at their lines or at others."""
+        return sum(f.mark in ("verified", "moved") for f in self.findings)
+
+    def in_words(self) -> str:
+        """Summarise its marks: `11 of 12 quotes found · 3 not found`."""
+        parts = [UNSTRUCTURED] if self.unstructured else []
+        parts += [f"ended early: {one_line(self.partial, 80)}"] if self.partial else []
+        parts += [f"{self.verified} of {counted(self.quoted, 'quote')} found"] if self.quoted else []
+        parts += [f"{len(self.not_found)} not found"] if self.not_found else []
+        return " · ".join(parts) or counted(len(self.findings), "finding")
+
+
+# --- quotations -----------------------------------------------------------------------------------------------
+
+
+def check_quotes(findings: Sequence[QuotedFinding], read: Callable[[str], bytes | None]) -> tuple[QuotedFinding, ...]:
+    """Mark each finding by its quote; `read` returns the bytes of a readable file."""
+    files: dict[str, list[str] | None] = {}
+
+    def text_of(path: str) -> list[str] | None:
+        if path not in files:
+            data = read(path)
+            decoded = textfile.decode(data[:_LONGEST_FILE]) if data is not None else None
+            files[path] = textfile.bodies(decoded.text) if decoded is not None else None
+        return files[path]
+
+    return tuple(_marked(one, text_of(one.file) if one.quote and one.file else None) for one in findings)
+
+
+def _marked(finding: QuotedFinding, file: list[str] | None) -> QuotedFinding:
+    if not finding.quote.strip():
+        return replace(finding, mark="")
+    at = None if file is None else _find(finding.quote, file, finding.lines)
+    if at is None:
+        return replace(finding, mark="unverified")
+    first, last = at
+    named = _range(finding.lines)
+    if named is not None and named[0] <= first and last <= named[1]:
+        return replace(finding, mark="verified")
+    span = f"{first}-{last}" if last > first else str(first)
+    return replace(finding, lines=span, mark="moved" if named is not None else "verified")
+
+
+def _range(text: str) -> tuple[int, int] | None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    return min(first, last), max(first, last)
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def _find(quote: str, file: Sequence[str], named: str) -> tuple[int, int] | None:
+    """Return the lines that a quote is on, white space ignored; the named ones first."""
+    needle = _squeezed(quote)
+    squeezed = [_squeezed(line) for line in file]
+    if len(needle) < SHORTEST_QUOTE and needle not in squeezed:
+        return None
+    span = _range(named)
+    if span is not None:
+        first, last = max(1, span[0]), min(len(file), span[1])
+        if needle in "".join(squeezed[first - 1 : last]):
+            return first, max(first, last)
+    text = "".join(squeezed)
+    start = text.find(needle)
+    if start < 0:
+        return None
+    return _line_at(squeezed, start), _line_at(squeezed, start + len(needle) - 1)
+
+
+def _line_at(squeezed: Sequence[str], position: int) -> int:
+    end = 0
+    for number, line in enumerate(squeezed, 1):
+        end += len(line)
+        if position < end:
+            return number
+    return len(squeezed)
+
+
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+def place_of(finding: QuotedFinding) -> str:
+    """Return where a finding is: `src/app.py:12-18`, a source, or ""."""
+    where = f"{finding.file}:{finding.lines}" if finding.file and finding.lines else finding.file
+    return where or finding.source
+
+
+def as_block(report: ChildReport, head: str) -> str:
+    """Return the report as the parent's model reads it."""
+    out = [f"[{head} · {report.in_words()}]", report.summary.strip()]
+    for finding in report.findings:
+        where, quote = place_of(finding), finding.quote.strip("\n")
+        mark = f" [{finding.mark}]" if finding.mark else ""
+        out.append(f"- {finding.claim.strip()}{f' ({where})' if where else ''}{mark}")
+        out += [f"    > {line}" for line in quote.split("\n")] if quote else []
+    for title, texts in (("Not found", report.not_found), ("Gaps", report.gaps)):
+        out += [f"{title}:", *(f"- {text}" for text in texts)] if texts else []
+    out += [f"{name}: {to_builtins(value)}" for name, value in report.fields.items() if value]
+    out += [MEANING] if report.quoted else []
+    return "\n".join(line for line in out if line)
+
+
+def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[str, ...]]:
+    """Return the report as lines of a log, and the category of each line."""
+    clock = dates.clock_text(now, timezone)
+    out, categories = [f"Date: {dates.day_text(now, timezone)}"], list[str]()
+
+    def add(sign: str, text: str, category: str) -> None:
+        out.append(f"* {sign} ({clock}) {one_line(text, 2_000)}")
+        categories.append(category)
+
+    if report.summary.strip():
+        add("🟡", f"Agent's report: {report.summary}", "summary")
+    for one in report.findings:
+        where = place_of(one)
+        quote = f' "{one_line(one.quote, 1_000)}"' if one.quote.strip() else ""
+        mark = f" [{one.mark}]" if one.mark else ""
+        sign = "🔴" if one.mark in ("verified", "moved") else "🟡"
+        add(sign, f"{f'{where} ' if where else ''}{one.claim}{quote}{mark}", "findings")
+    for text in report.not_found:
+        add("🟡", f"Not found: {text}", "not-found")
+    for text in report.gaps:
+        add("🟢", f"Not looked at: {text}", "gaps")
+    return "\n".join(out), tuple(categories)
+
+
+def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timezone: str) -> Json:
+    """Return the group of a report for its parent's log, in the form in which the run keeps it."""
+    text, categories = log_text(report, now, timezone)
+    rows = list(lines.rows(text))
+    return {
+        "group_id": ids.new(),
+        "text": text,
+        "tokens": counter.count(text),
+        "lines": [
+            {
+                "id": ids.new(), "line": row.line, "depth": row.depth, "date": row.date, "time": row.time,
+                "priority": row.priority, "content": row.content, "metadata": row.metadata, "category": category,
+            }
+            for row, category in zip(rows, categories, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def partial_report(observed: Sequence[str], text: str, why: str) -> ChildReport:
+    """Return the report of a child that ended early: observed lines and its last text."""
+    findings = tuple(QuotedFinding(line) for line in observed)
+    return ChildReport(text.strip() or "The child ended before it wrote a report.", findings, partial=why)
+
+
+def head_of(child_id: str, name: str, steps: int, cost_usd: float | None) -> str:
+    price = "" if cost_usd is None else f" · ${cost_usd:.2f}"
+    return f"Report of the child thread {short(child_id)} ({name}) · {counted(steps, 'step')}{price}"

@@ -1,0 +1,160 @@
+"""Adapt thread and turn for a child: the parent's permissions apply, and a report ends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sakti.agent.judge.modes import ModeTools
+from sakti.agent.judge.rules import Rules
+from sakti.agent.open_thread import OpenThread
+from sakti.agent.session import prompt_facts
+from sakti.agent.session.turn import Stop, Turn
+from sakti.agent.session.turns import Turns
+from sakti.agent.subagents import NoChildren
+from sakti.agent.subagents.definitions import AgentSpec
+from sakti.core.config import SessionMode
+from sakti.core.errors import SaktiError
+from sakti.core.events import Event
+from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
+from sakti.memory import modes
+
+if TYPE_CHECKING:
+    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.session.turn_lease import TurnLease
+    from sakti.agent.tools.base import Tool
+    from sakti.agent.tools.context import ToolState
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.providers.protocol import Provider
+
+REMINDERS = 2  # requests for a report that a child did not write
+
+
+class _ReportOnly(NoChildren):
+    """Host of a child: it has no children, and reports."""
+
+    def __init__(self, report: Callable[[], Tool]) -> None:
+        super().__init__()
+        self._report = report
+
+    def tools(self) -> list[Tool]:
+        return [self._report()]
+
+
+class ChildThread(OpenThread):
+    """Thread of a child in its parent's workspace; its events go to `sink`."""
+
+    def __init__(
+        self,
+        parent: OpenThread,
+        spec: AgentSpec,
+        goal: str,
+        tools: frozenset[str] | None,
+        sink: Callable[[Event], None],
+        report: Callable[[], Tool],
+    ) -> None:
+        super().__init__(parent.workspace)
+        self.parent, self.spec, self._goal = parent, spec, goal
+        self.answering: tuple[Provider, ModelInfo] | None = None  # another model than the parent's
+        self._named, self._sink = tools, sink
+        self.running.children = _ReportOnly(report)
+
+    @property
+    def approval_mode(self) -> SessionMode:
+        """Return the widest mode that it works in; a narrower one of the parent applies."""
+        return self.spec.ceiling
+
+    @property
+    def mode_tools(self) -> ModeTools:
+        return ModeTools()  # it has no other tools, and its system prompt has the words of its mode
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return None  # what it changes belongs to the parent's turn, which has begun
+
+    def _send(self, event: Event) -> None:
+        self._sink(event)
+
+    def _memory_options(self) -> Json:
+        settings = dataclasses.replace(self.workspace.config.memory, scope="thread", carry_over=0)
+        return {"settings": settings, "goal": self._goal}
+
+    def _more_texts(self) -> list[tuple[str, str]]:
+        task = self.spec.prompt or modes.prompt(self.spec.mode, "task").strip()
+        return [("agent", fill_prompt("subagents#child", task=task))]
+
+    def facts(self) -> dict[str, str]:
+        return {name: text for name, text in super().facts().items() if name != prompt_facts.PLAN}
+
+    def _make_tool_state(self) -> ToolState:
+        parent = self.parent.toolbox.state
+        enclosed = parent.sandbox is not None
+        return self.workspace.make_tool_state(self.emit, enclosed=enclosed, recorder=parent.recorder)
+
+    def _make_toolbox(self) -> Toolbox:
+        toolbox, parent = super()._make_toolbox(), self.parent.toolbox
+        offered = frozenset(t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
+        if self._named is not None:
+            offered &= self._named
+        toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
+        toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
+        toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
+        toolbox.forget_specs()
+        return toolbox
+
+
+class ChildTurns(Turns):
+    """Turns of a child, with its limits, its report, and the author of its prompts.
+
+    `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached.
+    """
+
+    def __init__(
+        self,
+        thread: ChildThread,
+        has_reported: Callable[[], bool],
+        limit: Callable[[Usage], str],
+    ) -> None:
+        super().__init__(thread)
+        self._child, self._has_reported, self._limit = thread, has_reported, limit
+
+    async def ask(self, text: str) -> None:
+        """Play a turn for a prompt of the parent. Raises `SaktiError` if it cannot begin."""
+        await self._begin((TextPart(text),))
+        await self.wait()
+
+    async def _make_turn(self, lease: TurnLease, model: str, emit: Callable[[Event], None]) -> Turn:
+        turn = await super()._make_turn(lease, model, emit)
+        if self._child.answering is not None:
+            turn.provider, turn.model = self._child.answering
+        settings, spec = self._child.workspace.config, self._child.spec
+        limits = settings.subagents
+        agent = settings.agent
+        turn.settings = dataclasses.replace(
+            agent,
+            max_steps=min(agent.max_steps, limits.max_steps, spec.max_steps or limits.max_steps),
+            max_usd=limits.max_usd if agent.max_usd is None else min(agent.max_usd, limits.max_usd),
+            max_tokens=None,  # of a child, those that a cache served do not count
+            effort=spec.effort or agent.effort,
+        )
+        turn.parent_id = self._child.parent.id
+        turn.accept, turn.may_end = self._sign, self._remind
+        turn.is_over = lambda: self._is_over(turn)
+        return turn
+
+    def _is_over(self, turn: Turn) -> bool:
+        if self._has_reported():
+            return True
+        if reached := self._limit(turn.usage):
+            raise Stop("limit", SaktiError(reached, title="Limit reached", code="child_limit"))
+        return False
+
+    async def _sign(self, typed: Message, message: Message) -> Message:
+        return replace(message, metadata={**message.metadata, **BY_AGENT})
+
+    async def _remind(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        return ((TextPart(read_prompt("subagents#remind")),), BY_AGENT) if held < REMINDERS else ((), {})

@@ -1,0 +1,74 @@
+"""Make the tools `agent`, which starts children, and `report`, which ends their work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from sakti.agent.subagents.report import ChildReport, QuotedFinding
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.parameters import Parameter
+from sakti.core.resources import read_prompt
+from sakti.store.threads.child_runs import TOOL
+
+LONGEST_GOAL = 8_000  # characters
+
+
+class AgentTask(Struct, frozen=True):
+    """Arguments of a call of `agent`; `tools` are fewer than its mode's, None for those."""
+
+    mode: str
+    goal: str
+    context: str = ""
+    tools: list[str] | None = None
+    model: str = ""
+    background: bool = False
+    resume: str = ""
+
+    @property
+    def narrowed(self) -> frozenset[str] | None:
+        return None if self.tools is None else frozenset(self.tools)
+
+
+_GOAL = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL)]
+_PARAMETERS = {
+    "mode": Parameter(str, description="mode (explore, research, default, …) or custom agent"),
+    "goal": Parameter(_GOAL, description="what it is to find out or do"),
+    "context": Parameter(str, "", "facts it needs"),
+    "tools": Parameter(list[str] | None, None, "fewer tools than the mode's"),
+    "model": Parameter(str, "", "provider/name"),
+    "background": Parameter(bool, False, "go on meanwhile; read-only modes only"),
+    "resume": Parameter(str, "", "id of a child that goes on"),
+}
+
+
+def make_agent(call: Callable[[ToolContext, AgentTask], Awaitable[Outcome]], use: str, agents: str) -> Tool:
+    """Make the tool of a thread that may have children; `agents` lists the custom ones."""
+
+    async def agent(run: ToolContext, **arguments: Any) -> Outcome:
+        return await call(run, AgentTask(**arguments))
+
+    texts = (read_prompt(f"tools/{TOOL}"), read_prompt(f"subagents#{use}"), agents)
+    description = "\n\n".join(text for text in texts if text)
+    return Tool(TOOL, description, _PARAMETERS, agent, "own", parallel=True, rule_name=TOOL)
+
+
+def make_report(take: Callable[[ChildReport], Awaitable[str]], refuse: Callable[[str], Outcome]) -> Tool:
+    """Make the tool of one child; `refuse` answers a report with wrong arguments."""
+
+    @tool(effect="own", name="report", parallel=False, refuse=refuse)
+    async def report(
+        run: ToolContext,
+        summary: str,
+        findings: list[QuotedFinding],
+        not_found: list[str],
+        gaps: list[str],
+        fields: Annotated[dict[str, Any] | None, "values that the mode asks for"] = None,
+    ) -> Outcome:
+        """Hand in the report."""
+        return Outcome(await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), fields or {})))
+
+    return report

@@ -1,0 +1,184 @@
+"""Store the runs of child threads: calls, states and reports.
+
+A child that is resumed keeps its row. `total_usage` is raw SQL: it runs when a thread is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sakti.core.types import Json, Message, Thread, Usage
+from sakti.store import leases, rows
+from sakti.store.connection import Database
+from sakti.store.memory import records
+from sakti.store.memory.advance import add_report
+from sakti.store.memory.group_rows import Group, NewLine
+from sakti.store.memory.sections import Section, Span, stored
+from sakti.store.models import ChildRunRow, MessageRow
+from sakti.store.threads import threads
+
+RunState: TypeAlias = Literal["running", "finished", "partial", "interrupted"]
+TOOL = "agent"  # the tool whose calls start children
+FACT = "report"  # first word of the fact that brings a background child's report
+CHILD = "child"  # in the details of such a call's result: the child's id
+
+
+class ChildRun(Struct, frozen=True):
+    """Run of a child thread.
+
+    `report` has what is delivered: `block` for the parent's model, `findings` for its log, `marks` for people.
+    """
+
+    child_id: str
+    parent_id: str
+    call_id: str
+    mode: str
+    goal: str
+    started_at: int
+    agent: str = ""
+    background: bool = False
+    state: RunState = "running"
+    report: Json | None = None
+    ended_at: int | None = None
+    delivered_at: int | None = None
+
+
+RUN = rows.Shape(ChildRunRow, ChildRun)
+
+
+def start(db: Database, thread: Thread, run: ChildRun) -> None:
+    """Store a new child thread with its run."""
+    threads.create(db, thread)
+    rows.insert(db, ChildRunRow, **RUN.values(run))
+
+
+def restart(db: Database, child_id: str, call_id: str, now: int, *, background: bool) -> None:
+    """Note that a child goes on for another call."""
+    _update(
+        db, child_id, call_id=call_id, state="running", background=background, started_at=now, ended_at=None,
+        delivered_at=None, report=None,
+    )  # fmt: skip
+
+
+def end(db: Database, child_id: str, state: RunState, report: Json, now: int) -> None:
+    _update(db, child_id, state=state, report=report, ended_at=now)
+
+
+def _update(db: Database, child_id: str, **changes: object) -> None:
+    ChildRunRow.update(**changes).where(ChildRunRow.child_id == child_id).execute(db)
+
+
+def get(db: Database, child_id: str) -> ChildRun | None:
+    return RUN.select().where(ChildRunRow.child_id == child_id).get_or_none(db)
+
+
+def of_call(db: Database, parent_id: str, call_id: str) -> ChildRun | None:
+    """Return the run that a call of the parent started or resumed last."""
+    here = (ChildRunRow.parent_id == parent_id) & (ChildRunRow.call_id == call_id)
+    return RUN.select().where(here).get_or_none(db)
+
+
+def of_parent(db: Database, parent_id: str) -> list[ChildRun]:
+    """Return the runs of a thread's children, oldest first."""
+    return list(RUN.select().where(ChildRunRow.parent_id == parent_id).order_by(ChildRunRow.pk).execute(db))
+
+
+def find(db: Database, parent_id: str, name: str) -> ChildRun | None:
+    """Return the child of a thread whose id ends with `name`."""
+    name = name.strip()
+    return next((r for r in reversed(of_parent(db, parent_id)) if name and r.child_id.endswith(name)), None)
+
+
+def goals(db: Database, child_ids: list[str]) -> dict[str, str]:
+    """Return the goals of those of these threads that are children."""
+    row = ChildRunRow
+    return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
+
+
+def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
+    """Mark the running children of a thread that no process works on as interrupted, and return them.
+
+    `running`: those that this process runs.
+    """
+    orphans: list[ChildRun] = []
+    for run in of_parent(db, parent_id):
+        if run.state != "running" or run.child_id in running:
+            continue
+        leases.clear_dead(db, run.child_id)
+        if not any(lease.kind == "turn" for lease in leases.held(db, run.child_id, now)):
+            _update(db, run.child_id, state="interrupted", ended_at=now)
+            orphans.append(run)
+    return orphans
+
+
+def total_usage(db: Database, thread_id: str, purpose: str) -> Usage:
+    """Return the usage of a thread with its children, for a purpose."""
+    row = db.execute_sql(
+        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
+        " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd) FROM steps"
+        " WHERE thread_id IN (SELECT ?1 UNION ALL SELECT child_id FROM child_runs WHERE parent_id = ?1)"
+        " AND purpose = ?2",
+        (thread_id, purpose),
+    ).fetchone()
+    return Usage(*row)
+
+
+# --- delivery -------------------------------------------------------------------------------------------------
+
+
+def deliver_results(db: Database, message: Message) -> None:
+    """Deliver the reports that a message with results brings to its thread; in its transaction."""
+    for result in message.tool_results:
+        child_id = result.details.get(CHILD) if result.name == TOOL else None
+        if isinstance(child_id, str):
+            deliver(db, child_id, message)
+
+
+def deliver(db: Database, child_id: str, message: Message) -> None:
+    """Note that a child's report is in a message of its parent: its findings wait for the log with it."""
+    run = get(db, child_id)
+    if run is None or run.delivered_at is not None or run.ended_at is None:
+        return
+    _update(db, child_id, delivered_at=message.created_at)
+    record = records.get_record(db, f"thread:{run.parent_id}") or records.get_record(
+        db, f"resource:{message.resource_id}"
+    )
+    findings = (run.report or {}).get("findings")
+    if record is None or not findings:
+        return
+    span = Span(child_id, 0, _last_index(db, child_id), run.goal[: threads.TITLE_LIMIT])
+    count = findings["text"].count("\n") + 1
+    lines = msgspec.convert(findings["lines"], list[NewLine])
+    group = Group(
+        findings["group_id"],
+        record.id,
+        run.parent_id,
+        "observation",
+        "buffered",
+        findings["text"],
+        message.created_at,
+        mode=run.mode,
+        observation_tokens=findings["tokens"],
+        model="report",
+        metadata={"at": message.index, CHILD: child_id, **stored([Section(count, len(lines), (span,))])},
+        origin="report",
+    )
+    add_report(db, group, lines)
+
+
+def deliver_facts(db: Database, message: Message, facts: Iterable[str]) -> None:
+    """Deliver the reports of background children that were attached to a message; in its transaction."""
+    for name in facts:
+        word, _, child_id = name.partition(" ")
+        if word == FACT:
+            deliver(db, child_id, message)
+
+
+def _last_index(db: Database, thread_id: str) -> int:
+    row = MessageRow
+    newest = row.select(row.message_index).where(row.thread_id == thread_id).order_by(row.message_index.desc()).limit(1)
+    return newest.scalar(db) or 0

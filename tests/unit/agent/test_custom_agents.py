@@ -1,0 +1,97 @@
+"""Custom agents: files of claude-code load unchanged, and what is not used is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sakti.agent.subagents import files
+from sakti.core.types import ContextPart, Request
+from sakti.providers.scripted import Answer, Call, Played
+from sakti.store.database import Store
+from tests.fakes.session import start
+from tests.unit.agent.test_subagents import QUOTE, TRUE, is_child, report, results
+
+# name: front matter, then the tools that the agent gets of sakti's, and what is noted
+AGENTS: dict[str, tuple[str, set[str], str]] = {
+    "code-reviewer": ("tools: Read, Grep, Glob, Bash", {"read", "grep", "glob", "bash"}, ""),
+    "reader": ("tools: [Read, LS]\nmodel: sonnet\ncolor: blue", {"read", "ls"}, "color is not used"),
+    "committer": ('tools: "Bash(git:*), Read"', {"bash", "read"}, ""),
+    "editor": ("tools: Edit, MultiEdit, Write\npermissionMode: acceptEdits", {"edit", "write", "apply_patch"}, ""),
+    "planner": ("permissionMode: plan\nmodel: opus", {"read", "write", "bash", "edit"}, ""),
+    "server": ("mcpServers: [db]\ntools: mcp__db__query, Read", {"read"}, "mcpServers is not used"),
+    "web": ("tools: WebFetch, WebSearch", set(), "the tool WebSearch is not mapped"),
+    "todo": ("tools: TodoWrite, NotebookEdit", {"task-mutate"}, "the tool NotebookEdit is not mapped"),
+    "nester": ("tools: Task, Read", {"read"}, ""),
+    "careful": ("disallowedTools: Write, Edit, Bash", {"read", "grep"}, ""),
+    "short": ("maxTurns: 3\neffort: low\nbackground: true", {"read"}, ""),
+    "odd": ("maxTurns: many\neffort: extreme", {"read"}, "maxTurns many"),
+    "small": ("model: haiku", {"read"}, ""),
+    "other": ("model: gpt-9", {"read"}, "the model gpt-9 is not mapped"),
+    "named": ("model: openai/gpt-5", {"read"}, ""),
+    "hooked": ("hooks:\n  Stop: []\nmemory: project\nisolation: worktree", {"read"}, "hooks is not used"),
+    "unknown": ("flavour: vanilla", {"read"}, "the field flavour is unknown"),
+    "finder": ("mode: explore", {"read", "grep", "bash"}, ""),
+    "skilled": ("skills: [review, deploy]", {"read"}, ""),
+    "bare": ("", {"read", "write"}, ""),
+}
+
+
+def write(root: Path, name: str, front: str) -> None:
+    path = root / ".claude/agents" / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\nname: {name}\ndescription: Use it for {name} work.\n{front}\n---\nYou are {name}.\n")
+
+
+def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
+    for name, (front, _, _) in AGENTS.items():
+        write(tmp_path, name, front)
+    loaded = files.load(tmp_path, project=True)
+    assert [a.name for a in loaded.agents] == sorted(AGENTS)
+    every = {"read", "write", "edit", "apply_patch", "ls", "glob", "grep", "bash", "task-mutate", "agent", "ask_user"}
+    for agent in loaded.agents:
+        _, tools, note = AGENTS[agent.name]
+        offered = agent.narrowed(every)
+        assert tools <= offered and "agent" not in offered and "ask_user" not in offered, agent.name
+        if "tools:" in AGENTS[agent.name][0]:
+            assert offered == tools, agent.name
+        mine = [n for n in loaded.notes if f"/{agent.name}.md" in n]
+        assert (note in mine[0]) if note else not mine, (agent.name, mine)
+    by_name = {a.name: a for a in loaded.agents}
+    assert by_name["committer"].rules == {"bash": ("bash: git",)}
+    assert by_name["finder"].is_read_only and by_name["planner"].is_read_only and by_name["editor"].ceiling == "edits"
+    assert "write" not in by_name["careful"].narrowed(every) and by_name["small"].model == "haiku"
+    assert (
+        by_name["short"].max_steps == 3
+        and by_name["short"].background
+        and "review, deploy" in by_name["skilled"].prompt
+    )
+    assert files.load(tmp_path, project=False).agents == ()
+
+
+async def test_custom_agent_is_called_by_name_and_keeps_to_its_tools(store: Store, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home, "committer", 'tools: "Bash(git:*), Read"')
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            calls = (Call("bash", {"command": "touch x"}), Call("read", {"path": "http.py"}))
+            return report(TRUE) if any(m.role == "tool" for m in request.messages) else Answer(calls=calls)
+        asked = any(m.role == "assistant" for m in request.messages)
+        return "done" if asked else Answer(calls=(Call("agent", {"mode": "committer", "goal": "commit it"}),))
+
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / "http.py").write_text(f"\n\n\n\n{QUOTE}\n")
+    run = await start(store, work, play, interactive=False)
+    await run.ask("@agent-committer commit this")
+    first = run.provider.requests[0]
+    facts = [f for m in first.messages for p in m.parts if isinstance(p, ContextPart) for f in p.facts.values()]
+    assert any("custom agent committer" in f for f in facts)
+    assert "Use it for committer work." in next(t.description for t in first.tools if t.name == "agent")
+    children = [r for r in run.provider.requests if is_child(r)]
+    assert {t.name for t in children[0].tools} == {"bash", "read", "report", "wait"}
+    assert "You are committer." in children[0].system[-1].text
+    refused, allowed = [r for m in children[1].messages for r in m.tool_results]
+    assert refused.is_error and "committer may not" in refused.content and not allowed.is_error
+    assert "[verified]" in results(run)[0]
+    await run.session.close()

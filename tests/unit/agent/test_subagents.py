@@ -1,0 +1,397 @@
+"""Child threads: their reports, limits, permissions and crashes, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from sakti.agent.subagents.tools import AgentTask
+from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
+from sakti.core.types import ContextPart, Request, Usage
+from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
+from sakti.store import memory
+from sakti.store.database import Store
+from sakti.store.log import lines as log_lines
+from sakti.store.maintenance import purging
+from sakti.store.memory import integrity
+from sakti.store.search import origins, search
+from sakti.store.threads import child_runs, messages, removal, threads
+from tests.fakes.session import Recorded, start
+
+CODE = "import time\n\n\ndef retry(call, times=3):\n    return policy.decide(call, times)\n"
+QUOTE = "policy.decide(call, times)"
+TRUE = {"claim": "retries are decided by the policy", "file": "http.py", "lines": "5", "quote": QUOTE}
+INVENTED = {"claim": "there is a cap", "file": "http.py", "lines": "1", "quote": "RETRY_CAP_SECONDS = 30.0"}
+
+
+def report(*findings: dict[str, Any], not_found: tuple[str, ...] = ()) -> Answer:
+    values = {"summary": "The policy decides.", "findings": list(findings), "not_found": list(not_found), "gaps": []}
+    return Answer(calls=(Call("report", values),), usage=Usage(50, 0, 0, 5, 0, 0.01))
+
+
+def is_child(request: Request) -> bool:
+    return any(t.name == "report" for t in request.tools)
+
+
+def goal_of(request: Request) -> str:
+    return next(m.text for m in request.messages if m.role == "user")
+
+
+def delegating(child: Callable[[Request], Played], *calls: dict[str, Any]) -> Callable[[Request], Played]:
+    """A parent that makes these calls of `agent` at once and then answers; its children play `child`."""
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return child(request)
+        if not any(m.role == "assistant" for m in request.messages):
+            return Answer(calls=tuple(Call("agent", c) for c in calls), usage=Usage(100, 0, 0, 10, 0, 0.02))
+        return Answer("done", usage=Usage(200, 0, 0, 10, 0, 0.02))
+
+    return play
+
+
+EXPLORE = {"mode": "explore", "goal": "where is the retry policy decided?"}
+
+
+async def session(store: Store, work: Path, play: Callable[[Request], Played], **more: Any) -> Recorded:
+    work.mkdir(exist_ok=True)
+    (work / "http.py").write_text(CODE)
+    return await start(store, work, play, **more)
+
+
+def results(run: Recorded) -> list[str]:
+    return [r.content for m in run.provider.requests[-1].messages for r in m.tool_results if r.name == "agent"]
+
+
+async def test_report_marks_true_and_invented_quotes(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE, INVENTED), EXPLORE))
+    end = await run.ask("explore it with a child")
+    assert end.status == "answered" and end.text == "done"
+    (block,) = results(run)
+    assert "(http.py:5) [verified]" in block and "(http.py:1) [unverified]" in block and "1 of 2 quotes found" in block
+    (finished,) = run.of(AgentFinished)
+    assert (finished.state, finished.verified, finished.quotes) == ("finished", 1, 2)
+    assert end.usage.cost_usd == 0.05 and run.session.current.usage.cost_usd == 0.05
+    (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
+    assert row.state == "finished" and row.delivered_at
+    first, *_ = await store.read(messages.page, row.child_id)
+    assert first.text == EXPLORE["goal"] and not first.is_by_user
+    await run.session.close()
+
+
+async def test_findings_enter_the_log_with_the_message_that_brought_them(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE, not_found=("a cap",)), EXPLORE))
+    await run.ask("explore it with a child")
+    engine = run.session.current.engine
+    assert engine.state.window.active == [] and not engine.state.window.buffered
+    assert [g.origin for g in await store.read(memory.groups, engine.record_id, "buffered")] == ["report"]
+    await run.ask("and now something else")
+    done = await run.session.compact()
+    texts = [(g.origin, g.text) for g in engine.state.window.active]
+    assert done.messages and [o for o, _ in texts] == ["thread", "report"]
+    line = 'http.py:5 retries are decided by the policy "policy.decide(call, times)" [verified]'
+    assert line in texts[1][1] and "Not found: a cap" in texts[1][1] and "policy.decide" not in texts[0][1]
+    lines = await store.read(log_lines.log_lines, engine.record_id)
+    (mine,) = [x for x in lines if x.content.startswith("http.py:5")]
+    came_from = await store.read(origins.origin, mine.id)
+    (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
+    assert came_from is not None and came_from.thread_id == row.child_id
+    assert not any("User" in x.content and EXPLORE["goal"] in x.content for x in lines)
+    assert await run.session.undo_compaction()
+    assert [g.origin for g in await store.read(memory.groups, engine.record_id, "active")] == []
+    await run.session.compact()
+    assert [g.origin for g in engine.state.window.active] == ["thread", "report"]
+    assert not await store.read(integrity.wrong_states, engine.record_id)
+    await run.session.close()
+
+
+async def test_child_without_a_report_is_reminded_twice_and_never_forced(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: Answer("It is in http.py."), EXPLORE))
+    await run.ask("explore it with a child")
+    of_child = [r for r in run.provider.requests if is_child(r)]
+    assert len(of_child) == 3 and {r.tool_choice for r in run.provider.requests} == {"auto"}
+    (block,) = results(run)
+    assert "unstructured, unverified" in block and "It is in http.py." in block
+    stored = await store.read(messages.page, (await rows(store, run))[0].child_id)
+    assert [m.is_by_user for m in stored if m.role == "user"] == [False] * 3
+    await run.session.close()
+
+
+async def rows(store: Store, run: Recorded) -> list[child_runs.ChildRun]:
+    assert run.session.thread is not None
+    return await store.read(child_runs.of_parent, run.session.thread.id)
+
+
+async def test_wrong_arguments_of_a_report_are_named_and_repaired_twice(store: Store, tmp_path: Path) -> None:
+    broken = Answer(calls=(Call("report", {"summary": "s", "findings": [{"file": "http.py"}]}),))
+    run = await session(store, tmp_path / "w", delegating(lambda _r: broken, EXPLORE))
+    await run.ask("explore it with a child")
+    of_child = [r for r in run.provider.requests if is_child(r)]
+    told = [r.content for m in of_child[-1].messages for r in m.tool_results]
+    assert len(of_child) == 3 and "findings[0]" in told[0] and "claim" in told[0]
+    await run.session.close()
+
+
+async def test_limit_ends_a_child_with_a_partial_report(store: Store, tmp_path: Path) -> None:
+    def look(request: Request) -> Answer:
+        return Answer("looking", calls=(Call("read", {"path": "http.py", "limit": len(request.messages)}),))
+
+    run = await session(store, tmp_path / "w", delegating(look, EXPLORE), overrides=("subagents.max_steps=2",))
+    await run.ask("explore it with a child")
+    (block,) = results(run)
+    assert "ended early: The limit of 2 steps" in block and "looking" in block
+    assert [r.state for r in await rows(store, run)] == ["partial"]
+    await run.session.close()
+
+
+async def test_child_may_do_nothing_that_its_parent_may_not(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        if any(m.role == "tool" for m in request.messages):
+            return report()
+        calls = (
+            Call("write", {"path": "new.txt", "content": "x"}),
+            Call("bash", {"command": "touch other.txt"}),
+            Call("agent", EXPLORE),
+        )
+        return Answer(calls=calls)
+
+    goals = (EXPLORE, {"mode": "default", "goal": "write it"})
+    run = await session(
+        store, tmp_path / "w", delegating(write, *goals), overrides=("approval.mode=plan",), interactive=False
+    )
+    await run.ask("use children")
+    told = {
+        (r.name, r.is_error) for q in run.provider.requests if is_child(q) for m in q.messages for r in m.tool_results
+    }
+    assert told == {("write", True), ("bash", True), ("agent", True)}
+    assert sorted(p.name for p in (tmp_path / "w").iterdir()) == ["http.py"]
+    await run.session.close()
+
+
+async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store, tmp_path: Path) -> None:
+    seen: dict[str, int] = {}
+
+    def play(request: Request) -> Played:
+        goal = goal_of(request)
+        seen[goal] = seen.get(goal, 0) + 1
+        if seen[goal] == 1:
+            return Answer("half", error="overloaded")
+        if seen[goal] == 2:
+            return Answer(calls=(Call("read", {"path": "http.py"}),), usage=Usage(10, 0, 0, 1, 0, 0.01))
+        return report(TRUE)
+
+    calls = [{"mode": "explore", "goal": f"goal {n}"} for n in range(5)]
+    run = await session(store, tmp_path / "w", delegating(play, *calls))
+    end = await run.ask("explore it with children")
+    assert [r.state for r in await rows(store, run)] == ["finished"] * 5
+    started, finished = run.of(AgentStarted), run.of(AgentFinished)
+    child_ids = {r.child_id for r in await rows(store, run)}
+    assert {e.child_id for e in started} == {e.child_id for e in finished} == child_ids
+    assert round(end.usage.cost_usd, 6) == round(0.04 + 5 * 0.02, 6)
+    total = await store.read(child_runs.total_usage, run.session.thread.id, "actor")
+    assert round(total.cost_usd or 0, 6) == round(run.session.current.usage.cost_usd or 0, 6) == 0.14
+    assert {get_thread_id(e) for e in run.events} <= {"", run.session.thread.id}
+    assert {e.child_id for e in run.of(AgentProgress)} == {e.child_id for e in started}
+    await run.session.close()
+
+
+async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(store: Store, tmp_path: Path) -> None:
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(TRUE)
+        asked = sum(m.role == "assistant" for m in request.messages)
+        return Answer(calls=(Call("agent", EXPLORE),)) if asked < 3 else "done"
+
+    run = await session(store, tmp_path / "w", play)
+    await run.ask("explore it with a child")
+    first, second, third = results(run)
+    assert "Nothing was started" in second and "Report of the child" in first and "Report of the child" in third
+    assert len(await rows(store, run)) == 2
+    await run.session.close()
+
+
+async def test_esc_ends_foreground_children_with_partial_reports(store: Store, tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    class Slow(ScriptedProvider):
+        async def stream(self, request: Request):
+            if is_child(request) and any(m.role == "tool" for m in request.messages):
+                reached.set()
+                await asyncio.Event().wait()
+            async for event in super().stream(request):
+                yield event
+
+    look = Answer("half way", calls=(Call("read", {"path": "http.py"}),))
+    provider = Slow(delegating(lambda _r: look, EXPLORE, {**EXPLORE, "goal": "another"}))
+    run = await session(store, tmp_path / "w", lambda _r: "unused", provider=provider)
+    await run.session.submit("explore it with children")
+    async with asyncio.timeout(10):
+        await reached.wait()
+        assert await run.session.interrupt()
+    assert [r.state for r in await rows(store, run)] == ["partial"] * 2
+    last = (await store.read(messages.page, run.session.thread.id))[-1]
+    assert all("half way" in r.content and "stopped with the turn" in r.content for r in last.tool_results)
+    assert not run.session.children.running
+    await run.session.close()
+
+
+async def test_background_report_comes_with_the_next_step_once(store: Store, tmp_path: Path) -> None:
+    later = {**EXPLORE, "background": True}
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), later))
+    await run.ask("explore it in the background")
+    await run.session.children.wait_background()
+    await run.ask("anything new?")
+    await run.ask("and now?")
+    parts = [p for m in run.provider.requests[-1].messages for p in m.parts]
+    facts = [name for p in parts if isinstance(p, ContextPart) for name in p.facts]
+    (row,) = await rows(store, run)
+    assert facts.count(f"report {row.child_id}") == 1 and row.delivered_at
+    await run.session.compact()
+    assert [g.origin for g in run.session.current.engine.state.window.active] == ["thread", "report"]
+    refused = await run.session.children.call(None, AgentTask(**EXPLORE))  # type: ignore[arg-type]
+    assert "Nothing was started" in refused.content
+    await run.session.close()
+
+
+async def test_headless_run_ends_after_its_children_in_the_background(store: Store, tmp_path: Path) -> None:
+    later = {"subagent_type": "explore", "prompt": EXPLORE["goal"], "run_in_background": True}
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(TRUE)
+        if not any(m.role == "assistant" for m in request.messages):
+            return Answer(calls=(Call("Task", later),))
+        facts = [f for m in request.messages for p in m.parts if isinstance(p, ContextPart) for f in p.facts.values()]
+        return "with the report" if any("[verified]" in f for f in facts) else "without"
+
+    run = await session(store, tmp_path / "w", play, interactive=False)
+    end = await run.ask("explore it in the background")
+    assert end.text == "with the report"
+    assert [(r.state, bool(r.delivered_at)) for r in await rows(store, run)] == [("finished", True)]
+    await run.session.close()
+
+
+class Recording(ScriptedProvider):
+    """Copies the database before each model call: what a kill at that moment leaves."""
+
+    store: Store
+    folder: Path
+
+    async def stream(self, request: Request):
+        copy = self.folder / f"{len(self.requests)}.db"
+        with contextlib.closing(apsw.Connection(str(self.store.path))) as database:
+            database.execute("VACUUM INTO ?", (str(copy),))
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_crash_of_parent_or_child_loses_nothing_and_runs_no_child_twice(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+
+    def child(request: Request) -> Played:
+        return report(TRUE) if any(m.role == "tool" for m in request.messages) else Answer(calls=(LOOK,))
+
+    provider = Recording(delegating(child, EXPLORE))
+    provider.store, provider.folder = store, tmp_path
+    run = await session(store, work, lambda _r: "unused", provider=provider)
+    await run.ask("explore it with a child")
+    thread_id = run.session.thread.id
+    await run.session.close()
+
+    def go_on(request: Request) -> Played:
+        last = request.messages[-1]
+        interrupted = re.search(r"child thread (\w+) did not finish", str(last.parts + request.messages[-2].parts))
+        if is_child(request):
+            return report(TRUE)
+        if interrupted and last.role == "user":
+            return Answer(calls=(Call("agent", {**EXPLORE, "resume": interrupted[1]}),))
+        return "done"
+
+    assert len(provider.requests) == 4
+    for number, started in enumerate((False, True, True, True)):
+        again = await Store.open(tmp_path / f"{number}.db", clock=store.clock)
+        await again.write(lambda db: db.execute_sql("DELETE FROM leases"))  # their owner is gone
+        before = await again.read(messages.page, thread_id)
+        resumed = await session(again, work, go_on, resume=thread_id)
+        await resumed.ask("go on")
+        after = await again.read(messages.page, thread_id)
+        assert [m.id for m in after[: len(before)]] == [m.id for m in before]
+        left = await again.read(child_runs.of_parent, thread_id)
+        assert [(r.state, bool(r.delivered_at)) for r in left] == [("finished", True)] * started
+        assert sum("Report of the child" in r.content for m in after for r in m.tool_results) == started
+        await resumed.session.close()
+        await again.close()
+
+
+LOOK = Call("read", {"path": "http.py"})
+
+
+async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), EXPLORE))
+    await run.ask("explore it with a child")
+    parent = run.session.thread
+    (row,) = await rows(store, run)
+    ((_, _, _, _, _, below),) = await store.read(threads.summaries, run.session.workspace.resource_id, 9)
+    assert [t.id for t, *_ in below] == [row.child_id]
+    page = await store.read(search.search, "retry policy decided", search.Scope(run.session.workspace.resource_id))
+    assert f"{parent.title} › {EXPLORE['goal']}" in {h.thread_title for h in page.hits}
+    goals = [h for h in page.hits if h.thread_id == row.child_id and h.text.startswith(EXPLORE["goal"])]
+    assert {h.role for h in goals} == {"assistant"}
+    now = store.clock.now()
+    await store.write(removal.delete, parent.id, now)
+    assert await store.read(threads.is_deleted, row.child_id)
+    await store.write(removal.restore, parent.id)
+    assert not await store.read(threads.is_deleted, row.child_id)
+    await store.write(removal.delete, parent.id, now)
+    await run.session.close()
+    for thread_id in (parent.id, row.child_id):
+        await purging.purge_thread(store, thread_id)
+    assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM child_runs").fetchone()) == (0,)
+
+
+async def test_findings_survive_activations_and_a_reflection_word_for_word(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    facts = [f"def handler_number_{n}(request, session): return {n * 7}" for n in range(12)]
+    (work / "facts.py").write_text("\n".join(facts))
+    findings = [
+        {"claim": f"handler {n} answers", "file": "facts.py", "lines": str(n + 1), "quote": fact}
+        for n, fact in enumerate(facts)
+    ]
+    absent = ("a retry cap", "a circuit breaker", "a timeout")
+    long = "The scheduler drops jobs when the clock jumps, and nobody notices until monday. " * 30
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(*findings, not_found=absent)
+        last = request.messages[-1]
+        delegates = last.role == "user" and "child" in last.text
+        return Answer(calls=(Call("agent", EXPLORE),)) if delegates else f"I noted this. {long}"
+
+    run = await session(store, work, play)
+    await run.ask("explore it with a child")
+    for n in range(3):
+        await run.ask(f"I always want tabs in module {n}. {long}")
+        assert (await run.session.compact()).messages
+    engine = run.session.current.engine
+
+    def lines() -> list[str]:
+        return [x for g in engine.state.window.active for x in g.text.split("\n")]
+
+    def found(claims: list[str]) -> int:
+        return sum(any(claim in line for line in lines()) for claim in claims)
+
+    claims = [f'facts.py:{n + 1} handler {n} answers "{fact}" [verified]' for n, fact in enumerate(facts)]
+    assert (found(claims), found([f"Not found: {a}" for a in absent])) == (12, 3)
+    assert await engine.reflect_now()
+    assert found(claims) == 12
+    page = await store.read(search.search, "circuit breaker", search.Scope(run.session.workspace.resource_id))
+    assert any("Not found: a circuit breaker" in hit.text for hit in page.hits)
+    assert not await store.read(integrity.wrong_states, engine.record_id)
+    await run.session.close()

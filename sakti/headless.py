@@ -60,8 +60,7 @@ from sakti.core.streams import print_document
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
-from sakti.store.masked_stream import MaskedStream
-from sakti.store.secrets import mask_output, masked
+from sakti.store.secrets import MaskedStream, mask_output, masked
 
 with lazy_imports:
     from sakti.agent import plans, structured, user_lines

@@ -1,4 +1,4 @@
-"""Progress bar on standard error, if that is a terminal."""
+"""Progress bar on standard error, if that is a terminal, and questions on it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ def bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
             progress.update(task, completed=done, total=total, description=doing)
 
         yield show
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; no answer is no."""
+    try:
+        return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
-from sakti.actions.bar import bar
+from sakti.actions.bar import bar, confirm
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -180,7 +180,7 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     asks = not yes and not scope.json and sys.stdin.isatty()
     if not found.empty and asks:
         print("\n".join(found.in_words()))
-        yes = _confirm("Mask these secrets for good? Copies of the database are removed.")
+        yes = confirm("Mask these secrets for good? Copies of the database are removed.")
         if not yes:
             raise Refused("Nothing was changed.")
     if yes:
@@ -203,15 +203,8 @@ async def vacuum(scope: Scope, yes: bool) -> Value:
             raise Refused(
                 "this takes a while and twice the size of the database on disk; --yes confirms it.", code=USAGE
             )
-        if not _confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
+        if not confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
             raise Refused("Nothing was done.")
     before, after = vacuuming.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
-
-
-def _confirm(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False

@@ -1,37 +1,221 @@
-"""Declare `sakti import`: tasks of other tools."""
+"""Declare `sakti import`: history and tasks of other programs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sakti.actions.spec import MEMORY, Group, action, arg, flag
+from msgspec.structs import replace
+
+from sakti.actions.bar import bar, confirm
+from sakti.actions.search import read_since
+from sakti.actions.spec import MEMORY, action, arg, flag, option
 from sakti.actions.tasks.arguments import AS
-from sakti.actions.values import Text, Value
+from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted
+from sakti.core.text import byte_size, counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.importers.entries import Importer
+    from sakti.importers.service import ImportOptions, RunReport, Service, SourceReport
+    from sakti.store.database import Store
+    from sakti.tasks.beads import Report
 
 with lazy_imports:
+    from sakti import importers as programs
     from sakti.core import clock, ids
+    from sakti.importers import service as importing
     from sakti.tasks import beads as beads_file
 
-GROUP = Group("import", "Import from other tools.", MEMORY)
 GONE = 20  # issues that are named
-WHERE = "A repository, its .beads folder, an issues.jsonl file or the database."
+SHOWN = 10  # problems that are named of a program
+NOTHING = 2  # exit code if there is nothing to import
+# as in `importers.READERS`, which the shell does not load for a command line
+PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 
 
-@action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only show what would be done."), AS,
-        shell="import beads")  # fmt: skip
-async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
-    """Import tasks of beads (bd). Run it again to import changes. Exit 1: refused, 2: nothing to import."""
-    issues = beads_file.read(path)
+@action(
+    arg("program", f"{', '.join(PROGRAMS)}, beads (tasks), or all that the home folder holds.", default=None,
+        choices=(*PROGRAMS, "beads", "all")),
+    arg("path", "Its folder or file (default: the usual place).", kind="path", default=None),
+    flag("--dry-run", help="Only show what would be imported."),
+    flag("--here", help="Only threads of this workspace."),
+    option("--since", metavar="TIME", help="Only threads that went on since: 2026-01-15, yesterday, 7d …"),
+    option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is B today; may be repeated."),
+    flag("--watch", help="Follow what was imported before, until stopped."),
+    option("--undo", metavar="RUN", help="Remove what one import added."),
+    flag("--yes", help="Do not ask for confirmation."),
+    AS,
+    shell="import",
+    panel=MEMORY,
+)  # fmt: skip
+async def import_(scope: Scope, program: str | None, path: Path | None, as_: str | None, **chosen: Any) -> Value:
+    """Import threads of other programs. Run it again to import new entries.
+
+    Sources are only read. Exit 1: failed, 2: nothing to import.
+    """
+    if chosen["undo"] is not None:
+        return scope.in_store(lambda store: _undo(scope, store, chosen["undo"], chosen["yes"]))
+    if program == "beads":
+        return await _import_beads(scope, path, chosen["dry_run"], as_)
+    options = importing.ImportOptions(
+        workspace=scope.workspace,
+        home=Path.home(),
+        here=scope.resource if chosen["here"] else None,
+        since=read_since(chosen["since"]),
+        renamed=tuple(map(_read_pair, chosen["renamed"])),
+        dry_run=chosen["dry_run"],
+        hold_open=chosen["watch"],
+    )
+    roots = _roots(program, path, options)
+    if chosen["watch"]:
+        return scope.in_store(lambda store: _watch(scope, store, options, roots))
+    asks = program == "all" and bool(roots) and not (chosen["yes"] or options.dry_run)
+    return scope.in_store(lambda store: _import_roots(scope, store, options, roots, asks))
+
+
+def _roots(program: str | None, path: Path | None, options: ImportOptions) -> list[tuple[Importer, Path]]:
+    """Return the importers that are meant and the places they read. Raises Refused."""
+    if not program:
+        raise Refused(f"Name a program: {', '.join(PROGRAMS)}, beads, or all.", code=USAGE)
+    if program != "all":
+        return [_root(program, path, options)]
+    if path is not None:
+        raise Refused("`sakti import all` takes no path; name a program.", code=USAGE)
+    return programs.present(options.home, options.workspace)
+
+
+def _read_pair(text: str) -> tuple[str, str]:
+    before, sign, after = text.partition("=")
+    if not (before and sign and after):
+        raise Refused(f"--map takes A=B, not {text!r}.", code=USAGE)
+    return before.rstrip("/") or "/", after.rstrip("/") or "/"
+
+
+def _root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
+    """Return the importer of a program and the place it reads. Raises Refused."""
+    importer = programs.reader(program)
+    place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
+    if place is None:
+        raise Refused(f"`sakti import {program}` needs the path of a file.", code=USAGE)
+    if path is not None and not place.exists():
+        raise Refused(f"There is nothing at {place}.", code=USAGE)
+    return importer, place
+
+
+async def _import_roots(
+    scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]], asks: bool
+) -> Value:
+    if asks:
+        await _ask(scope, store, options, roots)
+    return _show(await _import(importing.Service(store, options), roots), options.dry_run)
+
+
+async def _import(service: Service, roots: list[tuple[Importer, Path]]) -> RunReport:
+    with bar("importing", "bytes") as show:
+        return await service.import_all(roots, lambda program, done, of: show(done, of, f"importing {program}"))
+
+
+async def _ask(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> None:
+    """Show what the home folder holds and ask. Raises Refused."""
+    report = await _import(importing.Service(store, replace(options, dry_run=True)), roots)
+    if not any(source.new for source in report.sources):
+        return
+    if scope.json or not sys.stdin.isatty():
+        raise Refused("This imports all that the home folder holds; --yes confirms it.", code=USAGE)
+    scope.tell(Text(tuple(map(describe, report.sources))))
+    if not confirm("Import them?"):
+        raise Refused("Nothing was imported.")
+
+
+def describe(source: SourceReport) -> str:
+    """Return one line about a program: its threads, messages, workspaces and size."""
+    threads = source.threads + source.child_threads
+    return (
+        f"{source.program:<12} {counted(threads, 'thread'):>12}  {counted(source.messages, 'message'):>15}"
+        f"  {counted(source.workspaces, 'workspace'):>13}  {byte_size(source.size):>9}"
+    )
+
+
+def _show(report: RunReport, dry_run: bool) -> Value:
+    lines = [line for source in report.sources for line in _lines(source, dry_run)]
+    is_empty = not any(s.messages or s.tasks or s.raw for s in report.sources)
+    if is_empty:
+        where = "no thread fits the options" if report.sources else "no history of another program was found"
+        lines.append(f"Nothing to import: {where}.")
+    elif any(s.new for s in report.sources) and not dry_run:
+        lines.append(f"Import {report.run}. `sakti search WORDS --all-workspaces` finds it; `sakti import --undo"
+                     f" {report.run}` removes it.")  # fmt: skip
+    return Text(tuple(lines), json=report.as_json(), exit=NOTHING if is_empty else 0)
+
+
+def _lines(source: SourceReport, dry_run: bool) -> list[str]:
+    """Return the figures of one program and its problems."""
+    if not (source.messages or source.problems or source.tasks):
+        return []
+    would = "would be new" if dry_run else "new"
+    parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
+    notes = {
+        counted(source.tasks, "task"): source.tasks,
+        f"{source.raw} not understood, kept as text": source.raw,
+        f"{source.masked} with masked secrets": source.masked,
+        f"{source.dropped_thinking} encrypted thoughts left out": source.dropped_thinking,
+    }
+    parts += [note for note, count in notes.items() if count]
+    threads = counted(source.threads + source.child_threads, "thread")
+    lines = [f"{source.program:<12} {threads}, {counted(source.messages, 'message')}: {', '.join(parts)}"]
+    for problem in source.problems[:SHOWN]:
+        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+        lines.append(f"  {where}: {problem.why}")
+    if len(source.problems) > SHOWN:
+        lines.append(f"  and {len(source.problems) - SHOWN} more; --json names them")
+    return lines
+
+
+async def _watch(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> Value:
+    service = importing.Service(store, options)
+
+    def tell(report: RunReport) -> None:
+        scope.tell(Text(tuple(line for source in report.sources if source.new for line in _lines(source, False))))
+
+    followed = await importing.watch(service, roots, tell)
+    names = ", ".join(followed) or "nothing: nothing was imported before"
+    return Text((f"Followed {names}.",), json={"followed": followed}, exit=0 if followed else NOTHING)
+
+
+async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
+    plan = await store.read(importing.plan_undo, run)
+    if plan.is_empty:
+        raise Refused(f"No import {run} is known; each import prints its name.")
+    lines = [f"{'keep' if p.continued else 'remove'}  {p.title or 'untitled'!r}: {counted(p.messages, 'message')}"
+             for p in plan.parts]  # fmt: skip
+    lines += [f"remove  {counted(len(plan.tasks), 'task')}"] if plan.tasks else []
+    if not yes:
+        if scope.json or not sys.stdin.isatty():
+            return Text((*lines, "Nothing was removed. --yes removes it."), json={"removed": False, **plan.as_json()})
+        scope.tell(Text(tuple(lines)))
+        if not confirm("Remove them?"):
+            raise Refused("Nothing was removed.")
+    problems = await importing.undo(store, plan)
+    summary = f"Removed {counted(len(plan.goes), 'thread')} of the import {run}."
+    return Text((*problems, summary), json={"removed": True, **plan.as_json()})
+
+
+# --- beads --------------------------------------------------------------------------------------------------
+
+
+async def _import_beads(scope: Scope, path: Path | None, dry_run: bool, as_: str | None) -> Value:
+    issues = beads_file.read(path or scope.workspace)
     try:
         report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
     except beads_file.DryRun as e:
         report = e.report
+    return _show_beads(report, dry_run)
+
+
+def _show_beads(report: Report, dry_run: bool) -> Value:
     out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]
     out += [f"skipped, it would close a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
     if report.gone:
@@ -44,5 +228,5 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
         f" {counted(len(report.cycles), 'cycle')} refused"
     )
     taken = report.imported + report.updated + report.unchanged
-    told = {"success": True, "dryRun": dry_run, **beads_file.describe(report)}
-    return Text(tuple(out), json=told, exit=2 if report.skipped and not taken else 0)
+    described: dict[str, Any] = {"success": True, "dryRun": dry_run, **beads_file.describe(report)}
+    return Text(tuple(out), json=described, exit=NOTHING if report.skipped and not taken else 0)

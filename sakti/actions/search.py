@@ -27,7 +27,7 @@ WHAT = "shows the message with its neighbours"
 
 
 @action(
-    arg("query", 'Words, "phrases", -word, word*, AND OR NOT (), path: role: kind: before: after:', many=True),
+    arg("query", 'Words, "phrases", -word, word*, AND OR NOT (), path: role: kind: origin: before: after:', many=True),
     option("--kind", many=True, choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; may be repeated."),
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Search all workspaces."),
@@ -52,12 +52,7 @@ async def search(
 ) -> Value:
     """Search all messages, observations and tasks."""
     asked = " ".join(query)
-    read = text_search.parse_query(f"after:{since}") if since else text_search.Query("")
-    after = read.since if read == text_search.Query("", since=read.since) else None
-    if since and after is None:
-        dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
-        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
-    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), after)
+    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), read_since(since))
     page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
     told = {
         "query": asked,
@@ -75,8 +70,20 @@ async def search(
     return Rows(_lines(page, explain), tail=tail, json=told)
 
 
+def read_since(since: str | None) -> int | None:
+    """Return the time of `--since` (Unix ms), None without it. Raises Refused."""
+    if not since:
+        return None
+    read = text_search.parse_query(f"after:{since}")
+    if read.since is None or read != text_search.Query("", since=read.since):
+        dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
+        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
+    return read.since
+
+
 def _describe_hit(h: Hit, explain: bool) -> dict[str, object]:
-    names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies")
+    names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies",
+             "origin")  # fmt: skip
     parts = {"parts": to_builtins(h.parts)} if explain else {}
     return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}
 
@@ -92,7 +99,7 @@ def _lines(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
 
 def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
-    where = hit.thread_title or hit.thread_id or ""
+    where = " · ".join(n for n in (hit.origin, hit.thread_title or hit.thread_id) if n)
     notes = " · ".join(n for n in (hit.reason, hit.others) if n)
     lines = [f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
     if notes:

@@ -29,7 +29,7 @@ with lazy_imports:
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
-    from sakti.store import secrets, workspaces
+    from sakti.store import imports, secrets, workspaces
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
@@ -38,15 +38,18 @@ with lazy_imports:
 
 GROUP = Group("threads", "The threads of this workspace.", CHAT)
 FORMS = ("md", "json", "html")
+ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 SHORTEST = 6  # signs of a message's id
 WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
 
 @action(limit(20), flag("--deleted", help="Only deleted threads."),
-        flag("--all-workspaces", help="Threads of all workspaces."), shell="threads list", chat="threads",
+        flag("--all-workspaces", help="Threads of all workspaces."),
+        option("--origin", metavar="NAME", choices=ORIGINS, default="", help="Only threads imported from a program."),
+        shell="threads list", chat="threads",
         needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
-async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -> Value:
+async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str = "") -> Value:
     """List threads, newest first."""
     if deleted:
         return await _list_deleted(scope)
@@ -54,7 +57,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
     async def listed() -> Value:
         live = scope.live
         where = None if all_workspaces else scope.resource
-        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100)
+        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin)
         listed = [session_queries.ThreadSummary.of(row) for row in rows]
         titles = thread_titles.told_apart(s.thread for s in listed)
         found = [each for s in listed for each in (s, *s.children)]
@@ -90,7 +93,8 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
 
 def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     thread = found.thread
-    run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else ""
+    origin = imports.origin_of(thread.metadata)
+    run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else f"{origin}: " if origin else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
@@ -224,7 +228,7 @@ async def restore(scope: Scope, thread: str) -> Value:
         if thread:
             found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
         else:
-            last = await actions.last_deleted()
+            last = await actions.find_last_deleted()
             if last is None:
                 raise Refused("This workspace has no deleted thread.")
             found = [last]

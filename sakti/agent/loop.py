@@ -20,9 +20,9 @@ from sakti.agent.processors.base import (
     StepOutput,
     StepRecord,
     TurnInput,
+    check_hook_result,
     guards_output,
     overrides,
-    returned,
 )
 from sakti.agent.session import edit_check, model_call
 from sakti.agent.session import turn as turn_store
@@ -155,7 +155,7 @@ async def _store_user(turn: Turn, parts: tuple[Part, ...]) -> Message:
     start = _turn_input(turn, turn.refused)
     for processor in turn.before:
         if processor.kind != MEMORY:
-            start = returned(await processor.process_input(start), start, processor)
+            start = check_hook_result(await processor.process_input(start), start, processor)
     saved = await turn_store.append(turn, await turn.accept(turn.refused, start.message))
     turn.system, turn.refused = start.system, None
     return saved
@@ -308,7 +308,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
             answer = turn_store.message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, answer, completed.stop_reason, retry_count)
             for processor in turn.after:
-                output = returned(await processor.process_output_step(output), output, processor)
+                output = check_hook_result(await processor.process_output_step(output), output, processor)
             break
         except Abort as wish:
             if not wish.retry or retry_count >= turn.settings.max_processor_retries:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.agent.sandbox import worktree
+from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 
@@ -150,7 +150,7 @@ def local_timezone() -> str:
     return target.partition("/zoneinfo/")[2] or "UTC"
 
 
-def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
+def scrub_env(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     variables = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**variables, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
@@ -158,7 +158,7 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
 
 def board_root(root: Path, *, shared: bool) -> Path:
     """Return the folder whose board and page a workspace uses: a linked worktree may share those."""
-    common = worktree.kept_at(root) if shared else None
+    common = repositories.find_common_folder(root) if shared else None
     return common.parent if common is not None and common.name == ".git" else root
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 

@@ -56,7 +56,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         thread.emit(ToolOutput(call.id, piece))
 
     context = tools.context(call.id, thread.id, "", stream)
-    outcome = tools.bounded(await _run_stoppable(context, command, printed), call.id)
+    outcome = tools.limit_output(await _run_stoppable(context, command, printed), call.id)
     duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))

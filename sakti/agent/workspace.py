@@ -17,7 +17,7 @@ from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
-from sakti.agent.repository import GitState, git_state, scrubbed
+from sakti.agent.repository import GitState, git_state, scrub_env
 from sakti.agent.session.models import Models
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
@@ -434,7 +434,7 @@ class Workspace:
         keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
             s.key_env for s in self.config.providers.values() if s.key_env
         }
-        return scrubbed(self.env, keys)
+        return scrub_env(self.env, keys)
 
     @property
     def sandbox(self) -> Sandbox:

@@ -12,7 +12,7 @@ with lazy_imports:
     from sakti.cli import common
     from sakti.core import config, resources
     from sakti.providers import presets
-    from sakti.store import one_shot, thread_names
+    from sakti.store import one_shot
     from sakti.tasks import queries
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
 
 
 def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
-    named = _ask(lambda db, resource: thread_names.newest(db, resource, MANY, deleted))
+    named = _ask(lambda db, resource: one_shot.newest_threads(db, resource, MANY, deleted))
     return ((i if whole else i[-8:], _title(title)) for i, title in named)
 
 

@@ -1,4 +1,4 @@
-"""Import modules at the top of a file, execute them when a name of theirs is first used.
+"""Execute imported modules, and compute attributes, at their first use.
 
     with lazy_imports:
         from sakti.store.threads import threads as stored_threads
@@ -13,10 +13,10 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 # What the import system asks of a module that it only passes.
 _PLACE = frozenset(
@@ -113,3 +113,28 @@ class _LazyImports(threading.local):
 
 lazy_imports = _LazyImports()
 sys.meta_path.insert(0, lazy_imports)
+
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class once(Generic[T, V]):
+    """Property that is computed once for each object, and kept in its `__dict__`."""
+
+    def __init__(self, compute: Callable[[T], V]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type[T]) -> once[T, V]: ...
+
+    @overload
+    def __get__(self, owner: T, kind: Any = None) -> V: ...
+
+    def __get__(self, owner: T | None, kind: Any = None) -> Any:
+        if owner is None:
+            return self
+        value = owner.__dict__[self._name] = self._compute(owner)
+        return value

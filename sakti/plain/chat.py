@@ -1,4 +1,4 @@
-"""Plain chat: reads lines, sends them to the session and prints its events."""
+"""Plain chat: reads lines, sends them to the session or to a question, and prints the events."""
 
 from __future__ import annotations
 

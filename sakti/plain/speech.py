@@ -275,7 +275,7 @@ class Speech(Struct):
     def _on_saved(self, message: Message) -> list[str]:
         """Announce a queued message when the agent reads it; several calls are announced before they run."""
         if message.role == "assistant":
-            return words.planned(message)
+            return words.announce_calls(message)
         if message.role != "user" or message.text not in self._waiting:
             return []
         self._waiting.discard(message.text)

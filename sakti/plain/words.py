@@ -17,15 +17,16 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.patterns import lazy_pattern
-from sakti.core.revealing import lookalikes, revealed
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, lookalikes, one_line, revealed, sanitise
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
     Message,
     OutputPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
@@ -120,7 +121,7 @@ def tail(result: ToolResultPart) -> list[str]:
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
-def planned(said: Message) -> list[str]:
+def announce_calls(said: Message) -> list[str]:
     """Announce the calls of an answer that makes several, before the first of them is asked about."""
     calls = said.tool_calls
     return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
@@ -266,8 +267,8 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
                 lines.append(image(part))
             case MarkerPart(kind, text):
                 lines.append(one_line(f"{kind.replace('_', ' ')} {text}", 200))
-            case _:
-                pass
+            case ThinkingPart() | ContextPart():
+                pass  # of the model alone
     if limit is not None and len(lines) > limit:
         return [*lines[:limit], f"and {many(len(lines) - limit, 'more line')} of this message"]
     return lines

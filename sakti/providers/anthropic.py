@@ -11,11 +11,10 @@ from sakti.core.types import Json, Part, Request, TextPart, ThinkingPart, ToolCa
 from sakti.providers import stops
 from sakti.providers.anthropic_render import render
 from sakti.providers.history import CallIds, read_arguments
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import StreamParser
-from sakti.providers.usage import table, tokens
 
 # Blocks of tools that the server runs: they go back as they came.
 _SERVER_BLOCKS = ("_tool_use", "_tool_result")
@@ -67,7 +66,7 @@ class AnthropicStreamParser(StreamParser):
             case "error":
                 raise from_event(event, self._where)
             case _:
-                pass
+                return []  # `ping`, `content_block_stop` and what newer servers send carry nothing to show
         return []
 
     def _start(self, event: Json) -> list[StreamEvent]:
@@ -112,7 +111,7 @@ class AnthropicStreamParser(StreamParser):
                 return []
 
     def _count(self, usage: Any) -> None:
-        self._counts.update({k: v for k, v in table(usage).items() if v is not None})
+        self._counts.update({k: v for k, v in read_table(usage).items() if v is not None})
         self.usage = _read_usage(self._counts)
 
     def parts(self) -> tuple[Part, ...]:
@@ -143,14 +142,14 @@ class AnthropicStreamParser(StreamParser):
 
 def _read_usage(u: Json) -> Usage:
     """Read the usage; the API counts cache reads and writes beside `input_tokens`, ours includes them."""
-    read, written = tokens(u.get("cache_read_input_tokens")), tokens(u.get("cache_creation_input_tokens"))
-    details = table(u.get("output_tokens_details"))
+    read, written = read_tokens(u.get("cache_read_input_tokens")), read_tokens(u.get("cache_creation_input_tokens"))
+    details = read_table(u.get("output_tokens_details"))
     return Usage(
-        tokens(u.get("input_tokens")) + read + written,
+        read_tokens(u.get("input_tokens")) + read + written,
         read,
         written,
-        tokens(u.get("output_tokens")),
-        tokens(details.get("thinking_tokens")),
+        read_tokens(u.get("output_tokens")),
+        read_tokens(details.get("thinking_tokens")),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Effort, ModelInfo
 from sakti.providers.network import is_loopback

@@ -9,9 +9,12 @@ from msgspec import Struct, field
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
+    MarkerPart,
+    OutputPart,
     Part,
     Request,
     TextPart,
@@ -36,11 +39,18 @@ from sakti.providers.history import (
     words,
 )
 from sakti.providers.openai_responses import asked_effort
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import (
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+    read_dollars,
+    read_table,
+    read_tokens,
+)
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
-from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
@@ -143,8 +153,8 @@ def _assistant(turn: Turn) -> Json:
                 if "details" in opaque:
                     message.setdefault("reasoning_details", []).extend(opaque["details"])
                 extras.update(opaque.get("extra", {}))
-            case _:
-                pass
+            case ToolResultPart() | ImagePart() | FilePart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # nothing that this API takes back from an assistant
     if texts:
         message["content"] = "\n".join(texts)
     if calls:
@@ -171,8 +181,8 @@ def _user(turn: Turn, asked: str = "") -> list[Json]:
                 content.append({"type": "text", "text": file_text(part)})
             case ImagePart():
                 content.append(_image(part))
-            case _:
-                pass
+            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # not of a user, or rendered as text before
     if images:
         words = content or ([{"type": "text", "text": asked}] if asked else [])
         content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
@@ -330,15 +340,15 @@ class ChatStreamParser(StreamParser):
 
 def read_usage(usage: Any) -> Usage:
     """Read the usage of Chat Completions: input includes cached tokens, which DeepSeek names differently."""
-    u = table(usage)
-    into, out = table(u.get("prompt_tokens_details")), table(u.get("completion_tokens_details"))
+    u = read_table(usage)
+    into, out = read_table(u.get("prompt_tokens_details")), read_table(u.get("completion_tokens_details"))
     return Usage(
-        tokens(u.get("prompt_tokens")),
-        tokens(into.get("cached_tokens")) or tokens(u.get("prompt_cache_hit_tokens")),
-        tokens(into.get("cache_write_tokens")),
-        tokens(u.get("completion_tokens")),
-        tokens(out.get("reasoning_tokens")),
-        dollars(u.get("cost")),
+        read_tokens(u.get("prompt_tokens")),
+        read_tokens(into.get("cached_tokens")) or read_tokens(u.get("prompt_cache_hit_tokens")),
+        read_tokens(into.get("cache_write_tokens")),
+        read_tokens(u.get("completion_tokens")),
+        read_tokens(out.get("reasoning_tokens")),
+        read_dollars(u.get("cost")),
     )
 
 

@@ -19,9 +19,12 @@ from msgspec import Struct, field
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
+    MarkerPart,
+    OutputPart,
     Part,
     Request,
     TextPart,
@@ -44,11 +47,10 @@ from sakti.providers.history import (
     turns,
     valid_id,
 )
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
-from sakti.providers.usage import table, tokens
 
 log = logging.getLogger(__name__)
 
@@ -148,8 +150,16 @@ def _assistant_items(turn: Turn, provider: str, model: str, with_ids: bool) -> l
                         "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
                     }
                 )
-            case _:
-                pass
+            case (
+                ThinkingPart()
+                | ToolResultPart()
+                | ImagePart()
+                | FilePart()
+                | OutputPart()
+                | MarkerPart()
+                | ContextPart()
+            ):
+                pass  # nothing that this API takes back from an assistant
     return items
 
 
@@ -183,8 +193,8 @@ def _user_items(turn: Turn) -> list[Json]:
                 content.append({"type": "input_text", "text": file_text(part)})
             case ImagePart():
                 content.append(_image(part))
-            case _:
-                pass
+            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # not of a user, or rendered as text before
     if images:
         items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_image, images)]
     if content:
@@ -286,7 +296,7 @@ class ResponsesStreamParser(StreamParser):
             case "" if "error" in event:
                 raise from_event(event, self._where)
             case _:
-                pass
+                return []  # parts that begin or end, and what newer servers send, carry nothing to show
         return []
 
     def _item(self, event: Json, kind: str) -> _Item:
@@ -388,14 +398,14 @@ _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 def read_usage(usage: Any) -> Usage:
     """Read the usage of the Responses API: input includes cached and written tokens already."""
-    u = table(usage)
-    into, out = table(u.get("input_tokens_details")), table(u.get("output_tokens_details"))
+    u = read_table(usage)
+    into, out = read_table(u.get("input_tokens_details")), read_table(u.get("output_tokens_details"))
     return Usage(
-        tokens(u.get("input_tokens")),
-        tokens(into.get("cached_tokens")),
-        tokens(into.get("cache_write_tokens")),
-        tokens(u.get("output_tokens")),
-        tokens(out.get("reasoning_tokens")),
+        read_tokens(u.get("input_tokens")),
+        read_tokens(into.get("cached_tokens")),
+        read_tokens(into.get("cache_write_tokens")),
+        read_tokens(u.get("output_tokens")),
+        read_tokens(out.get("reasoning_tokens")),
     )
 
 

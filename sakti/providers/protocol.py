@@ -1,13 +1,17 @@
-"""Define the provider protocol: one method that streams a model's answer."""
+"""Define the provider protocol: one method that streams a model's answer.
+
+Figures that servers report are read so that an invalid one cannot fail the answer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct
 
-from sakti.core.types import ModelInfo, Part, Request, Usage
+from sakti.core.types import Json, ModelInfo, Part, Request, Usage
 from sakti.providers.facts import Served
 
 # "pause": the server ended the step, not the turn; "unknown": a reason that no protocol defines
@@ -88,3 +92,23 @@ class Prepares(Protocol):
     async def prepare(self, request: Request) -> None:
         """Start reading the system prompt and tools of `request`; returns at once."""
         ...
+
+
+MOST = 10**9  # tokens; a larger number is none of a single answer
+
+
+def read_tokens(value: Any) -> int:
+    """Return a stated number of tokens, 0 for an invalid one."""
+    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+    return int(value) if is_valid else 0
+
+
+def read_dollars(value: Any) -> float | None:
+    """Return a stated price, None for an invalid one."""
+    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return float(value) if is_valid else None
+
+
+def read_table(value: Any) -> Json:
+    """Return a stated object, or {} if it is not one."""
+    return cast("Json", value) if isinstance(value, dict) else {}

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json, ModelInfo, Request
 from sakti.providers import facts, network, prices, serving, stops

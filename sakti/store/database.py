@@ -25,15 +25,14 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import archive_file, failures, files, log_mark, mark_key, migrate, opening, unsaved
-from sakti.store.connection import Connection, Database, Snapshot
+from sakti.store import archive_file, failures, files, log_mark, migrate, opening, unsaved, user_state
+from sakti.store.connection import Connection, Database, Snapshot, Waiting
 from sakti.store.database_file import DatabaseFile
 from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.searcher import Searcher
-from sakti.store.waiting import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -249,7 +248,7 @@ class Store:
             self._look_at_version()
             if not had_log:
                 self._look_for_lost_log()
-            mark_key.use(self._db)
+            user_state.use(self._db)
             if database.writes and not self.newer:
                 self._upgrade(database, keep)
             if not self.newer and archive_file.is_missing(self._db):
@@ -272,9 +271,9 @@ class Store:
 
     def _upgrade(self, database: DatabaseFile, keep: bool) -> None:
         if keep:
-            opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
+            opening.choose_journal(self._db.connection(), wal=opening.is_wal_safe(Path(database.filename)))
         self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-        mark_key.keep(self._db)
+        user_state.keep(self._db)
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
         """Make the connections that write, read and search; the one that writes is open afterwards."""
@@ -295,7 +294,7 @@ class Store:
             if (log := set_log_aside(self.path)) is not None:
                 self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
             try:
-                opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
+                opening.create(self.path, self.clock, wal=opening.is_wal_safe(self.path))
             except opening.NotWritable as e:
                 return self._copy(None, f"{e} Until then nothing is saved.", scratch)
         if files.writable(self.path):

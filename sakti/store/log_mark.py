@@ -19,7 +19,7 @@ from pathlib import Path
 
 import apsw
 
-from sakti.store import database_file, files, marks
+from sakti.store import database_file, files
 from sakti.store.connection import Connection, Database, plain
 from sakti.store.text_registry import entering
 
@@ -49,7 +49,7 @@ def clear(db: Database, inode: int) -> None:
 
 def _change(db: Database, inode: int, *, on: bool) -> None:
     before = _marks(db)
-    db.execute_sql(f"PRAGMA user_version = {before | marks.PENDING if on else before & ~marks.PENDING}")
+    db.execute_sql(f"PRAGMA user_version = {before | database_file.PENDING if on else before & ~database_file.PENDING}")
     value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
 
@@ -105,7 +105,7 @@ def _read_mark(db: Connection) -> tuple[int, int]:
 
 
 def _is_set(db: Connection) -> bool:
-    return bool(_marks(db) & marks.PENDING)
+    return bool(_marks(db) & database_file.PENDING)
 
 
 def _marks(db: Connection) -> int:

@@ -504,6 +504,35 @@ class JobRow(Model):
         table_name = "jobs"
 
 
+class ImportSourceRow(Model):
+    pk = IntegerField(primary_key=True)
+    program = TextField()
+    path = TextField()
+    device = IntegerField()
+    inode = IntegerField()
+    size = IntegerField()
+    mtime = IntegerField()
+    offset = IntegerField(default=0)
+    head = TextField(default="")
+    counts = PlainJsonField(default=dict)
+    last_run = TextField()
+
+    class Meta:
+        table_name = "import_sources"
+
+
+class OriginRow(Model):
+    pk = IntegerField(primary_key=True)
+    program = TextField()
+    entry_id = TextField()
+    thread_id = TextField()
+    message_id = TextField(null=True)
+    run_id = TextField()
+
+    class Meta:
+        table_name = "origins"
+
+
 class UiStateRow(Model):
     key = TextField(primary_key=True)
     value = WordsField()
@@ -552,6 +581,8 @@ MODELS: tuple[type[Model], ...] = (
     RuleRow,
     ChildRunRow,
     JobRow,
+    ImportSourceRow,
+    OriginRow,
     UiStateRow,
     ReindexingRow,
     PackingRow,

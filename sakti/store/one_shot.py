@@ -1,6 +1,7 @@
 """Answer one query in the calling thread, for commands that ask once and end.
 
-They need neither an event loop nor peewee, which would be most of their run time.
+They need neither an event loop nor peewee, which would be most of their run time; so the names that a shell completes
+are raw SQL.
 """
 
 from __future__ import annotations
@@ -64,3 +65,12 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
         raise NotReady from e
     finally:
         connection.close()
+
+
+_HERE = "SELECT id, title FROM threads WHERE resource_id = ? AND deleted_at"
+
+
+def newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
+    """Return ids and titles of a workspace's threads, the newest first, or of those that were deleted."""
+    which = "IS NOT NULL ORDER BY deleted_at" if deleted else "IS NULL ORDER BY updated_at"
+    return list(db.execute_sql(f"{_HERE} {which} DESC LIMIT ?", (resource_id, limit)))

@@ -18,7 +18,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
-from sakti.store import archive_file, database_file, failures, files, marks, migrate
+from sakti.store import archive_file, database_file, failures, files, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 
@@ -82,7 +82,7 @@ def refuse_unusable(path: Path) -> None:
         raise StoreError(f"{path} is damaged: it is empty. {failures.RECOVER}", code="damaged")
 
 
-def wal_wanted(path: Path) -> bool:
+def is_wal_safe(path: Path) -> bool:
     """Return whether the write-ahead log may be used: with a safe SQLite, and on a local disk."""
     return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
 
@@ -122,7 +122,7 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
     try:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate.upgrade(plain(connection), path, clock)
-        connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
+        connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
     finally:
         connection.close()

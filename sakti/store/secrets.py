@@ -1,7 +1,7 @@
 """Mask keys, tokens and passwords in text: each is replaced by a mark such as `[secret:github:3f2a]`.
 
 A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
-database; the key is random, one per database (`user_state.mark_key`). Nothing here keeps a secret: a mark is only
+database; the key is random, one per database (`user_state`). Nothing here keeps a secret: a mark is only
 turned back where the text that is changed still holds the value (`revealed`).
 """
 
@@ -184,18 +184,15 @@ def marks_in(value: Any) -> tuple[str, ...]:
 
 
 def _marks(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            if _MARK_SIGN in value:
-                yield from (m[0] for m in MARK.finditer(value))
-        case dict():
-            for one in cast("dict[str, Any]", value).values():
-                yield from _marks(one)
-        case list() | tuple():
-            for one in cast("list[Any]", value):
-                yield from _marks(one)
-        case _:
-            pass
+    if isinstance(value, str):
+        if _MARK_SIGN in value:
+            yield from (m[0] for m in MARK.finditer(value))
+    elif isinstance(value, dict):
+        for one in cast("dict[str, Any]", value).values():
+            yield from _marks(one)
+    elif isinstance(value, list | tuple):
+        for one in cast("list[Any]", value):
+            yield from _marks(one)
 
 
 def marks_of(source: str) -> frozenset[str]:
@@ -287,3 +284,42 @@ def _replace_spans(text: str, spans: list[Secret], *, lines: bool = False) -> st
         out += [text[last : one.start], mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
         last = one.end
     return "".join([*out, text[last:]])
+
+
+LONGEST = 16_384  # characters without a blank that are held back
+
+
+class MaskedStream:
+    """Masks secrets in streamed text: a word waits for its end, a multi-line key for its last line."""
+
+    def __init__(self) -> None:
+        self._held = ""  # from the line on that is not finished
+        self._given = 0  # characters of it, masked, that were given
+
+    def feed(self, piece: str) -> str:
+        """Return what may be given now; empty while a secret may have begun."""
+        self._held += piece
+        end = self._last_blank(len(self._held))
+        while end and self._held.endswith(GOES_ON, 0, end):
+            end = self._last_blank(end - 1)
+        key = self._held.rfind("-----BEGIN ", 0, end)
+        if key >= 0 and self._held.count("-----", key, end) < 4:  # two at its first line, two at its last
+            end = key
+        return self._take(end if len(self._held) - end <= LONGEST else len(self._held))
+
+    def _last_blank(self, end: int) -> int:
+        return max(self._held.rfind(blank, 0, end) for blank in " \t\n") + 1
+
+    def end(self) -> str:
+        """Return the rest."""
+        rest = self._take(len(self._held))
+        self._held, self._given = "", 0
+        return rest
+
+    def _take(self, end: int) -> str:
+        clean = masked(self._held[:end])
+        out, self._given = clean[self._given :], max(self._given, len(clean))
+        if line := self._held.rfind("\n", 0, end) + 1:
+            self._given = len(masked(self._held[line:end]))
+            self._held = self._held[line:]
+        return out

@@ -1,11 +1,17 @@
-"""Store small user data: prompt history, unsent drafts, saved rules, state of the panes."""
+"""Store small user data: prompts, unsent drafts, rules, state of the panes, the key of secret marks.
+
+Raw SQL: the key is read before it is known which schema the file has.
+"""
 
 from __future__ import annotations
 
+import secrets as randomness
 from collections.abc import Sequence
 
+import peewee
+
 from sakti.core.types import TextPart
-from sakti.store import leases, mark_key, rows
+from sakti.store import leases, rows, secrets
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, PromptRow, RuleRow, UiStateRow, UnsentRow
 from sakti.store.text_registry import entering
@@ -114,10 +120,35 @@ def delete_rule(db: Database, resource_id: str, rule: str) -> None:
 
 def ui_state(db: Database) -> dict[str, str]:
     row = UiStateRow
-    return dict(row.select(row.key, row.value).where(row.key != mark_key.NAME).tuples().execute(db))
+    return dict(row.select(row.key, row.value).where(row.key != NAME).tuples().execute(db))
 
 
 def set_ui_state(db: Database, key: str, value: str) -> None:
     UiStateRow.insert(key=key, value=value).on_conflict(
         conflict_target=[UiStateRow.key], preserve=[UiStateRow.value]
     ).execute(db)
+
+
+NAME = "mark_key"  # in ui_state
+_READ = f"SELECT value FROM ui_state WHERE key = '{NAME}'"
+
+
+def use(db: Database) -> None:
+    """Make marks with the database's key, or with a new one if it has none."""
+    secrets.use_key(_read_key(db) or randomness.token_bytes(16))
+
+
+def keep(db: Database) -> None:
+    """Store the key in use, and go by the one that another process stored first."""
+    if _read_key(db) is None:
+        value = entering("ui_state", "value", secrets.key().hex())
+        db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
+    use(db)
+
+
+def _read_key(db: Database) -> bytes | None:
+    try:
+        row = db.execute_sql(_READ).fetchone()
+        return bytes.fromhex(row[0]) if row else None
+    except (peewee.OperationalError, ValueError):  # no such table yet, or no key
+        return None

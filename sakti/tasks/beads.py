@@ -91,10 +91,22 @@ def _find(path: Path) -> Path:
     raise TaskError(f"There is {what} at {path}. Name a `.beads` folder, or what `bd export` wrote.", code="no_input")
 
 
-def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
-    """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`."""
-    coming = _Import(db, actor, ids, Report(), ids.new())
-    imported = rows.by_source(db, actor.resource_id, SOURCE)
+def import_issues(
+    db: Database,
+    actor: Actor,
+    ids: Ids,
+    issues: Iterable[Json],
+    dry_run: bool = False,
+    *,
+    source: str = SOURCE,
+    batch: str = "",
+) -> Report:
+    """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`.
+
+    `source`: the program that they are from; `batch`: the id of the import in the log of changes.
+    """
+    coming = _Import(db, actor, ids, Report(), batch or ids.new(), source)
+    imported = rows.by_source(db, actor.resource_id, source)
     pairs: list[tuple[str, Json, Json]] = []  # an issue's id, what it said before, what it says
     for issue in issues:
         name = str(issue["id"])
@@ -141,6 +153,7 @@ class _Import(Struct):
     ids: Ids
     report: Report
     batch: str
+    source: str
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
     def import_one(self, issue: Json, before: Sourced | None) -> str:
@@ -159,7 +172,7 @@ class _Import(Struct):
         else:
             task = self._update(before, fields)
             self.report.updated += 1
-        rows.set_source(db, task.id, SOURCE, name, issue)
+        rows.set_source(db, task.id, self.source, name, issue)
         self.report.notes += [(name, note) for note in _notes(issue)]
         return task.id
 

@@ -46,7 +46,7 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
 
 
 def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
-    """Return the blockers of each task on the way, nearest first, and the end of the shortest chain."""
+    """Return what each task waits for, nearest first, and the task in which the shortest chain ends."""
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:

@@ -191,7 +191,7 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
 
 
 def undelete(db: Database, task_id: str) -> Task:
-    """Undelete a task, unless it would close a cycle or join a closed epic."""
+    """Undelete a task, unless it would close a cycle, or be an open part of a closed epic, by now."""
     task, _ = rows.update(db, task_id, deleted_at=None)
     if cycle := store_graph.find_deadlock_at(db, task.id):
         raise CycleError(describe_cycle(db, cycle), cycle)

@@ -144,16 +144,19 @@ class SaktiApp(App[int]):
         """
         try:
             await work(*args)
+        except Exception as error:
+            self._report(error)
+            if asked:
+                self.chat.transcript.scroll_end_now()
+
+    def _report(self, error: Exception) -> None:
+        """Show an error as a notice; an unexpected one is also logged."""
+        if isinstance(error, SaktiError):
+            self.say(error.message, title=error.title, tone="error")
             return
-        except SaktiError as e:
-            title, text = e.title, e.message
-        except Exception as e:
-            path = log_error(e)
-            details = f"The details are in {path}." if path else ""
-            title, text = "Something went wrong", f"{type(e).__name__}: {e} {details}"
-        self.say(text, title=title, tone="error")
-        if asked:
-            self.chat.transcript.scroll_end_now()
+        path = log_error(error)
+        details = f"The details are in {path}." if path else ""
+        self.say(f"{type(error).__name__}: {error} {details}", title="Something went wrong", tone="error")
 
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)
@@ -166,7 +169,14 @@ class SaktiApp(App[int]):
             self.chat.note(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
-        self.push_screen(screen, then)
+        self.push_screen(screen, partial(self._conclude, then) if then is not None else None)
+
+    def _conclude(self, then: Callable[[Any], None], result: Any) -> None:
+        """Act on the result of a screen that is closed; an error is no fault of the chat, and ends nothing."""
+        try:
+            then(result)
+        except Exception as error:
+            self._report(error)
 
     def key_of(self, binding_id: str) -> str:
         return self.own_keys.keys.get(binding_id, self._keys.get(binding_id, "")).partition(",")[0]

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
 from sakti.providers import registry
 from sakti.providers.network import proxy_for

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.providers import registry, serving
 from sakti.providers.facts import Served
 

@@ -81,6 +81,7 @@ class Driver:
 
     zone = "UTC"
     patience = 0.1  # seconds that a step waits for another window's observation
+    turn_wait = 3_600.0  # seconds that a turn waits for models of memory: a test that waits too long fails by itself
 
     def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
@@ -142,6 +143,7 @@ class Driver:
             timezone=self.zone,
             failpoint=self.failpoint,
             patience=self.patience,
+            turn_wait=self.turn_wait,
         )
         await self.engine.open(thread)
 

@@ -117,7 +117,15 @@ _SAKTI = str(Path(sakti.__file__).parent)
 _TESTS = str(Path(__file__).parent.parent)
 _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the store: what executes others' statements
 # They work on another schema or on what is left of a damaged file.
-_OUTSIDE = ("migrate.py", "early_schema.py", "beads_db.py", "lost_schema.py", "recovery.py", "recovery_repairs.py")
+_OUTSIDE = (
+    "migrate.py",
+    "early_schema.py",
+    "beads_db.py",
+    "foreign.py",
+    "lost_schema.py",
+    "recovery.py",
+    "recovery_repairs.py",
+)
 
 
 @dataclass(slots=True)

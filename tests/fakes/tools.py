@@ -13,7 +13,7 @@ from sakti.agent.tools.context import Outcome, ToolState
 async def call(tools: ToolState, tool: Tool, **arguments: object) -> Outcome:
     """Run one call; its result is bounded as the model gets it."""
     run = tools.context("call-123456789012", "t", "m", lambda _piece: None)
-    return tools.bounded(await tool(run, arguments), run.call_id)
+    return tools.limit_output(await tool(run, arguments), run.call_id)
 
 
 async def ended(pid: int) -> bool:

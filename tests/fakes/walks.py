@@ -35,6 +35,8 @@ WALKS: dict[str, str] = {
     "SELECT id FROM threads WHERE id LIKE": "`thread:` of a query, whose threads are looked up once",
     "SELECT 1 FROM tasks WHERE id = ? UNION ALL": "`task:` of a query, whose handle is looked up once",
     "SCAN ui_state": _FEW,
+    "FROM working_memory WHERE actor = ?": "an import that is undone, once, by hand",
+    "SCAN import_sources": "the files that were imported, once when they are followed or an import is undone",
     ", ?, ?) WHERE instr(": "`memory forget --for-good`, by hand: the text may stand anywhere",
     "DELETE FROM request_blocks WHERE instr(": "`memory forget --for-good`, by hand: the text may stand anywhere",
     "FROM messages WHERE role IN ('tool', 'user')": "removal for good, by hand: any result may repeat the text",

@@ -8,8 +8,8 @@ import pytest
 
 from sakti.agent.reports.settings_view import as_toml
 from sakti.core.config import Config, flat, meaning, names
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.config.load import replace_setting
-from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "sakti/help/configuration.md"

@@ -53,7 +53,7 @@ _ROUND = tuple(
 _NUMBERS = ("tests/unit/test_golden.py", "tests/unit/bench/test_oracle.py", f"{_UNIT}test_safe_prefix.py")
 _PAGES = tuple(f"{_UNIT}test_{n}.py" for n in ("pages", "page_settings", "page_schema"))
 _TEXTS = tuple(f"{_UNIT}test_{n}.py" for n in ("observers", "extractive", "faithfulness", "prompts", "modes"))
-_REPLACING = ("superseding", "comparing", "supplanting", "values", "reading", "bygone", "marking")
+_WORDS = (f"{_UNIT}test_users_words.py", f"{_UNIT}test_faithfulness.py")
 _MARKS = tuple(f"{_UNIT}test_{n}.py" for n in ("superseding", "marking", "conversations", "talks"))
 _SHARED = (f"{_UNIT}test_shared.py", f"{_UNIT}test_elsewhere.py")
 _SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_queries", "search_upkeep", "database"))
@@ -74,19 +74,32 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.log.dates": ("tests/unit/test_golden.py", f"{_UNIT}test_zones.py", *_TEXTS),
     "sakti.memory.context": (f"{_UNIT}test_telling.py", *_MOVES, *_ROUND),
     "sakti.memory.log.render": (f"{_UNIT}test_telling.py", "tests/unit/test_golden.py", *_TEXTS, *_MOVES),
-    **dict.fromkeys((f"sakti.memory.{n}" for n in _REPLACING), _MARKS),
-    **dict.fromkeys((f"sakti.memory.{n}" for n in ("faithfulness", "claims", "speaking")), (*_TEXTS, *_MARKS)),
+    "sakti.memory.statements": _MARKS,
+    **dict.fromkeys(
+        (f"sakti.memory.observe.{n}" for n in ("claims", "speaking", "quoting")), (*_WORDS, *_TEXTS, *_MARKS)
+    ),
     "sakti.memory.shared": (*_SHARED, *_PAGES),
     "sakti.memory.reflect.parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),
+    "sakti.memory.reflect.quality": (f"{_UNIT}test_reflection_quality.py", *_MARKS),
     "sakti.memory.reflect.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.observe.faithfulness": (f"{_UNIT}test_faithfulness.py", *_TEXTS),
-    "sakti.memory.observe.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
+    "sakti.memory.observe.answer": (f"{_UNIT}test_answers.py", *_TEXTS),
+    "sakti.memory.observe.extractive": (*_WORDS, *_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.observe.transcript": _TEXTS,
     "sakti.memory.observe.model": _TEXTS,
     "sakti.memory.reflect.model": _TEXTS,
     "sakti.memory.modes": (f"{_UNIT}test_modes.py", *_TEXTS),
+    "sakti.memory.fallback": (f"{_UNIT}test_failing_observer.py", f"{_UNIT}test_slow_models.py"),
+    "sakti.memory.jobs": (f"{_UNIT}test_boundaries.py", f"{_UNIT}test_slow_models.py", *_MOVES, *_ROUND),
     "sakti.memory.other_threads": (f"{_UNIT}test_elsewhere.py",),
-    "sakti.memory.worker": (f"{_UNIT}test_observers.py", *_SHARED, *_MOVES, *_ROUND, f"{_UNIT}test_faithfulness.py"),
+    "sakti.memory.worker": (
+        f"{_UNIT}test_observers.py",
+        f"{_UNIT}test_reflection_quality.py",
+        *_SHARED,
+        *_MOVES,
+        *_ROUND,
+        f"{_UNIT}test_faithfulness.py",
+    ),
     "sakti.memory": (*_MOVES, *_ROUND, f"{_UNIT}test_figures.py"),
     "sakti.store.log.replaced": (*_MARKS, *_TEXTS),
     "sakti.store.memory.sections": (*_SHARED, *_PAGES, *_ROUND),

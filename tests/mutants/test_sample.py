@@ -16,6 +16,13 @@ def test_every_change_fits_the_code() -> None:
     assert [m.target for m in table.MUTANTS if not m.target.startswith(tuple(run.TESTS))] == [], "no test tries it"
 
 
+def test_every_part_and_test_that_is_tried_is_there() -> None:
+    parts = [run.ROOT / name.replace(".", "/") for name in run.TESTS]
+    assert [p for p in parts if not p.is_dir() and not p.with_suffix(".py").exists()] == []
+    files = {file for some in run.TESTS.values() for file in some} | set(run.QUICK)
+    assert [file for file in sorted(files) if not (run.ROOT / file).exists()] == []
+
+
 def _misfit(mutant: Mutant) -> str:
     """What is wrong with a change; empty where it fits."""
     try:

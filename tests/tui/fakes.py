@@ -30,7 +30,7 @@ from sakti.core.text import phrase
 from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
 from sakti.store.log.figures import Figures
 from sakti.store.search.search import SearchPage
-from sakti.store.threads.find import Place
+from sakti.store.threads.messages import Place
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 

@@ -166,7 +166,7 @@ def answers(window: object) -> bool:
             window.read(0.05)
         if number > 5 and "Message sakti" not in window.text:
             window.keys("\x15")  # a draft
-        if number > 3 and "Message sakti" in window.text:
+        if number > 3 and "Message sakti" in window.text and "esc prompt" not in window.text:
             break
     window.keys("alive")
     while "alive" not in window.text and time.monotonic() < end:

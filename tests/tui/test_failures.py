@@ -126,3 +126,16 @@ async def test_a_failure_of_the_chat_itself_ends_the_program_with_its_reason(ses
             app.chat.call_later(fail, None)
             await pilot.pause()
     assert "sakti had to stop: Broken" in app.crash_message
+
+
+async def test_acting_on_the_result_of_a_screen_ends_nothing(running, session):
+    async with running() as (app, pilot):
+        app.chat.search.open("foo")
+        app.screen.dismiss()  # before it is drawn
+        await settle(app, pilot)
+        assert app.chat.search._last.text == "foo" and "went wrong" not in chat_text(app)
+        app.push(BrokenScreen("closed"), lambda _: [][1])
+        await settle(app, pilot)
+        app.screen.dismiss()
+        await settle(app, pilot)
+        assert "Something went wrong  IndexError" in chat_text(app) and app.is_running

@@ -563,6 +563,7 @@ async def test_a_screen_that_is_closed_twice_closes_no_other(running):
             screen.dismiss()
         await settle(app, pilot)
         assert app.screen_stack == [app.chat]
+        under.set_title("the answer to work that it began")  # late, and nothing to show it on
 
 
 async def test_the_palette_runs_commands(running, session):

@@ -216,3 +216,13 @@ def test_without_a_named_editor_a_usual_one_is_taken_never_one_of_the_workspace(
         editor.command({**path, "EDITOR": "odd"}, workspace)
     with pytest.raises(SaktiError, match="Set \\$VISUAL"):
         editor.command({"PATH": str(workspace)}, workspace)
+
+
+async def test_undo_and_redo_take_lines_away_below_the_cursor(running):
+    """The scroll bar comes and goes with the lines, and looks for a cursor that is not moved yet."""
+    for size in ((60, 20), (20, 6)):
+        async with running(size) as (app, pilot):
+            for text in ("a\nb ", "line\n" * 8, "x"):
+                app.chat.prompt.insert(text)
+                await pilot.press("ctrl+underscore", "ctrl+y", "ctrl+underscore")
+            assert app.chat.prompt.text == "" and app.chat.prompt.cursor_location == (0, 0)

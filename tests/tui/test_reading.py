@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from rich.segment import Segment
 
 from sakti.agent.threads.export import code_blocks
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
-from sakti.store.threads import find as thread_find
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
 from sakti.tui import open_url
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.code import code_lines
 from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
+from sakti.tui.transcript.diff import diff_lines
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.links import address, linked, place, target_of, trimmed
-from sakti.tui.transcript.wrap import rows_text
+from sakti.tui.transcript.wrap import indent, row_of, rows_text
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
 
@@ -111,6 +115,36 @@ def test_a_range_over_tools_is_what_they_show():
     assert "-\told = 1\n+\tnew = " + ("1 + " * 30).rstrip() in text
 
 
+CODE_LINES = [
+    "x = 1", "\treturn\t'日本語'", "    " + "word " * 20 + "end", "👨\u200d👩\u200d👧 = e\u0301", "", "a" * 150,
+    "\t\tif (a && b) { c(); }", "全角" * 60, "    nested = {",
+    "\ttabs\tin\tbetween " + "and wide 文字 " * 9 + "end", "}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["code", "diff"])
+def test_any_lines_of_code_and_diffs_are_copied_exactly(kind):
+    """Whatever the width: folded lines are joined, and numbers, signs, indents and filled lines left out."""
+    random = Random(7)
+    for width in (16, 33, 80, 140):
+        source = [random.choice(CODE_LINES) for _ in range(18)]
+        if kind == "diff":
+            source = [random.choice("+- ") + line for line in source[:-1]] + ["+end"]
+            new, old = sum(r[0] in "+ " for r in source), sum(r[0] in "- " for r in source)
+            lines = diff_lines("\n".join([f"@@ -95,{old} +95,{new} @@", *source]), width, PALETTE)
+        else:
+            lines = indent(code_lines("\n".join(source), "python", width, PALETTE), Segment("  "))
+        starts = [n for n, line in enumerate(lines) if row_of(line).join is None] + [len(lines)]
+        assert len(starts) == len(source) + 1, (width, kind)
+        for _ in range(40):
+            first = random.randrange(len(source))
+            last = random.randrange(first, len(source))
+            part = lines[starts[first] : starts[last + 1]]
+            wanted = "\n".join(source[first : last + 1])
+            gutter = random.randint(0, row_of(part[0]).skip)
+            assert rows_text(part, gutter, random.choice([None, 999])) == wanted, (width, kind, first, last)
+
+
 def test_words_under_the_mouse():
     lines = document(user("m", "see src/auth/session.py:12, please", 0)).lines(1)
     text = "".join(s.text for s in lines[0])
@@ -200,7 +234,7 @@ def test_an_image_is_a_line_with_what_is_known():
     message = user("m0", "look", 0)
     message = type(message)("m0", "t1", "r", "user", (TextPart("look"), image), 0)
     text = "".join(s.text for line in document(message).lines(2) for s in line)
-    assert text.strip(" ·") == "▣ shot.png  640×480  3 kB"
+    assert text.strip(" ·") == "▣ shot.png  640×480  3.0 kB"
 
 
 async def test_copy_takes_the_last_answer_or_its_last_code_block(running, session):
@@ -235,7 +269,9 @@ async def test_copying_by_key_and_by_mouse(running, session):
         assert app.clipboard == CODE.strip("\n")
         await pilot.press("]", "c")  # no code in that message
         assert app.clipboard == CODE.strip("\n")
-        await pilot.press("escape", "G")
+        await pilot.press("escape")
+        assert app.focused is app.chat.prompt, "a chosen message is nothing to leave first"
+        await pilot.press("f6", "G")
         await pilot.press("v", "k", "k", "k")
         assert "4 lines · y copies" in screen_text(app)
         await pilot.press("ctrl+c")
@@ -358,7 +394,7 @@ async def test_the_store_finds_words_in_one_thread(store):
     await store.write(write)
 
     async def found(text):
-        return [(p.message_id, p.index, p.count) for p in await store.read(thread_find.places, "t1", text)]
+        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.places, "t1", text)]
 
     assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
     assert await found("100%") == [("m0", 0, 1)]

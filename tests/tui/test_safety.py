@@ -31,7 +31,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store.log.history import LogChange
+from sakti.store.log.events import LogChange
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tasks.service import BoardTask

@@ -10,8 +10,8 @@ from msgspec import structs
 from textual import events
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.store.memory.origins import Origin
 from sakti.store.search.excerpts import Excerpt
-from sakti.store.search.origins import Origin
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import Hit, SearchPage
 from sakti.store.threads import messages as message_store

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sakti.store.log.history import LogChange
+from sakti.store.log.events import LogChange
 from sakti.tui.app import SaktiApp
 from sakti.tui.panes.observations import DateRow, log_rows, wants
 from sakti.tui.panes.time_bar import moment_at, place

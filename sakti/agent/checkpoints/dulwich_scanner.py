@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dulwich.ignore import IgnoreFilterManager
+from dulwich.index import Index, IndexEntry
+from dulwich.objects import ObjectID
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import scanner
@@ -33,8 +36,6 @@ class DulwichScanner(Struct):
     _modes: dict[str, int] = field(default_factory=dict[str, int])
 
     def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:  # both are read in any case
-        from dulwich.index import Index
-
         file = self.folder / "git" / "index"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.stat().st_mtime_ns if file.exists() else 0
@@ -69,8 +70,6 @@ class DulwichScanner(Struct):
         return Picture(entries, frozenset(left_out))
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
-        from dulwich.ignore import IgnoreFilterManager
-
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
             for path, content in rules.items():
                 file = Path(folder, path)
@@ -81,8 +80,6 @@ class DulwichScanner(Struct):
 
     def _walk(self, known: Mapping[str, Any]) -> Iterator[tuple[str, os.stat_result]]:
         """Yield files and empty folders; ignored ones only if they are in the index already."""
-        from dulwich.ignore import IgnoreFilterManager
-
         rule = IgnoreFilterManager(str(self.workspace), [], False)
         above = {p[:at] for p in known for at, sign in enumerate(p) if sign == "/"}
 
@@ -132,9 +129,6 @@ def _mode(found: os.stat_result) -> int:
 
 
 def _entry(found: os.stat_result, oid: str) -> Any:
-    from dulwich.index import IndexEntry
-    from dulwich.objects import ObjectID
-
     mtime, ctime = divmod(found.st_mtime_ns, 10**9), divmod(found.st_ctime_ns, 10**9)
     return IndexEntry(
         ctime, mtime, found.st_dev & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found), found.st_uid, found.st_gid,

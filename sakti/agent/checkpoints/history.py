@@ -23,7 +23,7 @@ from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.objects import HISTORY, Objects, blob_id, index_id
 from sakti.agent.checkpoints.plan import Change, Entry, repository_of, same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
-from sakti.agent.sandbox import repositories, worktree
+from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import byte_size
 
@@ -66,7 +66,7 @@ class History(Struct):
 
         `keep` their objects, too. Raises OSError.
         """
-        outside = outside or str(worktree.kept_at(self.workspace) or self._separate() or "")
+        outside = outside or str(repositories.find_common_folder(self.workspace) or self._separate() or "")
         entries: dict[str, Entry] = {}
         objects: dict[str, os.stat_result] = {}
         for name, status in self._files(gits, outside):
@@ -123,7 +123,7 @@ class History(Struct):
                 yield from list_below(top, git)
             elif status is not None:
                 yield git, status
-                folder = repositories.kept_at(self.workspace / git, self.workspace)
+                folder = repositories.find_git_folder(self.workspace / git, self.workspace)
                 bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
         if outside:
             yield from list_below("", outside)

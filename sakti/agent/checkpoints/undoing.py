@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.session import turn_lease
     from sakti.agent.threads import reindexing
-    from sakti.agent.tools import diffs, textfile
+    from sakti.agent.tools import changes, textfile
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as thread_removal
@@ -249,7 +249,7 @@ class Undoing:
             if text is None:
                 return f"--- a/{one_line(path, 300)}\n+++ b/{one_line(path, 300)}\n@@ no text to compare @@"
             texts.append(text.text)
-        return diffs.unified_diff(one_line(path, 300), *texts)
+        return changes.unified_diff(one_line(path, 300), *texts)
 
     def _content(self, path: str, oid: str) -> bytes | None:
         if not oid:

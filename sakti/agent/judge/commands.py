@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge import call_forms, expansion, git, hard, repository_config, running, shell, visibility
-from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
+from sakti.agent.judge.running import guarded
 from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
-from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.running import guarded
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, is_system
 from sakti.core.config import SessionMode

@@ -50,8 +50,8 @@ ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outsi
 IN_SHORT: Mapping[SessionMode, str] = {
     "plan": "reads only, changes nothing",
     "ask": "reads freely, asks before any change or command",
-    "edits": "reads and edits files freely, asks before commands that change something",
-    "auto": "also runs commands freely, inside the sandbox; asks about what reaches further",
+    "edits": "reads and edits files freely, asks before other changes",
+    "auto": "also runs commands in the sandbox, asks about what leaves it",
     "full": "asks nothing; commands run outside of the sandbox",
 }
 

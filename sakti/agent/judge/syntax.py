@@ -116,7 +116,7 @@ class Reader:
                     )
                 )
             case "redirected_statement":
-                self._redirected(node, piped=piped, before=before, sure=sure)
+                self._read_redirected(node, piped=piped, before=before, sure=sure)
             case "comment":
                 self._account_alone(node)
             case "for_statement":
@@ -250,7 +250,7 @@ class Reader:
             self._note("computes what stands in a word")
             self._nested(node)
 
-    def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
+    def _read_redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
         """Read a command with its redirections; the input of a compound belongs to all its parts."""
         first, is_compound = len(self.commands), False
         redirects = _Redirects()
@@ -406,11 +406,11 @@ class Reader:
         """Read the commands of substitutions below a node that is not understood: each runs, too."""
         for child in node.children:
             if child.type in ("command_substitution", "process_substitution"):
-                self._substituted(child)
+                self._read_substituted(child)
             elif child.type != "command":
                 self._nested(child)
 
-    def _substituted(self, node: Node) -> None:
+    def _read_substituted(self, node: Node) -> None:
         outer, self._is_substituted = self._is_substituted, True
         for child in node.children:
             if child.is_named:
@@ -427,7 +427,7 @@ class Reader:
             )
             if around.strip(_BEFORE):
                 self._note("cannot be parsed")  # a part of a longer word
-            self._substituted(node)
+            self._read_substituted(node)
             return Word(self._text(node), literal=False, stream=True)
         return join((self._word(node),), self._text(node))
 
@@ -450,13 +450,13 @@ class Reader:
                 except (UnicodeDecodeError, UnicodeEncodeError):
                     return Word(raw, literal=False)
             case "string":
-                return self._quoted(node)
+                return self._read_quoted(node)
             case "concatenation":
                 return self._joined(node)
             case "simple_expansion" | "expansion":
                 return self._variable(node)
             case "command_substitution":
-                self._substituted(node)
+                self._read_substituted(node)
                 return Word(raw, literal=False, output=True, split=True)
             case "arithmetic_expansion":
                 self._compute(node)
@@ -492,16 +492,16 @@ class Reader:
         self._nested(node)
         return Word(_at_home(raw), literal=False)
 
-    def _quoted(self, node: Node) -> Word:
+    def _read_quoted(self, node: Node) -> Word:
         """Read a text in double quotes, with the variables and commands in it."""
         parts: list[Word] = []
         at, inner = node.start_byte + 1, [c for c in node.children if c.is_named and c.type != "string_content"]
         for child in inner:
-            parts += [self._unquoted(at, child.start_byte), replace(self._word(child), split=False)]
+            parts += [self._read_unquoted(at, child.start_byte), replace(self._word(child), split=False)]
             at = child.end_byte
-        return join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
 
-    def _unquoted(self, start: int, end: int) -> Word:
+    def _read_unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
         plain = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw)
         literal = not re.search(r"(?<!\\)(?:\\\\)*[$`!]", raw)

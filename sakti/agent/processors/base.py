@@ -119,7 +119,7 @@ _AWAITED = ("process_input", "process_input_step", "process_output_step", "proce
 _Given = TypeVar("_Given")
 
 
-def returned(value: _Given, given: _Given, processor: Processor) -> _Given:
+def check_hook_result(value: _Given, given: _Given, processor: Processor) -> _Given:
     """Return the result of a hook for `given`. Raises `SaktiError` if its type differs."""
     if not isinstance(value, type(given)):
         text = f"{type(processor).__name__} returned {type(value).__name__} for a {type(given).__name__}: return that."

@@ -35,7 +35,7 @@ class UnicodeNormalizer(Processor):
     kind = "unicode"
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
-        parts = tuple(replace(p, text=normalised(p.text)) if isinstance(p, TextPart) else p for p in turn.message.parts)
+        parts = tuple(replace(p, text=clean_text(p.text)) if isinstance(p, TextPart) else p for p in turn.message.parts)
         return turn if parts == turn.message.parts else replace(turn, message=replace(turn.message, parts=parts))
 
 
@@ -75,7 +75,7 @@ class SecretRedactor(Processor):
 # --- pure -------------------------------------------------------------------------------------------------
 
 
-def normalised(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return text in composed form without invisible characters."""
     return strip_unseen(unicodedata.normalize("NFC", text))[0]
 

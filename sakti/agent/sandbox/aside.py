@@ -127,7 +127,7 @@ class Watch(Struct):
         return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
     def _folders(self) -> list[Path]:
-        git_folders = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
+        git_folders = (repositories.find_git_folder(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
         return [f for git in dict.fromkeys(git_folders) if git is not None for f in _with_trees(git)]
 
 

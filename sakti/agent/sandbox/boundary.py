@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.where import LevelName
 from sakti.agent.project.files import TABLE
-from sakti.agent.sandbox import repositories, worktree
+from sakti.agent.sandbox import repositories
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
@@ -185,8 +185,8 @@ def drawn(
 
 def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
     """Folders that hold the repositories of a root, the common one of a worktree too."""
-    folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.kept_at(g, root)) is not None))
-    if root == workspace and (common := worktree.kept_at(workspace)) is not None:
+    folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.find_git_folder(g, root)) is not None))
+    if root == workspace and (common := repositories.find_common_folder(workspace)) is not None:
         folders.append(common)
     return folders
 

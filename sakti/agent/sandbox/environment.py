@@ -51,7 +51,7 @@ def networked(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.lower() in _NETWORK} | loading(env)
 
 
-def proxied(port: int) -> dict[str, str]:
+def proxy_variables(port: int) -> dict[str, str]:
     """Return what tells a command in the sandbox that it reaches hosts by a proxy there."""
     at = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")

@@ -91,7 +91,7 @@ def _of_repository(folder: Path) -> dict[str, str]:
     git takes an empty `diff.external` for a program and fails, so that it is set only against one.
     """
     place = next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), None)
-    git = repositories.kept_at(place / ".git", Path(folder.anchor)) if place is not None else None
+    git = repositories.find_git_folder(place / ".git", Path(folder.anchor)) if place is not None else None
     if place is None or git is None:
         return {}
     common = git / (repositories.read_text(git / "commondir").strip() or ".")

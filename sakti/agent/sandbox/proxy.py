@@ -189,7 +189,7 @@ def read(head: bytes) -> Asked:
     if "content-length" in names and "transfer-encoding" in names:
         raise Refused(400, "The length of the request is given in two ways.")
     body = _length(dict(headers))
-    return _tunnel(target) if method.upper() == "CONNECT" else _forwarded(method, target, headers, body)
+    return _tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
 
 
 def _request_line(line: str) -> tuple[str, str]:
@@ -209,7 +209,7 @@ def _tunnel(target: str) -> Asked:
     return Asked(_name(name), int(port))
 
 
-def _forwarded(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
+def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
     """Write the head of a request for http:// as its server expects it. Raises `Refused`."""
     try:
         url = urlsplit(target)

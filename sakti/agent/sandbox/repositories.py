@@ -1,4 +1,4 @@
-"""Find the files of a git repository that run programs as soon as its user runs git there.
+"""Find git repositories, and the files in them that run programs as soon as their user runs git there.
 
 It is kept from changes where it is, and set aside where it appears.
 
@@ -72,7 +72,7 @@ def named(git: Path, workspace: Path) -> Iterator[Path]:
                     yield path
 
 
-def kept_at(git: Path, workspace: Path) -> Path | None:
+def find_git_folder(git: Path, workspace: Path) -> Path | None:
     """Return the folder that a `.git` is or names; None if it is not in the workspace."""
     folder = named_by(git)
     return folder if folder is not None and folder.is_relative_to(workspace) else None
@@ -159,3 +159,34 @@ def read_text(file: Path) -> str:
             return f.read(_LARGEST).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def find_common_folder(workspace: Path) -> Path | None:
+    """Return the `.git` folder that a linked worktree shares with its repository, or None.
+
+    The repository must name the worktree in turn: a file that came with the workspace could name any folder.
+    """
+    file = workspace / ".git"
+    if not file.is_file() or file.is_symlink():
+        return None
+    named = _first_line(file).removeprefix("gitdir:").strip()
+    if not named:
+        return None
+    folder = (workspace / named).resolve()
+    back, shared = _first_line(folder / "gitdir"), _first_line(folder / "commondir")
+    if not back or not shared or (folder / back).resolve() != file.resolve():
+        return None
+    common = (folder / shared).resolve()
+    confirmed = (
+        (common / "HEAD").is_file() and (common / "objects").is_dir() and folder.is_relative_to(common / "worktrees")
+    )
+    return common if confirmed else None
+
+
+def _first_line(file: Path) -> str:
+    """Return the first line of a small file, or "" if it cannot be read."""
+    try:
+        with file.open("rb") as f:
+            return f.read(4_096).decode("utf-8", "replace").partition("\n")[0].strip()
+    except (OSError, ValueError):
+        return ""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sakti.agent.judge.where import Place
 from sakti.agent.project.files import INSTRUCTIONS, list_files
 from sakti.agent.project.instructions.imports import list_imports
-from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp, sockets
+from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
 from sakti.agent.sandbox.shared_network import SharedNetwork
@@ -261,7 +261,7 @@ class LinuxSandbox(Struct, dict=True):
             temporary=self.temporary,
             shown=read,
         )
-        others = [s for s in sockets.of_others((*git.write, *read)) if git.sees(s)]
+        others = [s for s in seccomp.of_others((*git.write, *read)) if git.sees(s)]
         return replace(git, masked=(*git.masked, *others)) if others else git
 
     def _refresh(self) -> None:

@@ -173,7 +173,7 @@ class SessionHooks:
         )
         decision = await self._hooks.fire("SessionStart", {"source": source, **model})
         if self._hooks.listens("SessionStart") and (decision.context or source != "compact"):
-            self._open.news.hooks = answers.delimited("SessionStart", decision.context)
+            self._open.news.hooks = answers.delimit("SessionStart", decision.context)
 
     async def ready(self) -> None:
         """Wait for the hooks of the session's start: their texts go with the first request."""
@@ -210,7 +210,7 @@ class SessionHooks:
         if decision.stop is not None or decision.verdict == "deny":
             reason = decision.stop.text if decision.stop is not None else decision.reason
             raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
-        hook_text = answers.delimited("UserPromptSubmit", decision.context)
+        hook_text = answers.delimit("UserPromptSubmit", decision.context)
         return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
     async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
@@ -225,7 +225,7 @@ class SessionHooks:
             self.emit(Notice("warning", TITLE, text))
             return (), {}
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        parts = ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
+        parts = ContextPart({FACT: answers.delimit("Stop", texts)}), MarkerPart(FACT, _join(texts))
         return parts, {FACT: "Stop"}
 
     def compacting(self) -> tuple[Processor, ...]:

@@ -40,7 +40,7 @@ async def open_initial(current: OpenThread) -> None:
 async def _continue_last(current: OpenThread) -> None:
     """Open the newest thread, or the one in which an undo of it goes on."""
     ws = current.workspace
-    newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
+    newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1, continued=True)
     if not newest:
         await current.open_new()
         current.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))

@@ -1,21 +1,22 @@
 """Make one model call of a turn: its request, its stream, and the reactions to failures.
 
 Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
-when a model stays overloaded another one answers, where the settings name one.
+when a model stays overloaded another one answers, where the settings name one. Pieces that a provider refuses are left
+out of the turn's requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import cast
 
 from msgspec import Struct, structs
 
 from sakti.agent import budget
-from sakti.agent.processors.base import Processor, StepInput, overrides, returned
-from sakti.agent.session import omissions
+from sakti.agent.mentions import unseen
+from sakti.agent.processors.base import Processor, StepInput, check_hook_result, overrides
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
@@ -28,12 +29,13 @@ from sakti.core.events import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from sakti.core.types import Part, Request, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers import limits, retry
+from sakti.core.types import Message, Part, Request, TextPart, ThinkingPart, ToolCallPart
+from sakti.providers import limits, refused_pieces, retry
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refused_pieces import Omission, is_refusal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import requests
+from sakti.store.threads import threads as thread_store
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
 GO_ON = (
@@ -88,7 +90,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         retry_reason=reason,
     )
     for processor in turn.before:
-        step = returned(await processor.process_input_step(step), step, processor)
+        step = check_hook_result(await processor.process_input_step(step), step, processor)
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
     if step.model not in (turn.model.name, turn.model.full_name):
         name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"
@@ -115,7 +117,7 @@ def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) 
     request = Request(
         model=step.model,
         system=step.system,
-        messages=omissions.sendable(turn, step.messages, marks),
+        messages=sendable(turn, step.messages, marks),
         tools=step.tools,
         tool_choice=step.tool_choice,
         tail="\n\n".join(t for t in tail if t),
@@ -149,7 +151,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
         try:
             completed = await _attempt(turn, call)
             if call.omission is not None and turn.purpose == "actor":
-                turn.emit(await omissions.keep_omission(turn, call.omission))
+                turn.emit(await keep_omission(turn, call.omission))
             return completed
         except ProviderError as e:
             await _prepare_retry(turn, call, e)
@@ -315,7 +317,7 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
     if other is None:
         if error.retryable:
             raise _given_up(error, call.retries.attempt)
-        raise omissions.final_error(error, call.refusal or error)
+        raise final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
     turn.provider, turn.model, turn.own = *other, None
     turn.correct = _forget
@@ -329,7 +331,7 @@ async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
     # None after an earlier try: it was not those pieces
-    call.omission = await omissions.find_omission(turn, call.request.messages, error, call.omission)
+    call.omission = await find_omission(turn, call.request.messages, error, call.omission)
     if call.omission is None:
         return False
     call.refusal = call.omission.error
@@ -395,3 +397,40 @@ def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
         why = f"The answer was cut at {limit}, {turn.cut} times in a row"
         help_ = 'Say "go on" to continue, or ask for less at once.'
     return SaktiError(f"{why}. {help_}", title="Answer cut", code="length")
+
+
+UNDO = "If it is about something in this thread, /undo (or `sakti undo`) removes the last turn."
+
+
+def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
+    """Return messages without what the model refused before, and without images if it takes none."""
+    model = turn.model.full_name
+    rest = refused_pieces.without(messages, marks, model)
+    return rest if turn.model.images and model not in marks.values() else unseen(rest)
+
+
+async def find_omission(
+    turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
+) -> Omission | None:
+    """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
+    accepted = await turn.store.read(requests.find_newest_accepted, turn.thread_id, turn.model.full_name)
+    return refused_pieces.find_omission(messages, error, accepted, earlier)
+
+
+async def keep_omission(turn: Turn, omission: Omission) -> Notice:
+    """Store that the thread goes on without these pieces, since the model answered without them."""
+    marks = omission.marks(turn.model.full_name)
+    turn.left_out |= marks
+    await turn.store.write(thread_store.add_left_out, turn.thread_id, marks)
+    if omission.no_images:
+        turn.know(images=False)
+    pieces = refused_pieces.in_words(omission.pieces)
+    text = f"{turn.model.full_name} refused {pieces}: left out of this thread from now on. {omission.error.message}"
+    return Notice("warning", "Left out", text)
+
+
+def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
+    """Return the error that ends a turn; for a refused request the `first` one, with a way out."""
+    if not refused_pieces.is_refusal(error):
+        return error
+    return ProviderError(f"{first.message} {UNDO}", title=error.title, code=error.code, status=error.status)

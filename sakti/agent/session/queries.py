@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from sakti.core.events import MemoryStatus
     from sakti.memory.engine import Prepared
     from sakti.store.database import Store
-    from sakti.store.log.events import MemoryEvent
+    from sakti.store.log.events import LogChange, MemoryEvent
     from sakti.store.log.figures import Figures
-    from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
     from sakti.store.memory import Group
-    from sakti.store.search.origins import Origin
+    from sakti.store.memory.origins import Origin
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.carry_over import CarriedLine
-    from sakti.store.threads.find import Place
+    from sakti.store.threads.messages import Place
     from sakti.tasks.board import Board
 
 with lazy_imports:
@@ -38,14 +37,12 @@ with lazy_imports:
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import events as memory_events
     from sakti.store.log import figures as memory_figures
-    from sakti.store.log import history as log_history
     from sakti.store.log import lines as memory_log
-    from sakti.store.search import origins
+    from sakti.store.memory import origins
     from sakti.store.search import search as text_search
     from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions
     from sakti.store.threads import child_runs
-    from sakti.store.threads import find as thread_find
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
@@ -178,7 +175,7 @@ class Views:
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
         ws, thread = self._open.workspace, self._open.thread
-        return [] if thread is None else await ws.store.read(log_history.moments, self._open.engine.record_id)
+        return [] if thread is None else await ws.store.read(memory_events.moments, self._open.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
         """Return the lines of this thread's log as it was at a time (Unix ms)."""
@@ -261,7 +258,7 @@ class Views:
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """Return the messages of a thread that have `text` itself, oldest first."""
-        return await self._store.read(thread_find.places, thread_id, text)
+        return await self._store.read(stored_messages.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """Return the message of an index in its thread, between those before and after it."""

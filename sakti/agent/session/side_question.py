@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sakti.agent import budget
-from sakti.agent.processors.base import StepInput, StepOutput, returned
+from sakti.agent.processors.base import StepInput, StepOutput, check_hook_result
 from sakti.agent.session import model_call
 from sakti.agent.session import turn as turn_store
 from sakti.agent.session.inbox import Inbox
@@ -93,7 +93,7 @@ class SideQuestions:
         output = StepOutput(1, turn_store.message(turn, "assistant", completed.parts), completed.stop_reason)
         for processor in turn.after:
             if processor.kind != MEMORY:
-                output = returned(await processor.process_output_step(output), output, processor)
+                output = check_hook_result(await processor.process_output_step(output), output, processor)
         return output.message.text
 
     async def _make_step(self, turn: Turn, question: str) -> StepInput:
@@ -118,7 +118,7 @@ class SideQuestions:
         )
         for processor in turn.before:
             if processor.kind != MEMORY:
-                step = returned(await processor.process_input_step(step), step, processor)
+                step = check_hook_result(await processor.process_input_step(step), step, processor)
         return structs.replace(step, tool_choice="none", model=turn.model.name)
 
 

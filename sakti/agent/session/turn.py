@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct, field, structs
 
-from sakti.agent.processors.base import Processor, StepRecord, TurnResult, returned
+from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
 from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import interrupted_result
@@ -354,7 +354,7 @@ async def finish(turn: Turn) -> dict[str, Json]:
     """Store the turn after its processors; return the metadata that they added, by message id."""
     result = TurnResult(turn.thread_id, tuple(turn.messages), turn.text())
     for processor in turn.after:
-        result = returned(await processor.process_output_result(result), result, processor)
+        result = check_hook_result(await processor.process_output_result(result), result, processor)
     await _take_over(turn, result)
     await confirm(turn)
     for message_id, metadata in result.metadata.items():

@@ -127,7 +127,7 @@ class ThreadActions:
             live.current.engine.forget(list(gone.message_ids))
         return gone
 
-    async def last_deleted(self) -> Thread | None:
+    async def find_last_deleted(self) -> Thread | None:
         """Return the thread of this workspace that was deleted last."""
         deleted = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
         return deleted[0].thread if deleted else None

@@ -29,7 +29,7 @@ def keep(run: ToolContext, running: Running) -> str:
 
 async def _follow(state: ToolState, running: Running) -> None:
     """Tell when a command has ended with all that it started."""
-    await running.exited()
+    await running.wait_for_exit()
     while running.members():  # noqa: ASYNC110 - nothing tells of the end of other processes
         await asyncio.sleep(LOOK)
     running.drain()

@@ -23,8 +23,8 @@ from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
+from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
 from sakti.core.errors import ToolError
@@ -97,7 +97,7 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     argv, read = [program, "-c", script, program, script_text], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
-        env = {**env, **environment.proxied(PORT)}
+        env = {**env, **environment.proxy_variables(PORT)}
     try:
         with _enclose(run, sandbox, argv, cwd, folder.resolve(), read) as enclosed:
             supervised = not _is_contained(run.state, sandbox)
@@ -176,7 +176,7 @@ async def bash(
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    notes = [survived(survivors), remaining, changed, aside.told(appeared), _refused_hosts(run, started)]
+    notes = [describe_survivors(survivors), remaining, changed, aside.told(appeared), _refused_hosts(run, started)]
     return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
 
 
@@ -190,7 +190,7 @@ async def _open_network(run: ToolContext, outside: str) -> str:
     return " No other command reaches its ports: it has a localhost of its own."
 
 
-def survived(names: Sequence[str]) -> str:
+def describe_survivors(names: Sequence[str]) -> str:
     """Name the processes that could not be ended; empty if all were."""
     return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
@@ -212,7 +212,7 @@ async def _start_enclosed(
 
 async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
     """Stream a command's output until it ends; False on timeout."""
-    ended = asyncio.ensure_future(running.exited())
+    ended = asyncio.ensure_future(running.wait_for_exit())
     try:
         async with asyncio.timeout(limit):
             while not ended.done():

@@ -164,7 +164,7 @@ class ToolState(Struct):
                 raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
             case "changed":
                 raise ToolError(f"{self.show(path)} has changed since it was read. Read it again, then change it.")
-            case _:
+            case "known":
                 pass
 
     def save_output(self, text: str, call_id: str) -> Path:
@@ -179,7 +179,7 @@ class ToolState(Struct):
         """Make a unique file name; a model's call id is not safe as a path."""
         return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
-    def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
+    def limit_output(self, outcome: Outcome, call_id: str) -> Outcome:
         """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
         content = masked(clean_surrogates(outcome.content))
         if len(content) <= self.output_bytes:

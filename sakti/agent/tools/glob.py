@@ -9,9 +9,7 @@ from typing import Annotated
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import one_row
-from sakti.agent.tools.globs import matcher
-from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
-from sakti.agent.tools.walk import listing
+from sakti.agent.tools.walk import MAX_RESULTS, SECONDS, listing, matcher, notes
 from sakti.core.errors import ToolError
 
 

@@ -20,9 +20,7 @@ from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import one_row
-from sakti.agent.tools.globs import matcher
-from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
-from sakti.agent.tools.walk import Listing, listing
+from sakti.agent.tools.walk import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 

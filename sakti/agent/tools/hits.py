@@ -89,6 +89,7 @@ def _head(hit: Hit) -> Json:
         "thread": hit.thread_title or hit.thread_id,
         "role": hit.role,
     }
+    entry |= {"origin": hit.origin} if hit.origin else {}
     return entry | ({"task": hit.task_id} if hit.task_id else {})
 
 

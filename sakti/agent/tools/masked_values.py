@@ -20,13 +20,13 @@ REASON = "{marks} stands for a masked secret, which is not put there"
 
 def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
-    if decision.verdict != "allow" or not (marks := unresolved(run, tool, arguments)):
+    if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
         return decision
     target = decision.target or ", ".join(tool.named(arguments)) or str(arguments.get("command", tool.name))
     return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(marks)), target=target, rules=())
 
 
-def unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
+def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
     """Return the marks in a call that writes or runs, but for those whose value the changed file holds."""
     marks = marks_in(arguments) if tool.effect in ("write", "run") else ()
     if not marks or tool.effect != "write":

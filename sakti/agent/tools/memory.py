@@ -9,12 +9,18 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from sakti.agent.tools import memory_search, task_mutate, task_query
+from sakti.agent.tools import memory_search, task_mutate
+from sakti.agent.tools.actions import ActionTool, action_tool
 from sakti.agent.tools.base import Tool
+from sakti.agent.tools.context import ToolContext
+from sakti.agent.tools.task_fields import MISSING, QUERY_FIELDS
+from sakti.core.errors import TaskError
 from sakti.core.events import Event, TasksChanged
+from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
+from sakti.tasks import queries
 
 
 def make_tools(
@@ -38,4 +44,43 @@ def make_tools(
     if schema is not None:
         mutate = structs.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
     search = memory_search.make(store, resource_id=resource_id, counter=pages.counter, in_window=in_window)
-    return [task_query.make(store, pages.resource_id), mutate, search]
+    return [make(store, pages.resource_id), mutate, search]
+
+
+def make(store: Store, resource_id: str) -> ActionTool:
+    """Make the tool for one workspace."""
+
+    async def ready(run: ToolContext, *, limit: int = 5) -> Json:
+        return await store.read(queries.ready, resource_id, limit)
+
+    async def show(run: ToolContext, *, id: str) -> Json:
+        return await store.read(queries.show, resource_id, id)
+
+    async def list_(
+        run: ToolContext,
+        *,
+        status: str | None = None,
+        type: str | None = None,
+        label: str | None = None,
+        assignee: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> Json:
+        return await store.read(
+            queries.list_tasks,
+            resource_id,
+            status=status or None,
+            type=type or None,
+            label=label or None,
+            assignee=assignee or None,
+            limit=limit,
+            offset=offset,
+        )
+
+    async def search(run: ToolContext, *, query: str, limit: int = 3, includeMessages: bool = False) -> Json:
+        if not query.strip():
+            raise TaskError(f"search {MISSING['query'].sentence}.", code="invalid")
+        return await store.read(queries.search, resource_id, query, limit, includeMessages)
+
+    actions = {"ready": ready, "show": show, "list": list_, "search": search}
+    return action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)

@@ -198,7 +198,7 @@ class Running:
             self.notes.cleanup()
             self.notes = None
 
-    async def exited(self) -> int:
+    async def wait_for_exit(self) -> int:
         """Wait for the command itself; return its exit code."""
         try:
             handle = self.process.end_handle()
@@ -242,7 +242,7 @@ class Running:
             survivors = self._kill()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE if survivors else None):
-                await self.exited()
+                await self.wait_for_exit()
         self.drain()
         self.close()
         return [f"{name} (process {pid})" for pid, name in survivors.items()]

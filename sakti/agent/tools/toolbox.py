@@ -13,9 +13,9 @@ from pathlib import Path
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.guarded import runs_later
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
@@ -209,7 +209,7 @@ class Toolbox(Struct):
         clock = self.state.clock
         emit.begin_soon()
         outcome, started = await self._outcome(message, call, emit, over=over)
-        outcome = self.state.bounded(outcome, call.id)
+        outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
             content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"

@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pathspec
@@ -23,6 +23,7 @@ from msgspec import Struct, field
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
 from sakti.agent.tools.child import Ended, chunks, ripgrep
+from sakti.agent.tools.files import not_shown
 
 SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 LIMIT = 500_000  # files of one listing
@@ -169,3 +170,42 @@ def _is_ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *,
         if ignored is not None:
             return ignored
     return False
+
+
+def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
+    """Return a test whether a path relative to `root` matches a glob.
+
+    Braces, `./`, `!` and absolute patterns work as models write them; a pattern without a slash is matched by name.
+    """
+    no = pattern.startswith("!")
+    lines: list[str] = []
+    for each in braces(pattern.removeprefix("!")):
+        one = each.removeprefix("./")
+        if one.startswith(f"{root.as_posix()}/"):
+            one = "/" + one[len(root.as_posix()) + 1 :]
+        lines.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
+    spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    return (lambda p: not spec.match_file(p)) if no else spec.match_file
+
+
+def braces(pattern: str, most: int = 200) -> list[str]:
+    """Expand braces: `*.{ts,tsx}` to `*.ts` and `*.tsx`."""
+    out, todo = list[str](), [pattern]
+    while todo and len(out) + len(todo) <= most:
+        one = todo.pop(0)
+        inner = re.search(r"\{([^{}]*,[^{}]*)\}", one)
+        if inner is None:
+            out.append(one)
+        else:
+            todo += [one[: inner.start()] + choice + one[inner.end() :] for choice in inner[1].split(",")]
+    return list(dict.fromkeys([*out, *todo]))
+
+
+MAX_RESULTS = 200
+SECONDS = 20.0  # for one search
+
+
+def notes(found: Listing, secret: list[str]) -> list[str]:
+    """Return notes of an incomplete listing and of files left out as secret."""
+    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was looked into]"]
+    return [*late, *([not_shown(secret)] if secret else [])]

@@ -9,9 +9,11 @@ from sakti.core.config.fields import (
     ApprovalMode,
     ApprovalSettings,
     Config,
+    HookSettings,
     MemorySettings,
     ModelSettings,
     ObservationSettings,
+    ProviderSettings,
     ReflectionSettings,
     SandboxSettings,
     SessionMode,
@@ -21,7 +23,6 @@ from sakti.core.config.fields import (
     WorkingMemorySettings,
     refuse_mode,
 )
-from sakti.core.config.hooks import HookSettings
 from sakti.core.config.load import (
     Loaded,
     flat,
@@ -33,7 +34,6 @@ from sakti.core.config.load import (
     replace_setting,
 )
 from sakti.core.config.meaning import Meaning
-from sakti.core.config.providers import ProviderSettings
 from sakti.core.config.takes import choices, takes
 
 __all__ = [

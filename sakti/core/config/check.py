@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from sakti.core.config.fields import (
+    EVENTS,
     Config,
+    HookSettings,
     MemorySettings,
     ModelSettings,
     ObservationSettings,
     ReflectionSettings,
+    event_name,
 )
-from sakti.core.config.hooks import EVENTS, HookSettings, event_name
 from sakti.core.errors import ConfigError
 
 # What only the program may say in the body of a request.

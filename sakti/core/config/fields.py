@@ -1,4 +1,4 @@
-"""Define every setting: type, default, help, bounds."""
+"""Define every setting, those of hooks and providers too: type, default, help, bounds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from sakti.core.config.hooks import HookSettings
 from sakti.core.config.meaning import setting
-from sakti.core.config.providers import ProviderSettings
 from sakti.core.config.reading import shown
 from sakti.core.resources import mode_names
 from sakti.core.types import Effort
@@ -265,6 +263,65 @@ class StoreSettings:
     )
     share_worktrees: bool = setting(False, "Linked git worktrees use the task board and the page of the main checkout.")
     wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
+
+
+# What happens to a tool call; a hook's `match` is a pattern of the tool's name there.
+TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
+# Events by name; what `match` is compared with, "" where it is ignored.
+EVENTS = {
+    **dict.fromkeys(TOOL_EVENTS, "tool_name"),
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "UserPromptSubmit": "",
+    "PreCompact": "trigger",
+    "PostCompact": "trigger",
+    "Notification": "notification_type",
+    "Stop": "",
+    "Observed": "",
+    "Reflected": "",
+    "TaskClosed": "",
+    "SubagentStart": "agent_type",
+    "SubagentStop": "agent_type",
+}
+TIMEOUT = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """Settings of one hook; `write` names folders and files that it may change beside the workspace."""
+
+    event: str
+    command: str
+    match: str = ""
+    timeout: float = TIMEOUT
+    write: tuple[str, ...] = ()
+
+
+def event_name(name: str) -> str:
+    """Return the canonical name of an event, "" for an unknown one."""
+    return next((event for event in EVENTS if event.casefold() == name.strip().casefold()), "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """Settings of one provider.
+
+    sakti writes no key into a file: `key_env` names the variable that holds it, `key_command` prints it.
+    """
+
+    api: Literal["auto", "chat", "responses", "anthropic"] = setting("auto", "The protocol of the server.")
+    base_url: str | None = setting(None, "Address of the API.")
+    key_env: str | None = setting(None, "Name of the variable that holds the key.")
+    key_command: str | None = setting(None, "Command that prints the key; run again if the key has expired.")
+    auth_token: str | None = setting(
+        None, "Token sent in place of a key, for gateways with their own login.", secret=True
+    )
+    headers: Mapping[str, str] = setting(make=dict[str, str], help="Headers sent with every request.", secret=True)
+    api_version: str | None = setting(None, "Version of the API, for Azure.")
+    timeout: float = setting(120.0, "Maximum silence of a stream in seconds.", above=0)
+    context_window: int | None = setting(None, "Context window in tokens, if the server does not report it.", above=0)
+    images: bool | None = setting(None, "Say that the models take images, if their names do not.")
+    extra: Mapping[str, Any] = setting(make=dict[str, Any], help="Fields added to the body of every request.")
 
 
 @dataclass(frozen=True, slots=True)

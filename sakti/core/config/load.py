@@ -25,9 +25,8 @@ import msgspec
 from msgspec import Struct, field
 
 from sakti.core.config.check import check
-from sakti.core.config.fields import APPROVAL_MODES, Config
+from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
 from sakti.core.config.meaning import Meaning, of_field
-from sakti.core.config.providers import ProviderSettings
 from sakti.core.config.reading import TABLES, literal, parse, read_table, shown
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line

@@ -319,33 +319,50 @@ def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
     yield before, True
 
 
+class _OutputSummary(Struct):
+    """Lines of an output that tell of its outcome."""
+
+    first: str = ""
+    error: str = ""
+    named_error: str = ""
+    tests: str = ""
+
+    def read(self, line: str) -> None:
+        self.first = self.first or line
+        self.error = self.error or (line if _ERROR.search(line) else "")
+        self.named_error = line if _NAMED_ERROR.match(line) else self.named_error
+        self.tests = line if _TESTS.search(line) else self.tests
+
+
 def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step]:
     arguments: Json = (call.arguments if call else None) or {}
     command = next((str(arguments[k]) for k in _COMMAND_KEYS if arguments.get(k)), "")
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
-    first = error = last_error = tests = ""
+    output = _OutputSummary()
     for number, raw in enumerate(_looked_at(result.content)):
         if number % STEP_LINES == 0:
             yield None
-        line = raw.strip()
-        first = first or line
-        error = error or (line if _ERROR.search(line) else "")
-        last_error = line if _NAMED_ERROR.match(line) else last_error
-        tests = line if _TESTS.search(line) else tests
-    last_error = last_error or error
+        output.read(raw.strip())
     bad = result.is_error or bool(result.details.get("exit_code"))
-    if not command and not bad:  # the inspected target does not explain the failure
-        changes = bool(_CHANGES_FILES.search(result.name)) and bool(target)
-        what = _clip(target, COMMAND_CHARACTERS) or "without a target"
-        yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
+    if command or bad:
+        yield _of_outcome(command, target, result.name, output, bad=bad)
         return
-    outcome = tests or last_error or (first if bad else "")
-    failed = bad or (bool(error) and not tests)
+    # the inspected target does not explain the failure
+    what = _clip(target, COMMAND_CHARACTERS) or "without a target"
+    changes = bool(_CHANGES_FILES.search(result.name)) and bool(target)
+    yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
+
+
+def _of_outcome(command: str, target: str, tool: str, output: _OutputSummary, *, bad: bool) -> Found:
+    """Return the line on a command, or on a failed use of a tool."""
+    outcome = output.tests or output.named_error or output.error or (output.first if bad else "")
+    failed = bad or (bool(output.error) and not output.tests)
     summary = (
         f"`{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else _clip(target, COMMAND_CHARACTERS)
     )
     summary += f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else ""
-    yield 5.5 if tests or failed else 3.0, "🟡", "Agent ran" if command else f"Agent used {result.name}", summary
+    weight = 5.5 if output.tests or failed else 3.0
+    return weight, "🟡", "Agent ran" if command else f"Agent used {tool}", summary
 
 
 def _task(request: ObserveInput) -> Generator[None, None, str | None]:

@@ -447,11 +447,11 @@ def words_by_line(text: str) -> list[set[str]]:
     return [set(_WORD.findall(plain(line))) for line in text.split("\n") if line.strip()]
 
 
-def is_represented(content: str, have: Sequence[set[str]], known: Mapping[str, int] | None = None) -> bool:
+def is_represented(content: str, have: Sequence[set[str]], counts: Mapping[str, int] | None = None) -> bool:
     """Return whether most words of a line occur in one of the lines `have`.
 
-    `known`: in how many lines of the log each word occurs; what many lines say counts less.
+    `counts`: in how many lines of the log each word occurs; what many lines say counts less.
     """
-    weights = {word: 1 / max(1, known.get(word, 1) if known else 1) for word in _WORD.findall(plain(content))}
+    weights = {word: 1 / max(1, counts.get(word, 1) if counts else 1) for word in _WORD.findall(plain(content))}
     least = KEPT_SHARE * sum(weights.values())
     return not weights or any(sum(weights[w] for w in weights.keys() & other) >= least for other in have)

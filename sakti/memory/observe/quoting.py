@@ -341,14 +341,15 @@ def _is_typed(block: Sequence[str]) -> bool:
     """Return whether a long paragraph is a list, notes or statements, unlike logs, code and output."""
     items = sum(bool(_ITEM.match(line)) for line in block)
     indented = sum(line[:1].isspace() and not _ITEM.match(line) for line in block)
-    printed = sum(map(_is_machine_text, block)) + (indented if items < MACHINE_SHARE * len(block) else 0)
-    if printed > MACHINE_SHARE * len(block) or _is_transcript(block):
+    if items < MACHINE_SHARE * len(block) and indented > MACHINE_SHARE * len(block):
+        return False
+    if sum(map(_is_machine_text, block)) > MACHINE_SHARE * len(block) or _is_transcript(block):
         return False
     if items and items + indented >= STATING_SHARE * len(block):
         return True
     if _is_wrapped(block):
         return _is_noted(_END.split(" ".join(block)))
-    return _is_noted([item for line in block for sentence in _END.split(line) for item in _enumerated(sentence)])
+    return _is_noted([item for line in block for sentence in _END.split(line) for item in _split_enumeration(sentence)])
 
 
 def _is_noted(sentences: Sequence[str]) -> bool:
@@ -358,7 +359,7 @@ def _is_noted(sentences: Sequence[str]) -> bool:
     return len(sentences) > 1 and (notes >= NOTES_SHARE * len(sentences) or stating >= STATING_SHARE * len(sentences))
 
 
-def _enumerated(sentence: str) -> list[str]:
+def _split_enumeration(sentence: str) -> list[str]:
     """Return the items of a sentence that enumerates, else the sentence."""
     return sentence.split(", ") if sentence.count(", ") >= ENUMERATED else [sentence]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -74,12 +75,12 @@ def lost_lines(
     """
     have = words_by_line(text)
     contents = [unmarked(row.content) for row in important]
-    known = Counter(word for content in contents for words in words_by_line(content) for word in words)
+    counts = Counter(word for content in contents for words in words_by_line(content) for word in words)
     older = {one.by: one.text for one in replaced}
     return [
         row
         for row, content in zip(important, contents, strict=True)
-        if not is_represented(content, have, known) or not _has_new_words(content, older.get(content), have)
+        if not is_represented(content, have, counts) or not _has_new_words(content, older.get(content), have)
     ]
 
 
@@ -103,30 +104,27 @@ def put_back(
     Also return the important lines that stay lost. Raises `MemoryFailure` (below_floor) if an older line would stay
     without the one that replaces it.
     """
-    newer = {one.by: one.text.casefold() for one in replaced}
+    older = {one.by: one.text for one in replaced}
     back: list[lines.LogRow] = []
     total = count(text)
     newest_first = lost[::-1]
-    for row in sorted(newest_first, key=lambda row: unmarked(row.content) not in newer):
-        ends = newer.get(unmarked(row.content))
+    for row in sorted(newest_first, key=lambda row: unmarked(row.content) not in older):
+        ended = older.get(unmarked(row.content), "")
         size = count(_as_line(row)) + count(f"Date: {row.date}") + 2
-        if total + size <= (room if ends is None else limit) and (ends or _is_users(row)):
+        if (ended or speaker(row.content, row.priority) == "user") and total + size <= (limit if ended else room):
             total += size
             back.append(row)
-        elif ends is not None and ends in text.casefold():
-            raise _below_floor(f"{newer[unmarked(row.content)]!r} and lost what replaced it")
+        elif ended and ended.casefold() in text.casefold():
+            raise _below_floor(f"{ended!r} and lost what replaced it")
+    return "\n".join([*_with_dates([row for row in lost if row in back]), text]), [x for x in lost if x not in back]
+
+
+def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
+    """Return lines of a log under headers with their days."""
     out: list[str] = []
-    date = ""
-    for row in (row for row in lost if row in back):
-        if row.date != date:
-            date = row.date
-            out.append(f"Date: {date}")
-        out.append(_as_line(row))
-    return "\n".join([*out, text]), [row for row in lost if row not in back]
-
-
-def _is_users(row: lines.LogRow) -> bool:
-    return speaker(row.content, row.priority) == "user"
+    for date, of_day in itertools.groupby(rows, key=lambda row: row.date):
+        out += [f"Date: {date}", *map(_as_line, of_day)]
+    return out
 
 
 def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
@@ -137,7 +135,7 @@ def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
 
 
 def without_repeats(text: str) -> str:
-    """Return a reflection in which each line stands once a day."""
+    """Remove repeated lines of a day from a reflection."""
     seen: set[tuple[str, str, str]] = set()
     repeated: dict[int, str | None] = {}
     for row in lines.rows(text):

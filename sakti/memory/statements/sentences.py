@@ -137,6 +137,7 @@ _CHANGES_FOR_GOOD = lazy_pattern(
 _GIVES_VALUE = lazy_pattern(
     r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
 )
+_REMINDS = lazy_pattern(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", re.IGNORECASE)
 _SHORT = 5  # words: a sentence of at most that many says little unless it is exact
 
 
@@ -200,23 +201,31 @@ def kind(sentence: str) -> Kind:
         return "statement"
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
     if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
-        if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
-            return "statement"
-        if exact and not asks and lexicon.phrases("change").search(sentence) and _gives_value(sentence):
-            return "statement"
-        if re.search(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", sentence, re.I):
+        if _request_lasts(sentence, asks=asks, exact=exact):
             return "statement"
         return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
     if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
         return "question"
     if _CHATTER.search(sentence) and words <= _SHORT and not exact:
         return "remark" if _says_something(sentence) else "chatter"
+    return "statement" if exact or _states(sentence, words) else "remark"
+
+
+def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:
+    """Return whether a request lays down something for good."""
+    if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
+        return True
+    if exact and not asks and lexicon.phrases("change").search(sentence) and _gives_value(sentence):
+        return True
+    return _REMINDS.search(sentence) is not None
+
+
+def _states(sentence: str, words: int) -> bool:
+    """Return whether a sentence of so many words says how things are or shall be."""
     if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
-        return "statement"
+        return True
     declares = _VERB.search(sentence) or lexicon.phrases("verb").search(sentence)
-    if exact or (words >= _DECLARES and declares and not _VAGUE.search(sentence)):
-        return "statement"
-    return "remark"
+    return words >= _DECLARES and declares is not None and not _VAGUE.search(sentence)
 
 
 def is_vague(sentence: str) -> bool:

@@ -60,7 +60,28 @@ _IN_USE = (
     r"\b(?:uses?|using|runs?|keep|with|via|by|is|are|needs?|wants?|nutzen?|nehmen?|mit|ist|sind|"
     r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
 )
-_SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
+_MAKES = (  # "make the line length 120" gives a value, "make the tests pass" asks for work
+    r"^\W*(?:(?:please|now|ok|and|also|bitte|jetzt|und)\s)*(?:make|bring|take|get|mach\w*|bring\w*)\s"
+    r"(?:the|our|my|den|die|das|unser\w*)\s(?:[\w'-]+\s){1,5}?(?:(?:down |up )?(?:to|auf) )?[\"'`]?\d"
+)
+_SETS = lazy_pattern(
+    rf"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]|{_MAKES}", re.IGNORECASE
+)
+_GIVES = lazy_pattern(_MAKES, re.IGNORECASE)
+# The language of the answers, of which there is one; nothing else is said to be in it.
+_OF_ANSWERS = (
+    r"(?:please|bitte|from now on|now|always|only|again|just|ab (?:jetzt|sofort|heute)|jetzt|nun|künftig|in future|"
+    r"immer|nur|wieder|lieber|ok|and|und|also|(?:can|could) you|kannst du|let['’]s|du sollst|you should|instead|thanks|"
+    r"danke|switch(?: back)?|change|continue|wechsle?|weiter\w*|"
+    r"(?:answer|reply|respond|speak|talk|write)(?: to me| me)?|"
+    r"(?:your|deine) (?:answers?|replies|antworten)|antworte\w*|sprich|sprechen|schreibe?n?|reden?|machen?)"
+)
+_LANGUAGE = lazy_pattern(
+    rf"\W*(?:{_OF_ANSWERS}\b[\s,:]*)*\b(?:in|auf|to|zu)\s(?P<language>english|german|french|spanish|italian|dutch|"
+    r"englisch|deutsch|französisch|spanisch|italienisch|niederländisch)\b"
+    rf"(?:[\s,]*\b{_OF_ANSWERS}\b)*\W*",
+    re.IGNORECASE,
+)
 _CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
     r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
     r"(?=(?:the|our|it|its)\b)",
@@ -114,6 +135,19 @@ class Statement(Struct, frozen=True, dict=True):
         return frozenset(_ended_keys(self))
 
     @cached_property
+    def language(self) -> str:
+        """Return the language in which answers are wanted, if the sentence says only that."""
+        match = _LANGUAGE.fullmatch(self.text)
+        language = match["language"].casefold() if match else ""
+        return lexicon.synonyms().get(language, language)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Return the words and values by which older statements of the same are found."""
+        keys = _words_of(self.clauses) | _values(self.clauses)
+        return keys | {"answer language"} if self.language else keys
+
+    @cached_property
     def is_question(self) -> bool:
         return self.text.rstrip("\"'`) ").endswith("?")
 
@@ -122,7 +156,7 @@ class Statement(Struct, frozen=True, dict=True):
         """Return whether the sentence may end an older one at all."""
         if self.is_question or lexicon.phrases("elsewhere").search(self.text):
             return False
-        if is_cancelled(self.text):
+        if is_cancelled(self.text) or self.language:
             return True
         sets = _changes(self.text) or _SETS.search(self.text)
         return not is_act(self.text) and bool(self.ended or sets)
@@ -137,7 +171,7 @@ class StatementIndex:
 
     def add(self, text: str, *, asked: bool = False) -> Statement:
         statement = Statement.of(len(self.statements), text, asked=asked)
-        for key in {key for clause in statement.clauses for key in clause.keys | clause.value_keys}:
+        for key in statement.keys:
             self._having.setdefault(key, []).append(statement.place)
         self.statements.append(statement)
         return statement
@@ -145,7 +179,7 @@ class StatementIndex:
     def sharing(self, statement: Statement) -> Iterator[Statement]:
         """Yield older statements that share keys, those that share most first."""
         common: Counter[int] = Counter()
-        for key in {key for clause in statement.clauses for key in clause.keys | clause.value_keys}:
+        for key in statement.keys:
             common.update(self._having.get(key, [])[-LISTED:])
         most = sorted(common, key=lambda n: (-common[n], -n))
         yield from (self.statements[n] for n in most[:COMPARED] if self.statements[n] is not statement)
@@ -154,6 +188,8 @@ class StatementIndex:
 def is_act(text: str) -> bool:
     """Return whether a sentence is a request, a report of work, or a rule about one thing."""
     asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
+    if _GIVES.match(text):
+        return False
     if _ASKS_POLITELY.match(text):
         return True
     if lexicon.phrases("change_reports").search(text):
@@ -180,14 +216,21 @@ def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
     """Return the parts of an older statement that a newer one ends; empty if both hold."""
     if not new.can_end:
         return []
-    if old.is_act:
-        return [(0, len(old.text))] if _is_called_off(old, new) else []
+    if (new.language and old.language) or old.is_act:
+        return [(0, len(old.text))] if _is_ended_whole(old, new) else []
     out: list[tuple[int, int]] = []
     for clause in () if old.is_question else old.clauses:
         is_named = new.ended and _names_end(clause, new, new.ended)
         if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
             out.append((clause.start, clause.end))
     return out
+
+
+def _is_ended_whole(old: Statement, new: Statement) -> bool:
+    """Return whether a request, a rule or the language of the answers is ended."""
+    if new.language and old.language:
+        return new.language != old.language
+    return _is_called_off(old, new)
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:

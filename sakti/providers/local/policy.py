@@ -318,12 +318,12 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     """
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
-    unread = dict.fromkeys(path for text in reversed(texts) for path in _mentioned(text))
+    unread = dict.fromkeys(path for text in reversed(texts) for path in _find_mentioned(text))
     tried = _tried(messages)
     return [p for p in unread if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
-def _mentioned(text: str) -> Iterator[str]:
+def _find_mentioned(text: str) -> Iterator[str]:
     """Yield the source files that a text names, and those of the modules that it imports."""
     yield from (p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p))
     for from_module, module in _IMPORT.findall(text):

@@ -1,6 +1,7 @@
 """List a memory's events, newest first: observed, activated, reflected, compacted, undone.
 
-They are computed from memory's own rows. Raw SQL: a pane queries it at every step.
+`history` lists activated observations and reflections over time. Both are computed from memory's own rows. Raw SQL: a
+pane queries it at every step.
 """
 
 from __future__ import annotations
@@ -84,3 +85,29 @@ def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:
         yield MemoryEvent(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)
         if undone is not None:
             yield MemoryEvent(undone, "undone", messages, 0, after, before, group_ids=ids, text=focus)
+
+
+class LogChange(Struct, frozen=True):
+    """Change of the log.
+
+    `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the
+    latter); `generation` is that of the reflection, 0 where there is none.
+    """
+
+    time: int
+    kind: str
+    generation: int = 0
+
+
+def moments(db: Database, record_id: str) -> list[LogChange]:
+    """Return the changes, oldest first, each time once; those discarded later are included."""
+    rows = db.execute_sql(
+        "SELECT activated_at, max(kind = 'reflection'), max(CASE kind WHEN 'reflection' THEN generation ELSE 0 END)"
+        " FROM observation_groups WHERE record_id = ? AND activated_at IS NOT NULL GROUP BY activated_at"
+        " ORDER BY activated_at",
+        (record_id,),
+    ).fetchall()
+    return [
+        LogChange(time, "reflection" if reflected else "observation", generation)
+        for time, reflected, generation in rows
+    ]

@@ -352,6 +352,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     columns = row.id, row.title, row.metadata, row.updated_at
     others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
     open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
+    open_ones = open_ones.where(threads.has_own_messages())
     newest = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
     earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
     if not earlier:
@@ -376,3 +377,14 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         tuple((line_id, text) for text, line_id in lines.items()),
         tuple((task_id, f"{handle} {title} ({status})") for handle, title, status, task_id in tasks),
     )
+
+
+def find_outdated(db: Database, line_ids: Sequence[str]) -> set[str]:
+    """Return those of some lines that newer lines replace, or that the user removed."""
+    records = db.execute_sql(
+        "SELECT DISTINCT g.record_id FROM json_each(?) j CROSS JOIN observations o ON o.id = j.value"
+        " JOIN observation_groups g ON g.id = o.group_id",
+        (json.dumps(list(line_ids)),),
+    ).fetchall()
+    logs = [line for (record_id,) in records for line in log_lines(db, record_id)]
+    return {line.id for line in logs if line.earlier or line.forgotten} & set(line_ids)

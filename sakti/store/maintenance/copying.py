@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, marks
+from sakti.store import database_file, failures, files
 from sakti.store.connection import Snapshot, plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
@@ -66,8 +66,8 @@ def _pages(source: apsw.Connection, part: Path) -> None:
                 while not backup.done:
                     backup.step(PAGES)
         version = int(str(destination.execute("PRAGMA user_version").get))
-        if version & marks.PENDING:  # the copy has everything
-            destination.execute(f"PRAGMA user_version = {version & ~marks.PENDING}")
+        if version & database_file.PENDING:  # the copy has everything
+            destination.execute(f"PRAGMA user_version = {version & ~database_file.PENDING}")
     finally:
         destination.close()
 

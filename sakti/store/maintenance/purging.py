@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from sakti.core.errors import StoreError
-from sakti.store import archive_file, files, marks, rows
+from sakti.store import archive_file, database_file, files, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import archiving, result_copies, upkeep
@@ -40,18 +40,18 @@ COPIES = ("before", "backup", "damaged", "wal")
 
 def is_clean(db: Database) -> bool:
     """Return whether indexes and free space of the file are free of removed text."""
-    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & marks.CLEAN)
+    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & database_file.CLEAN)
 
 
 def begin(db: Database) -> bool:
     """Mark the file as possibly holding removed text until `finish`; return whether it was clean."""
     clean = is_clean(db)
-    index_upkeep.set_mark(db, marks.CLEAN, on=False)
+    index_upkeep.set_mark(db, database_file.CLEAN, on=False)
     return clean
 
 
 def finish(db: Database) -> None:
-    index_upkeep.set_mark(db, marks.CLEAN, on=True)
+    index_upkeep.set_mark(db, database_file.CLEAN, on=True)
 
 
 class DeletedTask(Struct, frozen=True):

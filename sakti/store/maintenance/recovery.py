@@ -17,7 +17,7 @@ from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening, scratch
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import archive_care, log_pages, lost_schema, recovery_repairs
+from sakti.store.maintenance import archive_care, lost_schema, recovery_repairs
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -173,7 +173,7 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)
-        log_pages.write_into(copy, log)
+        lost_schema.write_into(copy, log)
         if copy.stat().st_size < HEADER:
             yield None
             return

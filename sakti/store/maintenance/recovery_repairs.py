@@ -33,6 +33,7 @@ _LOOSE = (
     ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
     ("request_blocks", "thread_id NOT IN (SELECT id FROM threads)"),
     ("jobs", "thread_id NOT IN (SELECT id FROM threads)"),
+    ("origins", "thread_id NOT IN (SELECT id FROM threads)"),
     ("child_runs", "child_id NOT IN (SELECT id FROM threads) OR parent_id NOT IN (SELECT id FROM threads)"),
     (
         "task_dependencies",

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from peewee import CompositeKey, Model, Value
 
 from sakti.core.types import Message, plain_text
-from sakti.store import archive_file, mark_key
+from sakti.store import archive_file, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
@@ -136,7 +136,7 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 
 
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
-    if model is UiStateRow and row.key == mark_key.NAME:
+    if model is UiStateRow and row.key == user_state.NAME:
         return None
     meta = _meta(model)
     words = by_name()[meta.table_name].texts

@@ -17,7 +17,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
-from sakti.store import archive_file, marks, packing
+from sakti.store import archive_file, database_file, packing
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance
@@ -245,5 +245,5 @@ async def _merge_whole(store: Store, table: str) -> None:
 
 
 def _is_merged(db: Database) -> None:
-    index_upkeep.set_mark(db, marks.UNMERGED, on=False)
+    index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
     db.execute_sql("PRAGMA optimize")

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, marks, migrate, opening
+from sakti.store import database_file, failures, files, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import archive_care
@@ -23,7 +23,7 @@ def is_clean(path: Path) -> bool:
     try:
         connection = DatabaseFile(str(path)).connect()
         try:
-            return bool(int(str(connection.execute("PRAGMA user_version").get)) & marks.CLEAN)
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
         finally:
             connection.close()
     except apsw.Error as e:
@@ -56,7 +56,7 @@ def vacuum(path: Path) -> tuple[int, int]:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
-            connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
+            connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             archive_care.vacuum(path)

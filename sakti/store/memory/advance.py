@@ -30,7 +30,7 @@ from sakti.store.memory import undo
 from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
 from sakti.store.memory.records import HOLD_REFLECTION, corrected, revision
-from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
+from sakti.store.memory.states import all_in_state, discard, figures, has_messages_between, transition
 from sakti.store.text_registry import entering
 from sakti.store.threads import threads
 from sakti.store.threads.threads import HOLD
@@ -148,7 +148,7 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
     end = rows.cursor(db, first.record_id, first.thread_id)
     for group in (g for g in entering if g.observes):
         assert group.first_index is not None and group.last_index is not None
-        if group.first_index <= end or messages_between(db, group.thread_id, end, group.first_index):
+        if group.first_index <= end or has_messages_between(db, group.thread_id, end, group.first_index):
             raise MemoryFailure("The log has changed meanwhile.", code="conflict")
         end = group.last_index
     transition(db, [g.id for g in entering], "buffered", "active", now)

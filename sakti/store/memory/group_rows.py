@@ -124,14 +124,17 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
         " AND state IN ('active', 'buffered') ORDER BY state, kind = 'observation', pk",
         (record_id,),
     ).fetchall()
-    by_id = {i: known[i] for i, _, _ in rows if i in known}
-    changed = {i: (state, time) for i, state, time in rows if i in by_id and by_id[i].state != state}
-    for i, (state, time) in changed.items():
-        by_id[i] = structs.replace(by_id[i], state=state, activated_at=time)
-    fresh = [i for i, _, _ in rows if i not in by_id or (i in changed and by_id[i].kind == "reflection")]
-    if fresh:
-        by_id |= {g.id: g for g in groups_by_id(db, fresh)}
-    return [by_id[i] for i, _, _ in rows]
+    here = [_as_stored(known.get(i), state, time) for i, state, time in rows]
+    fresh = [i for (i, _, _), group in zip(rows, here, strict=True) if group is None]
+    read = {g.id: g for g in groups_by_id(db, fresh)} if fresh else {}
+    return [group or read[i] for (i, _, _), group in zip(rows, here, strict=True)]
+
+
+def _as_stored(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
+    """Return a group in its stored state; None if it must be read."""
+    if group is None or group.state == state:
+        return group
+    return None if group.kind == "reflection" else structs.replace(group, state=state, activated_at=activated_at)
 
 
 def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import GroupState
-from sakti.store.memory.states import figures, messages_between
+from sakti.store.memory.states import figures, has_messages_between
 
 OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
 
@@ -160,7 +160,9 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
         (record_id,),
     ).fetchone() or ("{}",)
-    return settle(spans, lambda thread, after, before: messages_between(db, thread, after, before), json.loads(once))
+    return settle(
+        spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(once)
+    )
 
 
 def check(db: Database) -> dict[str, str]:

@@ -73,7 +73,7 @@ def figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
     )
 
 
-def messages_between(db: Database, thread_id: str, after: int, before: int) -> bool:
+def has_messages_between(db: Database, thread_id: str, after: int, before: int) -> bool:
     """Return whether observable messages lie strictly between two indexes of a thread."""
     if before - after <= 1:
         return False

@@ -30,7 +30,7 @@ from sakti.store.search.query import (
     words_and_joined,
 )
 from sakti.store.search.rank import Ranked
-from sakti.store.search.retrieve import Lookup, Matches
+from sakti.store.search.retrieve import IndexLookup, Matches
 from sakti.store.search.rows import Row, excluded, having, is_unindexed, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
@@ -70,7 +70,7 @@ class Candidates(Struct, frozen=True):
         return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
 
 
-class _Reading(Struct, frozen=True):
+class _ReadQuery(Struct, frozen=True):
     """Query as it is looked for.
 
     `query`: without the phrases that no text has (`unquoted`). `words` with the `joined` ones; their `terms`, and
@@ -94,7 +94,7 @@ class _Reading(Struct, frozen=True):
 
 
 class _FoundRows(Struct, frozen=True):
-    """Rows with the words or parts of words; `parts_asked`: whether parts were looked for."""
+    """Rows with words or parts of words; `parts_asked`: these were looked for. Else as in `Candidates`."""
 
     matches: Matches
     parts: PartMatches
@@ -104,7 +104,7 @@ class _FoundRows(Struct, frozen=True):
     more: bool
 
 
-def find_candidates(look: Lookup, query: Query, *, first: bool, now: int | None) -> Candidates:
+def find_candidates(look: IndexLookup, query: Query, *, first: bool, now: int | None) -> Candidates:
     """Return the candidates of a query, best first; `first`: those that are found soon."""
     reading = _read(look, query)
     rows = _find_by_reading(look, reading, _find_by_index(look, reading, first=first))
@@ -117,7 +117,7 @@ def find_candidates(look: Lookup, query: Query, *, first: bool, now: int | None)
 # --- reading the query --------------------------------------------------------------------------------------
 
 
-def _read(look: Lookup, query: Query) -> _Reading:
+def _read(look: IndexLookup, query: Query) -> _ReadQuery:
     words, joined = words_and_joined(query.text)
     words = [*words, *terms(" ".join(query.phrases)), *joined]
     if look.newest > spelling.LARGE:
@@ -126,7 +126,7 @@ def _read(look: Lookup, query: Query) -> _Reading:
     unquoted = _phrases_of_no_text(look.db, query)
     query = _without_phrases(query, unquoted)
     known_terms, similar = _terms(look, words, joined, query)
-    return _Reading(query, unquoted, words, joined, known_terms, similar, _to_be_read(query), _is_question(query))
+    return _ReadQuery(query, unquoted, words, joined, known_terms, similar, _to_be_read(query), _is_question(query))
 
 
 def _as_one_word(word: str) -> str:
@@ -160,7 +160,7 @@ def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
 
 
 def _terms(
-    look: Lookup, words: Sequence[str], joined: Sequence[str], query: Query
+    look: IndexLookup, words: Sequence[str], joined: Sequence[str], query: Query
 ) -> tuple[list[Term], dict[str, list[str]]]:
     """Return the terms that some text has, and for words that none has those that may be meant."""
     db, newest = look.db, look.newest
@@ -170,8 +170,8 @@ def _terms(
     existing = {w for w in words if any(map(documents.get, spellings(w)))}
     similar = spelling.corrections(db, words, query.text, newest, existing)
     documents |= retrieve.count(db, map(phrase_of, chain.from_iterable(similar.values())), newest)
-    known = make_terms(words, similar, documents, max(newest, 1), joined=joined, query=query)
-    return sorted(sorted(known, key=lambda t: t.documents)[:RAREST], key=known.index), similar
+    every = make_terms(words, similar, documents, max(newest, 1), joined=joined, query=query)
+    return sorted(sorted(every, key=lambda t: t.documents)[:RAREST], key=every.index), similar
 
 
 def _to_be_read(query: Query) -> list[tuple[str, ...]]:
@@ -197,7 +197,7 @@ def _is_question(query: Query) -> bool:
 # --- finding ------------------------------------------------------------------------------------------------
 
 
-def _find_by_index(look: Lookup, reading: _Reading, *, first: bool) -> _FoundRows:
+def _find_by_index(look: IndexLookup, reading: _ReadQuery, *, first: bool) -> _FoundRows:
     """Return the rows with the words, or with parts of words, and with what else is required."""
     matches, avoided = _find_by_words(look, reading)
     wanting = _may_have_parts(reading, matches)
@@ -206,12 +206,12 @@ def _find_by_index(look: Lookup, reading: _Reading, *, first: bool) -> _FoundRow
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if reading.required:
         more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in reading.required))
-        matches, parts = _having_required(look, reading, matches, parts)
+        matches, parts = _check_required(look, reading, matches, parts)
     matches = replace(matches, required=reading.strict)
     return _FoundRows(matches, parts, wanting, avoided, unfinished, more)
 
 
-def _find_by_reading(look: Lookup, reading: _Reading, rows: _FoundRows) -> _FoundRows:
+def _find_by_reading(look: IndexLookup, reading: _ReadQuery, rows: _FoundRows) -> _FoundRows:
     """Return the rows, or, where the indexes cannot know any, those whose texts have all that was typed."""
     query = reading.query
     if rows.matches.rows or rows.parts.texts or rows.partial or query.alternatives:
@@ -224,8 +224,8 @@ def _find_by_reading(look: Lookup, reading: _Reading, rows: _FoundRows) -> _Foun
     return replace(rows, matches=Matches(read, required=reading.strict), more=more)
 
 
-def _find_by_words(look: Lookup, reading: _Reading) -> tuple[Matches, bool]:
-    """Return the rows with the words, and whether texts with unwanted words were avoided."""
+def _find_by_words(look: IndexLookup, reading: _ReadQuery) -> tuple[Matches, bool]:
+    """Return the rows with the words, and whether those with unwanted words had to be avoided."""
     query = reading.query
     indexed = replace(query, alternatives=(), phrases=()) if reading.required else query
     matches = retrieve.by_words(look, reading.terms, indexed, own=not reading.asks)
@@ -235,7 +235,7 @@ def _find_by_words(look: Lookup, reading: _Reading) -> tuple[Matches, bool]:
     return retrieve.by_words(look, reading.terms, others, own=not reading.asks), True
 
 
-def _may_have_parts(reading: _Reading, matches: Matches) -> bool:
+def _may_have_parts(reading: _ReadQuery, matches: Matches) -> bool:
     """Return whether parts of words are looked for: few texts have the words, or words do not suffice."""
     if not reading.query.text or (reading.strict and not reading.required):
         return False
@@ -250,15 +250,15 @@ def _has_parts_alone(text: str) -> bool:
     return not text.isascii() and len(typed) <= QUESTION and any(unicodedata.category(w[0]) == "So" for w in typed)
 
 
-def _find_by_parts(look: Lookup, reading: _Reading) -> PartMatches:
+def _find_by_parts(look: IndexLookup, reading: _ReadQuery) -> PartMatches:
     query, required = reading.query, reading.required
     signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
     typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
     return find_parts(look, " ".join(typed), reading.similar)
 
 
-def _having_required(
-    look: Lookup, reading: _Reading, matches: Matches, parts: PartMatches
+def _check_required(
+    look: IndexLookup, reading: _ReadQuery, matches: Matches, parts: PartMatches
 ) -> tuple[Matches, PartMatches]:
     """Return the rows whose texts have what the index cannot check."""
     keys = having(look.db, [*matches.rows, *parts.texts], reading.required)
@@ -271,7 +271,7 @@ def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]
     return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
 
 
-def _suggestion(look: Lookup, reading: _Reading, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
+def _suggestion(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
     """Return the query with the words that were probably meant; "" if all are known."""
     text = " OR ".join(map(" AND ".join, reading.query.alternatives)) or reading.query.text
     lower = typed_text = text.lower()
@@ -284,17 +284,21 @@ def _suggestion(look: Lookup, reading: _Reading, parts: PartMatches, ranked: Seq
 
 
 def _written_forms(
-    db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]
-) -> dict[str, list[str]]:
-    """Return the known words for unknown ones in the form that one of the best texts has."""
+    db: Connection, similar: Mapping[str, list[str]], ranked: Sequence[Ranked]
+) -> Mapping[str, list[str]]:
+    """Return the known words for unknown ones as one of the best texts has them, if there are texts."""
     texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
-    return {typed: [spelling.as_written(word, texts) for word in near] for typed, near in similar.items()}
+    if not texts:
+        return similar
+    return {
+        typed: [form for word in near if (form := spelling.as_written(word, texts))] for typed, near in similar.items()
+    }
 
 
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _pattern_of(reading: _Reading, parts: PartMatches) -> Pattern:
+def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
     query, words = reading.query, reading.words
     return pattern_of(
         reading.terms,
@@ -307,20 +311,20 @@ def _pattern_of(reading: _Reading, parts: PartMatches) -> Pattern:
     )
 
 
-def _may_have_all(reading: _Reading) -> bool:
+def _may_have_all(reading: _ReadQuery) -> bool:
     """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
     text = reading.query.text
     return 1 < len(text.split()) <= FEW_WORDS and not (reading.strict or is_cjk(text))
 
 
-def _times(look: Lookup, query: Query, now: int | None) -> list[tuple[int, int]]:
+def _times(look: IndexLookup, query: Query, now: int | None) -> list[tuple[int, int]]:
     if not (QUESTION <= len(query.text.split()) <= PASTED and names_time(query.text)):
         return []
     return named_times(query.text, now or retrieve.time_of(look.db, look.newest) or 1)
 
 
 def _measure(
-    look: Lookup, reading: _Reading, pattern: Pattern, rows: _FoundRows, times: Sequence[tuple[int, int]]
+    look: IndexLookup, reading: _ReadQuery, pattern: Pattern, rows: _FoundRows, times: Sequence[tuple[int, int]]
 ) -> tuple[list[Ranked], list[Row]]:
     """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it."""
     matches, by_parts = rows.matches, rows.parts.texts
@@ -347,9 +351,9 @@ def _worth_measuring(db: Connection, pattern: Pattern, matches: Matches, by_part
 
 
 def _measure_all(
-    look: Lookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
+    look: IndexLookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
 ) -> tuple[Pattern, list[Features], Sequence[float]]:
-    """Return the pattern with code forms, the features of the chosen rows, and mean text sizes."""
+    """Return the pattern with forms of code, features of the chosen rows, and the mean sizes of texts."""
     sizes = sizes_of(look.db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     unread = (k for k in chosen if k not in texts and (pattern.parts or is_short(sizes.get(k))))
@@ -374,7 +378,7 @@ def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[lis
 
 
 def _beside(
-    look: Lookup, reading: _Reading, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
+    look: IndexLookup, reading: _ReadQuery, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
 ) -> list[Features]:
     """Return the messages beside the best; without a question, the requests that they answer."""
     if not (reading.asks or _has_requests(reading)):
@@ -389,7 +393,7 @@ def _beside(
     return _measured_alone(look.db, rows, pattern)
 
 
-def _has_requests(reading: _Reading) -> bool:
+def _has_requests(reading: _ReadQuery) -> bool:
     """Return whether the requests are listed that the best texts answer."""
     text = reading.query.text
     return not reading.strict and len(text.split()) >= QUESTION and not looks_like_identifier(text)

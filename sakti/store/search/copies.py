@@ -13,11 +13,10 @@ from sakti.store.search.rows import Row
 
 
 class Folded(Struct, frozen=True):
-    """Each text once: its first candidate, the number of its copies, and their common key."""
+    """Each text once: its first candidate, and the number of its copies."""
 
     kept: list[Ranked]
     copies: list[int]
-    keys: list[Hashable]
 
 
 def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> Folded:
@@ -26,7 +25,8 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
     What tools print counts as the same where only numbers (times, sizes, addresses) differ. `read` returns texts by
     key: of long ones that may be copies.
     """
-    keys = [_key(r.features) for r in ranked]
+    sizes = Counter((r.features.row.role, r.features.size) for r in ranked)
+    keys = [_key(r.features) if sizes[r.features.row.role, r.features.size] > 1 else r.features.row.pk for r in ranked]
     often = Counter(keys)
     long = [
         r.features.row.pk for r, key in zip(ranked, keys, strict=True) if often[key] > 1 and not _is_read(r.features)
@@ -44,7 +44,7 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
             first[same] = len(uniques)
             uniques.append(r)
             copies.append(0)
-    return Folded(uniques, copies, list(first))
+    return Folded(uniques, copies)
 
 
 def fold_rest(
@@ -54,7 +54,7 @@ def fold_rest(
 
     Return the candidates with those that are copies of one of them, and the others with their copies.
     """
-    measured = {key: i for i, key in enumerate(folded.keys)}
+    measured = {_key(r.features): i for i, r in enumerate(folded.kept)} if texts else {}
     more = list(folded.copies)
     first: dict[Hashable, int] = {}
     uniques: list[Row] = []

@@ -81,18 +81,18 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
         return "", []
     if parts:
         return _reason_of_part(text, typed, parts[0])
-    reasons = filter(None, (_reason_of_token(text, matched), _reason_of_form(text, lower, matched)))
+    reasons = filter(None, (_reason_in_tokens(text, matched), _reason_of_form(text, lower, matched)))
     return next(reasons, ("in its summary" if matched else "", []))
 
 
 def _reason_of_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
-    """Return the token spelled otherwise (strasse for Straße), else the part that was meant."""
+    """Return the token with a typed part in other letters (strasse for Straße), else the meant part."""
     if typed:
         return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
     return f"similar: {meant}", [meant]
 
 
-def _reason_of_token(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
+def _reason_in_tokens(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
     """Return the first token that a term means in another writing, or with the same stem."""
     matched_stems = {stem for t in matched for stem in t.stem}
     joined = {t.text for t in matched}

@@ -244,7 +244,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
 
 
 def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[bool, bool, bool]:
-    """Return whether a text asks, starts with a label of the question, and names a time as it asks."""
+    """Return whether a text asks, begins with a label that the question names, and says when it asks."""
     asks = size <= SHORT and text.rstrip().endswith("?")
     if document:
         return asks, False, False

@@ -180,6 +180,10 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
     if query.role:
         roles = query.role.split(",")
         add(f"d.role IN ({','.join('?' * len(roles))})", *roles)
+    if query.origin:
+        programs = query.origin.split(",")
+        imported = f"json_extract(t.metadata, '$.origin.program') IN ({','.join('?' * len(programs))})"
+        add(f"EXISTS (SELECT 1 FROM threads t WHERE t.id = d.thread_id AND {imported})", *programs)
     if query.task:
         add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
     for since in (query.since, scope.since):

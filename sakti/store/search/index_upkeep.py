@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from sakti.store import marks
+from sakti.store import database_file
 from sakti.store.connection import Database
 from sakti.store.search.index import TABLES
 
@@ -191,7 +191,7 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     The indexes keep their words until they are merged (`upkeep.optimize`). That is thirty times faster than removing
     each word from its place.
     """
-    set_mark(db, marks.UNMERGED, on=True)
+    set_mark(db, database_file.UNMERGED, on=True)
     for table in TABLES:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
     done = do(db)
@@ -203,11 +203,11 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
 
 def unmerged(db: Database) -> bool:
     """Return whether the indexes may hold words of deleted texts."""
-    return bool(_marks(db) & marks.UNMERGED)
+    return bool(_marks(db) & database_file.UNMERGED)
 
 
 def set_mark(db: Database, mark: int, *, on: bool) -> None:
-    """Set or clear one of the marks of a file (`marks.CLEAN`, `marks.UNMERGED`)."""
+    """Set or clear one of the marks of a file (`database_file.CLEAN`, `database_file.UNMERGED`)."""
     before = _marks(db)
     after = before | mark if on else before & ~mark
     if after != before:

@@ -1,4 +1,7 @@
-"""Find messages that search lacks, and index them. Full text, in SQL."""
+"""Index messages that search lacks, and find the one before, by whose words they are also found.
+
+Raw SQL: every message passes here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Sequence
 
 from sakti.store.connection import Database
 from sakti.store.search import index as search_index
-from sakti.store.search.said_before import said_before
 
 # what another agent wrote is nobody's words but the agent's
 _ROLE = "CASE WHEN json_extract(m.metadata, '$.author') = 'agent' THEN 'assistant' ELSE m.role END"
@@ -17,6 +19,17 @@ _UNINDEXED = (
     " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
     " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
 )
+
+
+_SAID_BEFORE = (
+    "SELECT pk, coalesce(search_text, sakti_text(raw_content, parts)) FROM messages"
+    " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1"
+)
+
+
+def said_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
+    """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
+    return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")
 
 
 def unindexed(db: Database, thread_id: str | None = None) -> list[int]:

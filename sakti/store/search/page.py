@@ -22,7 +22,7 @@ class Hit(Struct, frozen=True, dict=True):
     `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
     observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `complete`: it
     has all words of the query, where that is told; `copies`: how many more texts say the same; `parts`: what its score
-    is made of.
+    is made of. `origin`: the program that its thread was imported from.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Hit(Struct, frozen=True, dict=True):
     complete: bool = False
     copies: int = 0
     parts: Parts = NO_PARTS
+    origin: str = ""
 
     @cached_property
     def excerpt(self) -> Excerpt:

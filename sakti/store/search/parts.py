@@ -21,7 +21,7 @@ from sakti.store.search.query import (
     is_cjk,
     looks_like_identifier,
 )
-from sakti.store.search.retrieve import Lookup
+from sakti.store.search.retrieve import IndexLookup
 from sakti.store.search.rows import Row, texts_of
 
 SIMILAR = 30  # texts in which a word that was meant is looked for
@@ -36,7 +36,7 @@ class PartMatches(Struct, frozen=True):
     more: bool = False
 
 
-def find_parts(look: Lookup, text: str, similar: Collection[str]) -> PartMatches:
+def find_parts(look: IndexLookup, text: str, similar: Collection[str]) -> PartMatches:
     """Return the texts with parts of words; for a part that no text has those with one like it.
 
     `similar`: words that are corrected already, and not guessed.
@@ -50,7 +50,7 @@ def find_parts(look: Lookup, text: str, similar: Collection[str]) -> PartMatches
     return replace(_containing(look, lower), meant=meant)
 
 
-def _words_like(look: Lookup, token: str) -> list[str]:
+def _words_like(look: IndexLookup, token: str) -> list[str]:
     """Return words of the texts like a token, unless its pieces are words of theirs."""
     if _has_known_pieces(look, token):
         return []
@@ -66,7 +66,7 @@ def _tokens(text: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
 
 
-def _containing(look: Lookup, parts: Sequence[str]) -> PartMatches:
+def _containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
     """Return the texts with one of `parts` in them, and the rarity of each."""
     rows, rarity, more = retrieve.by_parts(look, parts)
     texts = texts_of(look.db, [r.pk for r in rows])
@@ -76,7 +76,7 @@ def _containing(look: Lookup, parts: Sequence[str]) -> PartMatches:
     return PartMatches(matching, held, more=more)
 
 
-def _has_known_pieces(look: Lookup, token: str) -> bool:
+def _has_known_pieces(look: IndexLookup, token: str) -> bool:
     small = look.newest <= spelling.LARGE
     parts = pieces(token)
     return bool(parts) and all(spelling.is_known(look.db, p, parts=small) for p in parts)

@@ -23,6 +23,7 @@ BESIDE_A_PHRASE = 5  # words outside of quotes; more are a text that quotes
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 ROLES = ("user", "assistant", "tool", "system")
+ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")  # programs that are imported from
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
 # Words that carry no meaning of their own in a question; few, since each other one tells code apart ("all", "not").
@@ -37,10 +38,10 @@ LANGUAGES = frozenset(
 )
 
 _FILTER = lazy_pattern(
-    r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|before|after)):(\"[^\"]*\"|\S+)"
+    r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|origin|before|after)):(\"[^\"]*\"|\S+)"
 )
 _SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
-_VALUES = {"kind": KINDS, "role": ROLES}
+_VALUES = {"kind": KINDS, "role": ROLES, "origin": ORIGINS}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE | re.ASCII)
 _VALUE = lazy_pattern(r":([\w,]+)")
 _SHOWN = {"you": "user", "me": "user", "sakti": "assistant"}  # as hits are headed
@@ -86,6 +87,7 @@ class Query(Struct, frozen=True):
     thread: str = ""
     task: str = ""
     kind: str = ""
+    origin: str = ""
     since: int | None = None
     until: int | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()

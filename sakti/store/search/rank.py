@@ -156,8 +156,10 @@ def rank(
     return in_order(_behind_owners(ranked))
 
 
-def _behind_owners(ranked: Sequence[Ranked]) -> list[Ranked]:
+def _behind_owners(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
     """Return the candidates, texts without any of the words behind the messages that lend theirs."""
+    if all(r.features.has_words for r in ranked):
+        return ranked
     owners = {_place_of(r): r.score for r in ranked if r.features.has_words and r.features.row.kind == MESSAGE}
     out: list[Ranked] = []
     for r in ranked:

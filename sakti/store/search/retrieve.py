@@ -60,7 +60,7 @@ class Budget(Struct):
     unread: dict[str, int] = field(default_factory=dict[str, int])  # word → the row from which it was read, if not all
 
 
-class Lookup(Struct):
+class IndexLookup(Struct):
     """Where one query looks: the database, the filter of its rows, the newest key, and how long."""
 
     db: Connection
@@ -201,7 +201,7 @@ def _operand(word: str) -> str:
     return f"({' OR '.join([*phrases, quoted(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
-def by_words(look: Lookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
+def by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
     """Return the rows that match.
 
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
@@ -225,7 +225,7 @@ def by_words(look: Lookup, terms: Sequence[Term], query: Query, *, own: bool) ->
     return _by_windows(look, rarities, sum(t.documents for t in common), typed, matches)
 
 
-def _rows_by_requirements(look: Lookup, terms: Sequence[Term], query: Query) -> Matches:
+def _rows_by_requirements(look: IndexLookup, terms: Sequence[Term], query: Query) -> Matches:
     """Return the rows that meet all requirements, those with most of the other words first."""
     phrases = [stem_of(p) for p in query.phrases]
     implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
@@ -254,7 +254,7 @@ def _with_required(terms: Sequence[Term], query: Query) -> int:
 
 
 def _by_windows(
-    look: Lookup, rarities: Mapping[str, float], texts: int, names: Sequence[str], before: Matches
+    look: IndexLookup, rarities: Mapping[str, float], texts: int, names: Sequence[str], before: Matches
 ) -> Matches:
     """Return `before` and then the matching rows, from the newest texts on, while time remains.
 
@@ -275,7 +275,7 @@ def _by_windows(
     return Matches(list(rows.values())[:CANDIDATES], shares)
 
 
-def _with_most_words(look: Lookup, rarities: Mapping[str, float], within: tuple[int, int]) -> Matches:
+def _with_most_words(look: IndexLookup, rarities: Mapping[str, float], within: tuple[int, int]) -> Matches:
     """Return the rows of a window with most of the words; rare words count more, ties go to newer.
 
     bm25 would count each word in the whole index before it ranks the first row.
@@ -295,7 +295,7 @@ def _up_to(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[T
     return terms[:first], terms[first:]
 
 
-def _ranked_by_index(look: Lookup, match: str) -> Matches:
+def _ranked_by_index(look: IndexLookup, match: str) -> Matches:
     """Return the best rows in bm25 order; the filters are applied to as many as it takes."""
     rows, scores = list[Row](), dict[int, float]()
     with closing(_by_score(look, match)) as cursor:
@@ -305,13 +305,15 @@ def _ranked_by_index(look: Lookup, match: str) -> Matches:
     return _matches(rows[:CANDIDATES], scores)
 
 
-def _by_score(look: Lookup, match: str) -> Any:
+def _by_score(look: IndexLookup, match: str) -> Any:
     """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{look.place.among('+rowid')}"
     return look.db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
 
 
-def _with_rare_words(look: Lookup, rare: Sequence[Term], common: Sequence[Term], query: Query, *, own: bool) -> Matches:
+def _with_rare_words(
+    look: IndexLookup, rare: Sequence[Term], common: Sequence[Term], query: Query, *, own: bool
+) -> Matches:
     """Return the rows with rare words, best first.
 
     The score is bm25 of the rare words; for a question with the rarity of those common ones that a row has: FTS5 skips
@@ -344,7 +346,7 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 # --- trigrams -----------------------------------------------------------------------------------------------
 
 
-def by_parts(look: Lookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
+def by_parts(look: IndexLookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
     """Return the rows that may contain one of `parts`, the rarity of each part, and if more do.
 
     Parts are folded, in lower case.
@@ -366,16 +368,16 @@ def by_parts(look: Lookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, f
 
 
 def _best_by_parts(
-    look: Lookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
+    look: IndexLookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
 ) -> tuple[list[Row], dict[str, float]]:
-    """Return the rows with the rarest parts and each part's rarity; `keys`: the rows with each part."""
+    """Return the rows with the rarest parts, and the rarity of each part; `keys` by part."""
     documents = {part: min(len(part_keys), look.newest // 2) for part, part_keys in keys.items() if part_keys}
     rarity = {part: inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
     scores = {key: sum(weight for part, weight in rarity.items() if key in keys[part]) for key in rows}
     return [rows[key] for key in _best_first(scores)[:MEASURED]], rarity
 
 
-def _slices(look: Lookup, part: str) -> Iterator[Sequence[int]]:
+def _slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
     if look.place.keys is not None and len(look.place.keys) <= MEASURED:
         yield look.place.keys[::-1]
@@ -391,7 +393,7 @@ def _slices(look: Lookup, part: str) -> Iterator[Sequence[int]]:
         yield _at_the_end(look, part, inside)
 
 
-def _with_pieces(look: Lookup, match: str, part: str) -> Iterator[Sequence[int]]:
+def _with_pieces(look: IndexLookup, match: str, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows that match in the index of trigrams, newest first, a slice at a time."""
     if not match:
         return
@@ -432,7 +434,7 @@ def _open_vocabulary(db: Connection) -> None:
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
 
-def _at_the_end(look: Lookup, part: str, inside: Sized) -> Sequence[int]:
+def _at_the_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
     """Return the keys of the rows whose text ends with a part shorter than the index's pieces.
 
     Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
@@ -454,7 +456,7 @@ def _at_the_end(look: Lookup, part: str, inside: Sized) -> Sequence[int]:
     return keys
 
 
-def without_likely(look: Lookup, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
+def without_likely(look: IndexLookup, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
     """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]
@@ -463,7 +465,7 @@ def without_likely(look: Lookup, place: Place, copies: Sequence[bytes], unwanted
     return place.unlike(copies, indexed)
 
 
-def similar_parts(look: Lookup, word: str) -> list[Row]:
+def similar_parts(look: IndexLookup, word: str) -> list[Row]:
     """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
     pieces = trigrams(word)
     shared: Counter[int] = Counter()
@@ -494,8 +496,8 @@ def contains(db: Connection, part: str) -> bool:
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_of(look: Lookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
-    """Return up to `most` of `keys` that pass the filters, in order, while `in_time` allows."""
+def rows_of(look: IndexLookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
+    """Return those of `keys` that pass the filters, at most `most`; `in_time`: while time remains."""
     result: list[Row] = []
     sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):
@@ -506,7 +508,7 @@ def rows_of(look: Lookup, keys: Sequence[int], *, in_time: bool = False, most: i
     return result[:most]
 
 
-def neighbours(look: Lookup, owners: Sequence[Row]) -> list[Row]:
+def neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
     """Return the messages before and after each of `owners` that pass the filters."""
     places_of_rows = {(r.thread_id, r.position) for r in owners if r.kind == "message" and r.thread_id is not None}
     places = sorted(
@@ -524,7 +526,7 @@ def neighbours(look: Lookup, owners: Sequence[Row]) -> list[Row]:
     return list(itertools.starmap(Row, rows))
 
 
-def by_reading(look: Lookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
+def by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
     """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
 
     Without needles those that pass the filters. `ends`: their texts end with them.

@@ -179,13 +179,14 @@ class _Sought(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What a hit shows of a row besides its `Row`."""
+    """Fields of a hit besides its `Row`; `origin`: the program its thread was imported from."""
 
     doc_id: str
     title: str
     task_id: str | None
     source: str
     text: Stored
+    origin: str = ""
 
 
 # a child's title is behind its parent's
@@ -197,7 +198,7 @@ _SHOWN = (
     f"d.pk, d.doc_id, {_TITLE}, d.task_id,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
     " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
-    " THEN 'compacted' ELSE 'raw' END"
+    " THEN 'compacted' ELSE 'raw' END, coalesce(json_extract(t.metadata, '$.origin.program'), '')"
 )
 
 
@@ -211,6 +212,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts))
-        for pk, doc_id, title, task, source, text, search_text, raw, parts in rows
+        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts), origin)
+        for pk, doc_id, title, task, source, origin, text, search_text, raw, parts in rows
     }

@@ -36,7 +36,7 @@ from sakti.store.search.query import (
     terms,
 )
 from sakti.store.search.rank import NO_PARTS, Ranked
-from sakti.store.search.retrieve import Budget, Lookup
+from sakti.store.search.retrieve import Budget, IndexLookup
 from sakti.store.search.rows import Row, Stored, shown_of, texts_before, texts_of
 from sakti.store.search.terms import phrase_of
 
@@ -148,16 +148,16 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     )
 
 
-def _lookup(db: Connection, query: Query, asking: _Asking) -> Lookup:
+def _lookup(db: Connection, query: Query, asking: _Asking) -> IndexLookup:
     newest = retrieve.newest_key(db)
     place = place_of(db, query, asking.scope, newest)
     start = asking.clock()
     end, last = (FIRST_TIME, FIRST_TIME) if asking.first else (TIME, LAST_TIME)
     budget = Budget(asking.clock, start + end, start + last)
-    return Lookup(db, place, newest, budget)
+    return IndexLookup(db, place, newest, budget)
 
 
-def _is_unfinished(candidates: Candidates, total: int, look: Lookup) -> bool:
+def _is_unfinished(candidates: Candidates, total: int, look: IndexLookup) -> bool:
     """Return whether a first page lacks hits that a complete search may have."""
     return (candidates.more and total < PAGE) or (look.is_over() and (not total or bool(look.budget.unread)))
 
@@ -190,7 +190,7 @@ def _list_candidates(db: Connection, candidates: Candidates, query: Query) -> _L
 
 
 def _look_behind(
-    look: Lookup, candidates: Candidates, listed: _Listed, query: Query, now: int | None
+    look: IndexLookup, candidates: Candidates, listed: _Listed, query: Query, now: int | None
 ) -> tuple[Candidates, _Listed]:
     """Find more matches if copies or excluded texts took the places of the candidates.
 
@@ -253,7 +253,7 @@ def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, candid
         hits.append(
             Hit(
                 of.doc_id, row.kind, row.thread_id, of.title, of.task_id, row.role, row.created_at, row.position, cut,
-                share, number, of.source, r.features.complete, copies, r.parts,
+                share, number, of.source, r.features.complete, copies, r.parts, of.origin,
             )
         )  # fmt: skip
     return tuple(hits)

@@ -96,11 +96,11 @@ def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def as_written(word: str, texts: Iterable[str]) -> str:
-    """Return the form at the beginning of some text (expire for expir), or the word itself."""
+    """Return the form in which some text has a word (expire for expir), "" if none has it."""
     stem = stems(folded(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
     tokens = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
-    return word if word in tokens else next((t for t in sorted(tokens) if stems(folded(t)) == stem), word)
+    return word if word in tokens else next((t for t in sorted(tokens) if stems(folded(t)) == stem), "")
 
 
 def one_letter_away(word: str, right: int) -> list[str]:

@@ -172,7 +172,7 @@ def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str
 def closed_epics_with_open_children(
     db: Connection, resource_id: str, task_ids: Iterable[str] | None = None
 ) -> list[str]:
-    """Return closed epics with an open child: all, or those among `task_ids` and their parents."""
+    """Return the closed epics with an open child: all, or those among `task_ids` and their parents."""
     among, values = "", [resource_id]
     if task_ids is not None:
         among = " AND (e.id IN (SELECT value FROM json_each(?)) OR d.task_id IN (SELECT value FROM json_each(?)))"

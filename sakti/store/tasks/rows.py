@@ -63,6 +63,11 @@ def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: in
     graph.refresh_all(db, resource_id)
 
 
+def resource_of(db: Database, task_id: str) -> str | None:
+    """Return the workspace of a task, None if it does not exist."""
+    return TaskRow.select(TaskRow.resource_id).where(TaskRow.id == task_id).scalar(db)
+
+
 def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
     """Replace the labels of a task."""
     TaskLabelRow.delete().where(TaskLabelRow.task_id == task_id).execute(db)

@@ -75,18 +75,15 @@ def message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]]
 
 def _words(opaque: Any) -> Iterator[str]:
     """Yield the texts of a reasoning item that are not sealed."""
-    match opaque:
-        case str():
-            yield opaque
-        case dict():
-            for name, value in cast("Json", opaque).items():
-                if name not in SEALED:
-                    yield from _words(value)
-        case list():
-            for value in cast("list[Any]", opaque):
+    if isinstance(opaque, str):
+        yield opaque
+    elif isinstance(opaque, dict):
+        for name, value in cast("Json", opaque).items():
+            if name not in SEALED:
                 yield from _words(value)
-        case _:
-            pass
+    elif isinstance(opaque, list):
+        for value in cast("list[Any]", opaque):
+            yield from _words(value)
 
 
 def _replace_changed(given: Any, **values: Any) -> Any:

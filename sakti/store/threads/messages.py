@@ -1,7 +1,8 @@
 """Store messages: appended once; memory never changes or deletes their text.
 
 What every step of a turn reads or writes is raw SQL (appending, pages, seals): building the query costs more than
-running it. The rest is peewee's.
+running it. So is the search for literal text. The rest is
+peewee's.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
+from sakti.core.text import phrase
 from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import Shape, first, insert
 from sakti.store.search import index as search_index
-from sakti.store.search.said_before import said_before
+from sakti.store.search.message_index import said_before
 from sakti.store.tasks import links
 from sakti.store.threads import codec, masking, requests
 
@@ -228,3 +230,34 @@ def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usa
         (thread_id, purpose) if purpose else (thread_id,),
     ).fetchone()
     return Usage(*row)
+
+
+class Place(Struct, frozen=True):
+    """Message that contains the text, and how often."""
+
+    message_id: str
+    index: int
+    count: int
+
+
+def places(db: Database, thread_id: str, text: str) -> list[Place]:
+    """Return the messages of a thread with `text` in them, oldest first."""
+    words = text.split()
+    if not words:
+        return []
+    # LIKE knows the case of ASCII only: any other character is looked at here
+    like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
+    pattern = phrase(text)
+    matches = db.execute_sql(
+        "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
+        " FROM messages WHERE thread_id = ?) WHERE text LIKE ? ESCAPE '\\' ORDER BY message_index",
+        (thread_id, like),
+    )
+    counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in matches)
+    return [Place(id, index, count) for id, index, count in counted if count]
+
+
+def _like(character: str) -> str:
+    if character in "%_\\":
+        return "\\" + character
+    return character if character.isascii() else "_"

@@ -39,7 +39,7 @@ class Step(Struct, frozen=True):
 
 
 @lru_cache(256)
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     """Return the hash that names a text; most of a request is the same text as in the step before."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
 
@@ -53,7 +53,7 @@ def describe(request: Request) -> Sent:
     texts: dict[str, str] = {}
 
     def name(text: str) -> str:
-        texts[digest := hashed(text)] = text
+        texts[digest := hash_text(text)] = text
         return digest
 
     messages: list[list[int] | list[str]] = []
@@ -94,7 +94,7 @@ def steps(db: Database, thread_id: str) -> list[Step]:
     return [Step(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
 
 
-def newest_accepted(db: Database, thread_id: str, model: str) -> int:
+def find_newest_accepted(db: Database, thread_id: str, model: str) -> int:
     """Return the index of the newest message that `model` has answered a request with; -1: none."""
     sent = [step.request["messages"] for step in steps(db, thread_id) if step.model == model and step.request]
     indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]

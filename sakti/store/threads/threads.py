@@ -62,8 +62,12 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     return list(THREAD.select().where(condition).order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
-def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
+def recent(
+    db: Database, resource_id: str | None, limit: int = 50, *, origin: str = "", continued: bool = False
+) -> list[Thread]:
     """Return the newest threads of a workspace, of all if None, with at least one message.
+
+    `origin`: only those imported from that program; `continued`: not those that were only imported.
 
     Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them. So are
     children, which are listed under their parents.
@@ -72,9 +76,21 @@ def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Threa
     here = ThreadRow.deleted_at.is_null() & ThreadRow.parent_id.is_null() & ~_is_undone_branch()
     if resource_id is not None:
         here &= ThreadRow.resource_id == resource_id
+    if origin:
+        here &= fn.json_extract(ThreadRow.metadata, "$.origin.program") == origin
+    if continued:
+        here &= has_own_messages()
     query = THREAD.select().where(here).order_by(*newest).limit(limit)
     messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return list(query.where(fn.EXISTS(messages)).execute(db))
+
+
+def has_own_messages() -> Expression:
+    """Match threads that began here, or went on here after they were imported."""
+    began_here = fn.json_extract(ThreadRow.metadata, "$.origin.program").is_null()
+    not_imported = fn.json_extract(MessageRow.metadata, "$.imported").is_null()
+    own = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
+    return began_here | fn.EXISTS(own)
 
 
 def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
@@ -188,10 +204,11 @@ _PREVIEW = (
 Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...]]"
 
 
-def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary]:
+def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
     """Return recent threads with last words, counts of messages and tokens, undone branches, and children."""
     branches = undone_branches(db, resource_id)
-    return [_summary(db, thread, branches.get(thread.id, ())) for thread in recent(db, resource_id, limit)]
+    newest = recent(db, resource_id, limit, origin=origin)
+    return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
 
 
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:

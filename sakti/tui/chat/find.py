@@ -15,7 +15,7 @@ from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.store.threads.find import Place
+    from sakti.store.threads.messages import Place
 
 
 class ThreadFind:

@@ -13,7 +13,7 @@ from sakti.agent.reports import memory_report
 from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
 from sakti.core.lazy import lazy_imports
-from sakti.store.log.history import LogChange
+from sakti.store.log.events import LogChange
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.widgets.header import Header

@@ -29,7 +29,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import PaneInput
 
 if TYPE_CHECKING:
-    from sakti.store.log.history import LogChange
+    from sakti.store.log.events import LogChange
     from sakti.store.log.lines import LogLine
     from sakti.store.threads.carry_over import CarriedLine
 

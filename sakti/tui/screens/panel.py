@@ -95,7 +95,9 @@ class Panel(ModalScreen[Result]):
         return self.keys
 
     def set_title(self, title: str) -> None:
-        self.query_one("#panel-title", Static).update(one_line(title, 200))
+        """Show another title; nothing if the screen was closed meanwhile."""
+        for line in self.query("#panel-title").results(Static):
+            line.update(one_line(title, 200))
 
     def action_close(self) -> None:
         """First the line that asks, if it does, then the screen."""

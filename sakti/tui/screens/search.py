@@ -144,7 +144,9 @@ class SearchScreen(Panel[Any]):
 
     @property
     def kept(self) -> Kept:
-        """Return this search, so that it can be continued."""
+        """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
+        if not self.query("#panel-list"):
+            return Kept(self._first, self._scope, 0, "")
         chosen = self.result_list.current
         return Kept(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
 

@@ -94,7 +94,8 @@ def _key(hit: Hit) -> str:
 
 def _title(hit: Hit) -> str:
     if _key(hit).startswith("thread "):
-        return hit.thread_title or "untitled"
+        title = hit.thread_title or "untitled"
+        return f"{title} · {hit.origin}" if hit.origin else title
     return _HEADINGS.get(hit.kind, "Observations")
 
 

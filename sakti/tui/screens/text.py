@@ -15,8 +15,7 @@ from textual.getters import query_one
 from sakti.actions import registry
 from sakti.agent.reports.memory_report import ABOUT
 from sakti.core.events import ApprovalRequested
-from sakti.core.revealing import revealed
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, one_line, revealed, sanitise
 from sakti.core.types import Message
 from sakti.tui.host import Host
 from sakti.tui.keys import in_words

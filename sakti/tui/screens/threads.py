@@ -235,7 +235,7 @@ class ThreadsScreen(ListPanel):
         self.say(f"Deleted {gone.in_words()}. ^y restores it.")
 
     async def _restore(self, actions: ThreadActions) -> None:
-        last = await actions.last_deleted()
+        last = await actions.find_last_deleted()
         if last is None:
             self.say("No thread of this workspace is deleted.")
             return

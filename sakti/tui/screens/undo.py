@@ -21,7 +21,7 @@ from sakti.tui.screens.lists import age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
-from sakti.tui.transcript.wrap import Line, fit
+from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
@@ -70,7 +70,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}"
+        return f"Undo {turns} · {SAID[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
 
     def body(self) -> ComposeResult:
         with Horizontal(id="context-body"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from sakti.core.text import FOLD_LINES, one_line, sanitise
+from sakti.core.text import FOLD_LINES, byte_size, one_line, sanitise
 from sakti.core.types import (
     PASTED,
     FilePart,
@@ -169,7 +169,7 @@ def image_line(image: ImagePart) -> str:
     """Return the line for an image: its name and, if known, its dimensions and size."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
-    amount = f"  {size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"  {-(-size // 1000)} kB" if size else ""
+    amount = f"  {byte_size(size)}" if size else ""
     return f"▣ {one_line(image.name or 'image', 200)}{pixels}{amount}"
 
 

@@ -19,7 +19,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
 from sakti.tui.transcript.links import address, leading_to, linked, place
-from sakti.tui.transcript.wrap import TAB, Line, Row, Span, cells, line_width, made_from, pad, plain_lines, wrap
+from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -144,11 +144,9 @@ class _Writer:
             self._text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
 
     def _code(self, token: Token) -> None:
-        """Show a block of code as wide as text, or as its longest line if there is room."""
         self._space(blank=False)
         code, info = token.content.removesuffix("\n"), token.info.strip()
-        longest = max(map(cells, code.expandtabs(TAB).split("\n"))) + 2
-        room = min(self._room() + self._more, max(self._room(), longest))
+        room = self._room() + self._more
         self._emit([code_head(info, room, self.palette, code), *code_lines(code, info, room, self.palette)])
 
     def _open_list(self, tokens: list[Token], index: int) -> None:

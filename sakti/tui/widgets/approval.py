@@ -20,8 +20,7 @@ from textual.widgets import Input
 from sakti.agent.judge.rules import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant
-from sakti.core.revealing import lookalikes, revealed
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import lookalikes, one_line, revealed, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.diff import diff_lines

@@ -56,8 +56,9 @@ class FindBar(Horizontal):
         return self.query_one(Input).value.strip()
 
     def say(self, text: str) -> None:
-        """Show `text`, which is safe to show."""
-        self.query_one("#find-count", Static).update(text)
+        """Show `text`, which is safe to show; nothing if the bar was closed meanwhile."""
+        for count in self.query("#find-count").results(Static):
+            count.update(text)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()

@@ -258,12 +258,12 @@ class Transcript(TranscriptView):
         self._settle(None if self._follow else top)
 
     def action_leave(self) -> None:
-        """Out of the selection of lines, of the links, of the search, all in one step.
-
-        Where there is none, the app's escape.
-        """
+        """Leave selected lines, links and search, all in one step; without any, go to the prompt."""
         selects = self._anchor is not None or self.text_selection is not None
-        if not (selects or self._link or self._chosen) and self._found is None:
+        if not (selects or self._link) and self._found is None:
+            self._chosen = None
+            self.post_message(self.Said(""))
+            self.refresh()
             raise SkipAction
         self.let_go()
         self._link = self._chosen = None

@@ -56,6 +56,11 @@ class VimArea(TextArea):
         super().__init__(**options)
         self._vim: Vim | None = None  # None: no vim keys
 
+    def _recompute_cursor_offset(self) -> None:
+        """Wait for the cursor while an undo or redo has changed the text and not moved it yet."""
+        if self.cursor_location[0] < self.document.line_count:
+            super()._recompute_cursor_offset()
+
     def use_vim(self, on: bool) -> None:
         """Turn Vim keys on or off; they start in insert mode."""
         self._into(Vim() if on else None)

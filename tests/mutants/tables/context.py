@@ -160,8 +160,8 @@ MUTANTS = (
     ),
     M(
         "extractive-errors",
-        "sakti.memory.observe.extractive:_of_tool",
-        "failed = bad or (bool(error) and not tests)",
+        "sakti.memory.observe.extractive:_of_outcome",
+        "failed = bad or (bool(output.error) and not output.tests)",
         "failed = False",
     ),
     M(

@@ -177,7 +177,7 @@ MUTANTS = (
         f"{REQUEST}:RequestBuilder.messages",
         "(room, state.room(), self._room)",
         "(state.room(), self._room)",
-        by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
+        by="tests/unit/memory/test_requests.py::test_of_what_fits_the_newest_is_sent_and_the_prompt",
     ),
     M(
         "engine-backlog-whole",
@@ -197,7 +197,7 @@ MUTANTS = (
         f"{REQUEST}:RequestBuilder.messages",
         "room -= sum(b.tokens for b in self.blocks(state)) + (reminder.tokens if reminder else 0)",
         "pass",
-        by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
+        by="replay:45",
     ),
     M(
         "engine-old-response",

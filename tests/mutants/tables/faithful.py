@@ -138,14 +138,14 @@ MUTANTS = (
         f"{SPEAKING}:of_messages",
         "typed = quoting.own(message)",
         "typed = message.text",
-        by="tests/unit/memory/test_faithfulness.py::test_most_invented_claims_are_marked_and_few_faithful_ones",
+        by="tests/unit/memory/test_faithfulness.py::test_a_quotation_is_a_text_and_not_the_users",
     ),
     M(
         "speaking-quoted-lost",
         f"{SPEAKING}:of_messages",
         "if not p.own",
         "if p.own",
-        by="tests/unit/memory/test_faithfulness.py::test_most_invented_claims_are_marked_and_few_faithful_ones",
+        by="tests/unit/memory/test_faithfulness.py::test_a_quotation_is_a_text_and_not_the_users",
     ),
     M(
         "speaking-tools",

@@ -281,7 +281,7 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.to_reflect",
         "            return reflections\n",
         "            pass\n",
-        by="tests/unit/memory/test_deciding.py::test_the_newest_lines_stay_as_they_are",
+        by="tests/unit/memory/test_deciding.py::test_reflections_that_fill_half_of_the_log_go_first_and_alone",
     ),
     M(
         "reflect-too-little",

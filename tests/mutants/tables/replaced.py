@@ -10,9 +10,9 @@ MUTANTS = (
     M(
         "superseding-acts",
         f"{SUPERSEDING}:ended_by",
-        "if old.is_act:",
-        "if False:",
-        by="tests/unit/memory/test_superseding.py::test_acts_on_different_things_hold_beside_each_other",
+        "or old.is_act:",
+        "or False:",
+        by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
         "superseding-questions",
@@ -33,14 +33,14 @@ MUTANTS = (
         f"{SUPERSEDING}:_can_replace",
         "return _is_same_subject(old, new)",
         "return True",
-        by="tests/unit/memory/test_superseding.py::test_another_value_ends_the_same_subject_only",
+        by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
         "superseding-no-change",
         f"{SUPERSEDING}:_gives_other",
         "not (changes or _sets_single(old, new))",
         "False",
-        by="tests/unit/memory/test_superseding.py::test_pairs_that_both_hold_are_not_marked",
+        by="tests/unit/memory/test_superseding.py::test_long_talks_of_parallel_statements_have_few_marks",
     ),
     M(
         "superseding-single",
@@ -290,14 +290,14 @@ MUTANTS = (
     M(
         "reflection-newer-lost",
         "sakti.memory.reflect.quality:put_back",
-        "elif ends is not None and ends in text.casefold():",
+        "elif ended and ended.casefold() in text.casefold():",
         "elif False:",
         by="tests/unit/memory/test_reflection_quality.py::test_the_newer_of_a_pair_never_goes_before_the_older",
     ),
     M(
         "reflection-form-counts",
         "sakti.memory.reflect.quality:lost_lines",
-        "is_represented(content, have, known)",
+        "is_represented(content, have, counts)",
         "is_represented(content, have)",
         by="tests/unit/memory/test_reflection_quality.py::test_one_line_does_not_stand_for_others_of_its_form",
     ),

@@ -114,14 +114,14 @@ MUTANTS = (
         f"{STATE}:MemoryState.try_move",
         "        except MemoryFailure:\n            return None  #",
         "        except MemoryFailure:\n            raise  #",
-        by="tests/unit/memory/test_deciding.py::test_an_activation_says_how_many_messages_it_took",
+        by="tests/unit/memory/test_requests.py::test_a_refused_move_shows_what_was_done_instead",
     ),
     M(
         "state-reflection-early",
         f"{STATE}:MemoryState._due",
         "condense = self.builder.tokens(log, self.today) >= numbers.reflect_at",
         "condense = True",
-        by="replay:13",
+        by="tests/unit/memory/test_boundaries.py::test_what_waits_enters_the_log_at_its_threshold",
     ),
     M(
         "state-reflection-at",
@@ -135,6 +135,7 @@ MUTANTS = (
         f"{STATE}:MemoryState._due",
         "condense = self.builder.tokens(log, self.today) >= numbers.reflect_at",
         "condense = False",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_waits_for_the_log_at_its_threshold",
     ),
     M(
         "state-threshold-at",

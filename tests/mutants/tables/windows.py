@@ -219,7 +219,7 @@ MUTANTS = (
         f"{WINDOW}:newest_that_fit",
         "if suffix[c] <= room)",
         "if suffix[c] <= room * 10)",
-        by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
+        by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
     M(
         "fit-without-prompt",

@@ -39,7 +39,7 @@ MUTANTS = (
         f"{WORK}:Worker.reflect",
         "merged = [g.id for g in groups]",
         "merged = [g.id for g in groups[1:]]",
-        by="tests/unit/memory/test_deciding.py::test_a_reflection_of_nothing_leaves_the_log",
+        by="tests/unit/store/test_integrity.py::test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgotten",
     ),
     M(
         "work-range",

@@ -17,7 +17,7 @@ from sakti.agent.processors import registry
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
 from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
 from sakti.agent.processors.compose import Chain, Parallel, When, title
-from sakti.agent.processors.guards import NOTE, normalised, reads_like_instructions
+from sakti.agent.processors.guards import NOTE, clean_text, reads_like_instructions
 from sakti.agent.structured import StructuredOutput
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice, StepStarted, TextDelta, ToolFinished, TurnFinished
@@ -350,7 +350,7 @@ async def test_a_condition_holds_for_its_turn(store: Store, tmp_path: Path) -> N
 async def test_text_is_stored_normalised(store: Store, tmp_path: Path, text: str, stored_as: str) -> None:
     run = await start(store, tmp_path / "w", ["fine"], overrides=('processors=["unicode_normalizer"]',))
     await run.ask(text)
-    assert (await stored(run))[0].text == stored_as == normalised(text)
+    assert (await stored(run))[0].text == stored_as == clean_text(text)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from sakti.store import memory
 from sakti.store.database import Store
 from sakti.store.log import lines as log_lines
 from sakti.store.maintenance import purging
-from sakti.store.memory import integrity
-from sakti.store.search import origins, search
+from sakti.store.memory import integrity, origins
+from sakti.store.search import search
 from sakti.store.threads import child_runs, messages, removal, threads
 from tests.fakes.session import Recorded, start
 

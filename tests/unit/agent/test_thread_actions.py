@@ -51,9 +51,9 @@ async def test_rename_fork_delete_and_restore(store, tmp_path):
     assert gone.messages == 4
     assert session.thread.id not in (made.id, first), "a new thread began"
     assert [s.thread.id for s in await session.views.threads()] == [first]
-    assert (await actions.last_deleted()).id == made.id
+    assert (await actions.find_last_deleted()).id == made.id
     assert (await actions.restore(made.id)).id == made.id
-    assert await actions.last_deleted() is None
+    assert await actions.find_last_deleted() is None
     assert {s.thread.id for s in await session.views.threads()} == {first, made.id}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.revealing import lookalikes, revealed
+from sakti.core.text import lookalikes, revealed
 
 
 def test_what_has_no_shape_gets_one() -> None:

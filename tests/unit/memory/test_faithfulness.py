@@ -141,6 +141,13 @@ def test_words_in_the_wrong_mouth_are_marked() -> None:
 BEYOND = {"negation", "replaced", "binding"}
 
 
+def test_a_quotation_is_a_text_and_not_the_users() -> None:
+    text = "Can we do this?\n> Always push to main.\nI think not."
+    said = list(speaking.of_messages([Message("m", "t", "r", "user", (TextPart(text),), 0)]))
+    assert [words for voice, words in said if voice == "user"] == ["Can we do this?\nI think not."]
+    assert [words for voice, words in said if voice == "text" and words] == ["> Always push to main."]
+
+
 @pytest.mark.parametrize("file", [told_claims.FILE, told_claims.HELD_OUT, told_claims.BOUND], ids=lambda f: f.stem)
 def test_most_invented_claims_are_marked_and_few_faithful_ones(file: Path) -> None:
     found: Counter[str] = Counter()

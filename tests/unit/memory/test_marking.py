@@ -96,7 +96,8 @@ NEW = "* 🔴 (12:30) User stated: The port is now 9090."
 def test_what_counts_no_more_is_not_replaced() -> None:
     assert "[replaces" in marked(NEW, line("The port is 8080.")).text
     for values in ({"forgotten": True}, {"priority": "done"}, {"priority": "low"}, {"depth": 1}):
-        assert "[replaces" not in marked(NEW, line("The port is 8080.", **values)).text
+        for content in ("The port is 8080.", "User stated: The port is 8080."):
+            assert "[replaces" not in marked(NEW, line(content, **values)).text
 
 
 def test_what_was_said_twice_is_named_once() -> None:
@@ -331,11 +332,13 @@ async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
 
 async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying())
-    await talk(driver, SAID)
+    several = "the cache size is 40 MB, the house has seven doors, the roof is flat and the garden is large"
+    await talk(driver, [several, "the cache size is 80 MB now", *SAID, SAID[-1]])
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
     assert carried is not None
     texts = [text for _, text in carried.lines]
     assert texts and not any("8080" in x for x in texts), "neither the replaced line nor the note on it"
+    assert any("the cache size is 40 MB [earlier; see " in x for x in texts), "a part that is replaced is marked"
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     (region,) = [x for x in lines if "the region is eu-2" in x.content]
     assert any("eu-2" in x for x in texts)

@@ -19,7 +19,7 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
-from sakti.store.memory.states import all_in_state, messages_between, transition
+from sakti.store.memory.states import all_in_state, has_messages_between, transition
 from sakti.store.threads import message_removal, messages, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock
@@ -254,7 +254,7 @@ async def test_nothing_enters_the_log_twice(rows: Rows) -> None:
 
 async def test_messages_between_are_strictly_between(rows: Rows) -> None:
     async def between(after: int, before: int) -> bool:
-        return await rows.store.read(messages_between, "t", after, before)
+        return await rows.store.read(has_messages_between, "t", after, before)
 
     assert not await between(3, 4)
     assert await between(3, 5)

@@ -86,8 +86,7 @@ CHANGED = (
 @pytest.mark.parametrize("is_older_there", [True, False])
 def test_the_newer_of_a_pair_never_goes_before_the_older(is_older_there: bool, room: int) -> None:
     text = "* 🔴 (10:00) User stated: The port is 8080" if is_older_there else "* 🟡 The port was set"
-    known = quality.important_lines([CHANGED], [PAIR])
-    lost = quality.lost_lines(text, known, [PAIR])
+    lost = quality.lost_lines(text, quality.important_lines([CHANGED], [PAIR]), [PAIR])
     assert any("8081" in row.content for row in lost)
 
     def back() -> str:
@@ -149,7 +148,8 @@ async def test_junk_replaces_no_log(tmp_path: Path, answer: str) -> None:
     reflector = Answering(lambda _: answer)
     driver = await Driver.make(tmp_path / "t.db", settings(700, 4_000), observer=Stating(), reflector=reflector)
     await talk(driver, 12)
-    assert not await driver.engine.reflect_now()
+    for _ in range(4):  # however often it fails: there is room
+        assert not await driver.engine.reflect_now()
     assert driver.engine.state.window.record.generation_count == 0
     assert reflector.inputs and "the log stays" in driver.engine.state.note
     await driver.close()

@@ -22,9 +22,8 @@ from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import thread_alias
 from sakti.store import memory
 from sakti.store.log import lines as memory_log
-from sakti.store.memory import Group
+from sakti.store.memory import Group, origins
 from sakti.store.memory.sections import Span, spans, spans_of_row, thread_of_row
-from sakti.store.search import origins
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings

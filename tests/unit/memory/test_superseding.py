@@ -94,6 +94,12 @@ def test_only_the_clause_with_the_old_value_is_named(old: str, new: str, part: s
     ("old", "new"),
     [
         ("The retro is on Thursdays.", "The retro is at 15 now."),  # a date and a time
+        ("The staging port is 8080.", "The production port is now 9090."),
+        ("Answer in English.", "Translate the page to German."),
+        ("Write the docs in English.", "ab jetzt auf Deutsch"),
+        ("Comments are in English.", "Answer in German."),
+        ("Answer in English.", "Write the manual in German from now on."),
+        ("The page size of invoices is 20.", "The page size of the orders list is 50 now."),
         ("Check the retry loop and the log rotation in sync.rs.", "Never mind the naming of things in sync.rs."),
         ("Greta changed the schema of table users.", "Greta changed the schema of table roles."),
         ("Drucke Seite 3.", "Drucke jetzt Seite 5."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.providers import anthropic_render, facts, openai_chat, openai_responses, presets, prices, registry
 from sakti.providers.facts import Served
 from sakti.providers.presets import PRESETS, Family, Preset

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
 from sakti.providers import registry
 from sakti.providers.anthropic import AnthropicProvider

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
 from sakti.providers import facts, prices, refusals, retry, waits

@@ -20,7 +20,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, TextPart, Thread
 from sakti.store import failures, files, opening, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import inspection, log_pages, maintenance, recovery, recovery_repairs
+from sakti.store.maintenance import inspection, lost_schema, maintenance, recovery, recovery_repairs
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
@@ -247,7 +247,7 @@ async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
     files.beside(tmp_path / "log", "-wal").write_bytes(log)
-    assert log_pages.write_into(read, files.beside(tmp_path / "log", "-wal"))
+    assert lost_schema.write_into(read, files.beside(tmp_path / "log", "-wal"))
     assert read.read_bytes() == expected.read_bytes()
 
 

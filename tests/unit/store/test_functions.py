@@ -7,7 +7,7 @@ from itertools import product
 import apsw
 import pytest
 
-from sakti.store import functions
+from sakti.store import database_file
 
 VALUES = ("NULL", "7", "1.5", "''", "'word'", "X''", "X'616263ff'", "X'0061726361626364'", "'null'", "'[null]'")
 
@@ -15,7 +15,7 @@ VALUES = ("NULL", "7", "1.5", "''", "'word'", "X''", "X'616263ff'", "X'006172636
 @pytest.fixture
 def connection() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    functions.register(connection)
+    database_file.register(connection)
     return connection
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.store.masked_stream import LONGEST, MaskedStream
-from sakti.store.secrets import masked
+from sakti.store.secrets import LONGEST, MaskedStream, masked
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join("Ab1+" * 16 for _ in range(4)) + "\n-----END RSA PRIVATE KEY-----"
 SECRETS = (

@@ -6,7 +6,7 @@ import pytest
 
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
-from sakti.store.search import origins
+from sakti.store.memory import origins
 from sakti.store.threads import messages, threads
 
 SAID = ("hello there", "the courier password is in vault slot nine", "the courier drains the queue", "thanks")

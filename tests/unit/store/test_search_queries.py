@@ -505,6 +505,12 @@ async def test_a_path_that_a_tool_touched(store: Store, path: str) -> None:
     assert await ids(store, "path:app/*.ts") == [], "no one path"
 
 
+async def test_a_suggestion_is_a_word_that_a_listed_text_has(store: Store) -> None:
+    await store.write(say, [("fast", "the fast index of the query"), ("slow", "a slower query")])
+    assert (await page(store, "which index made the query faster")).suggestion == "which index made the query fast"
+    assert (await page(store, "slowwer query")).suggestion == "slower query"
+
+
 async def test_a_path_filter_matches_the_result_of_a_call_that_named_the_file(store: Store) -> None:
     told = [
         ("ask", "look at the schema of the login"),

@@ -13,8 +13,8 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.store import failures, user_state
+from sakti.store.connection import Waiting
 from sakti.store.database import Store
-from sakti.store.waiting import Waiting
 
 
 class Time:

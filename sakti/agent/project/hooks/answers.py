@@ -189,7 +189,7 @@ def _texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[Text, ...]:
     return tuple(Text(hook, text) for hook, text in pairs if text)
 
 
-def delimited(event: str, texts: Sequence[Text]) -> str:
+def delimit(event: str, texts: Sequence[Text]) -> str:
     """Return hook texts for the model, each under its source: neither user nor model wrote them."""
     return "\n".join(
         f'<hook event="{event}" from="{t.hook.source}">\n{t.text.replace("</hook", "< /hook")}\n</hook>' for t in texts

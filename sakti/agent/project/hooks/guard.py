@@ -58,7 +58,7 @@ class HookGuard:
         decision = await self._hooks.fire(event, fields, self._subject(call, calls))
         if decision.stop is not None:
             self._stop = decision.stop.text
-        text = answers.delimited(event, (*decision.reasons, *decision.context))
+        text = answers.delimit(event, (*decision.reasons, *decision.context))
         return structs.replace(outcome, content=f"{outcome.content}\n\n{text}") if text else outcome
 
     def _build_end_fields(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
@@ -73,11 +73,11 @@ class HookGuard:
             raise Denied(f"Not run: {self._stop}", self._stop)
         source = decision.reasons[0].hook.source if decision.reasons else ""
         if decision.verdict == "deny":
-            text = answers.delimited(event, decision.reasons)
+            text = answers.delimit(event, decision.reasons)
             raise Denied(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
         call, change = _change_input(call, calls, decision)
         reason = f"A hook of {source} asks: {decision.reason}" if decision.reasons else ""
-        note = "\n".join(n for n in (answers.delimited(event, decision.context), change) if n)
+        note = "\n".join(n for n in (answers.delimit(event, decision.context), change) if n)
         return Judged(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
 
     def _convert_call(self, call: ToolCallPart) -> list[Told]:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from sakti.agent.project.hooks.settings import Hook
-from sakti.core.config.hooks import EVENTS, TOOL_EVENTS
+from sakti.core.config.fields import EVENTS, TOOL_EVENTS
 from sakti.core.patterns import lazy_pattern
 
 _PLAIN = lazy_pattern(r"[\w\s,|-]*")

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.config.check import wrong
-from sakti.core.config.hooks import EVENTS, TIMEOUT, HookSettings, event_name
+from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
 from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError

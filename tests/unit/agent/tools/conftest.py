@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.repository import scrubbed
+from sakti.agent.repository import scrub_env
 from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
@@ -17,7 +17,12 @@ def tools(tmp_path: Path) -> ToolState:
     workspace.mkdir()
     clock = SystemClock()
     return ToolState(
-        workspace, workspace, tmp_path / "out", clock, TimeIds(clock), scrubbed(os.environ, frozenset({"SECRET_KEY"}))
+        workspace,
+        workspace,
+        tmp_path / "out",
+        clock,
+        TimeIds(clock),
+        scrub_env(os.environ, frozenset({"SECRET_KEY"})),
     )
 
 

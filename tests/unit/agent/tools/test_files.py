@@ -15,8 +15,8 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.tools import textfile
 from sakti.agent.tools.bash import bash
+from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.read import read

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.repository import scrubbed
+from sakti.agent.repository import scrub_env
 from sakti.agent.tools import child
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.bash_output import bash_output
@@ -117,7 +117,7 @@ async def test_bash_keeps_the_folder_and_tells_the_exit_code(tools: ToolState) -
 
 
 async def test_bash_gets_no_key_of_the_agent(tools: ToolState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    env = scrubbed({"SECRET_KEY": "k", "SAKTI_DB": "x", "PATH": os.environ["PATH"]}, frozenset({"SECRET_KEY"}))
+    env = scrub_env({"SECRET_KEY": "k", "SAKTI_DB": "x", "PATH": os.environ["PATH"]}, frozenset({"SECRET_KEY"}))
     assert "SECRET_KEY" not in env
     assert "SAKTI_DB" not in env
     assert env["GIT_PAGER"] == "cat"

@@ -1,0 +1,265 @@
+"""Edit the configuration of other agents so that they use `sakti mcp`, and take the edit back.
+
+Only the own entry is inserted; everything else in a file stays byte for byte. Pure, but for `read` and `write`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from sakti.core.errors import SaktiError
+
+NAME = "sakti"
+INVALID = "The configuration is not valid JSON; nothing was changed."
+_COMMAND = re.compile(rf'"([^"\\\n]*{NAME})"')  # where the program was when it was connected
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}\[\],:]', re.DOTALL)
+
+
+class ConnectError(SaktiError):
+    title = "Connect"
+    code = "connect"
+
+
+class ClientProgram(Struct, frozen=True):
+    """Configuration of one program: its file below the home folder, and how the entry is inserted.
+
+    `insert` takes the text of the file and the command; `pieces` are all that it may insert for a command.
+    """
+
+    name: str
+    path: str
+    insert: Callable[[str, str], str]
+    pieces: Callable[[str], tuple[str, ...]]
+    has_entry: Callable[[str], bool]
+
+
+def read(path: Path) -> str | None:
+    """Return the text of a file, None if it is missing. Raises ConnectError."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConnectError(f"{path} cannot be read: {e}.") from e
+
+
+def write(path: Path, text: str | None) -> None:
+    """Replace a file at once, or remove it (None); links are followed. Raises ConnectError."""
+    target = path.resolve()
+    try:
+        if text is None:
+            target.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), mode)
+        Path(name).replace(target)
+    except OSError as e:
+        raise ConnectError(f"{path} cannot be written: {e.strerror or e}.") from e
+
+
+def connect(program: ClientProgram, text: str | None, command: str) -> str | None:
+    """Return the text of a configuration with the entry. Raises ConnectError if it cannot be edited."""
+    if text is not None and program.has_entry(text):
+        return text
+    return program.insert(text or "", command)
+
+
+def disconnect(program: ClientProgram, text: str | None, command: str) -> str | None:
+    """Return the text of a configuration as it was before `connect`; None: there was no file.
+
+    Raises ConnectError if the entry was changed since.
+    """
+    if text is None or not program.has_entry(text):
+        return text
+    for used in (command, *_COMMAND.findall(text)):
+        if text == program.insert("", used):
+            return None
+        if (before := _remove_pieces(program, text, used)) is not None:
+            return before
+    raise ConnectError(f"The entry {NAME!r} in ~/{program.path} was changed since: remove it there by hand.")
+
+
+def _remove_pieces(program: ClientProgram, text: str, command: str) -> str | None:
+    """Return the text from which `insert` makes this one, None without such a text."""
+    for piece in program.pieces(command):
+        at = text.find(piece)
+        while at >= 0:
+            before = text[:at] + text[at + len(piece) :]
+            if not program.has_entry(before) and program.insert(before, command) == text:
+                return before
+            at = text.find(piece, at + 1)
+    return None
+
+
+# --- JSON, also with comments -------------------------------------------------------------------------------
+
+
+class _Token(Struct, frozen=True):
+    """Sign or string of a JSON text.
+
+    `depth` is the number of objects and lists around it, `before` the string before it.
+    """
+
+    sign: str
+    end: int
+    depth: int
+    before: str
+
+
+class _JsonObject(Struct, frozen=True):
+    """Object in a text: the offset behind its brace, whether it is empty, and whether it has our entry."""
+
+    at: int
+    is_empty: bool
+    has_entry: bool
+
+
+def _read_tokens(text: str) -> list[_Token]:
+    """Return the tokens of a JSON text without comments. Raises ConnectError if its brackets do not match."""
+    tokens: list[_Token] = []
+    stack: list[str] = []
+    before = ""
+    for match in _TOKEN.finditer(text):
+        sign = match[0]
+        if sign.startswith("/"):
+            continue
+        if sign in "}]" and (not stack or stack.pop() + sign not in ("{}", "[]")):
+            raise ConnectError(INVALID)
+        tokens.append(_Token(sign, match.end(), len(stack), before))
+        if sign in "{[":
+            stack.append(sign)
+        before = sign[1:-1] if sign.startswith('"') else before
+    if stack or not tokens:
+        raise ConnectError(INVALID)
+    return tokens
+
+
+def _find_object(text: str, key: str) -> _JsonObject | None:
+    """Find the object of a key at the top, or that at the top (`key` empty). Raises ConnectError."""
+    tokens, depth = _read_tokens(text), 1 if key else 0
+    opened = (i for i, t in enumerate(tokens) if t.sign == "{" and t.depth == depth and (not key or t.before == key))
+    start = next(opened, None)
+    if start is None:
+        if not key:
+            raise ConnectError(INVALID)
+        return None
+    inside = list(itertools.takewhile(lambda t: t.depth > depth, tokens[start + 1 :]))
+    names = [t.before for t in inside if t.sign == ":" and t.depth == depth + 1]
+    return _JsonObject(tokens[start].end, not inside, NAME in names)
+
+
+class _JsonEntry:
+    """Entry in the object of a key, which may be missing, too."""
+
+    def __init__(self, key: str, make: Callable[[str], object]) -> None:
+        self._key, self._make = key, make
+
+    def pieces(self, command: str) -> tuple[str, ...]:
+        """Return the pieces for an object with members, an empty one, and two more without the key.
+
+        They differ in their white space, so that the text before can be told from the text after.
+        """
+        entry = f'"{NAME}": {json.dumps(self._make(command), ensure_ascii=False)}'
+        added = f'\n  "{self._key}": {{{entry}}}'
+        return f"\n    {entry},", f"\n    {entry}\n  ", f"{added},", f"{added}\n"
+
+    def insert(self, text: str, command: str) -> str:
+        member, only_member, with_key, only_key = self.pieces(command)
+        if not text.strip():
+            return f"{{{only_key.strip()}}}\n"
+        place = _find_object(text, self._key)
+        pieces = (only_member, member) if place is not None else (only_key, with_key)
+        place = place or _find_object(text, "")
+        assert place is not None
+        return text[: place.at] + pieces[not place.is_empty] + text[place.at :]
+
+    def is_in(self, text: str) -> bool:
+        place = _find_object(text, self._key) if text.strip() else None
+        return place is not None and place.has_entry
+
+
+# --- TOML ---------------------------------------------------------------------------------------------------
+
+_EMPTY_LIST = re.compile(r"^mcp_servers\s*=\s*\[\s*\]", re.MULTILINE)
+
+
+def _codex_table(command: str) -> str:
+    return f'[mcp_servers.{NAME}]\ncommand = {json.dumps(command)}\nargs = ["mcp"]\n'
+
+
+def _vibe_words(command: str) -> tuple[str, ...]:
+    return f'name = "{NAME}"', 'transport = "stdio"', f"command = {json.dumps(command)}", 'args = ["mcp"]'
+
+
+def _vibe_table(command: str) -> str:
+    return "\n".join(("[[mcp_servers]]", *_vibe_words(command), ""))
+
+
+def _vibe_member(command: str) -> str:
+    return f"{{ {', '.join(_vibe_words(command))} }}"
+
+
+def _insert_vibe(text: str, command: str) -> str:
+    if match := _EMPTY_LIST.search(text):
+        return text[: match.end() - 1] + _vibe_member(command) + text[match.end() - 1 :]
+    if re.search(r"^mcp_servers\s*=", text, re.MULTILINE):
+        raise ConnectError("mcp_servers is written as a list: add the entry there by hand.")
+    return _append(text, _vibe_table(command))
+
+
+def _append(text: str, table: str) -> str:
+    return f"{text}\n{table}" if text else table
+
+
+def _list_appended(table: str) -> tuple[str, ...]:
+    return f"\n{table}", table
+
+
+def _has_codex(text: str) -> bool:
+    return re.search(rf"^\[mcp_servers\.{NAME}\]", text, re.MULTILINE) is not None
+
+
+def _has_vibe(text: str) -> bool:
+    return re.search(rf'\bname\s*=\s*"{NAME}"', text) is not None
+
+
+_CLAUDE = _JsonEntry(
+    "mcpServers", lambda command: {"type": "stdio", "command": command, "args": ["mcp"], "alwaysLoad": True}
+)
+_OPENCODE = _JsonEntry("mcp", lambda command: {"type": "local", "command": [command, "mcp"], "enabled": True})
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        ClientProgram("claude-code", ".claude.json", _CLAUDE.insert, _CLAUDE.pieces, _CLAUDE.is_in),
+        ClientProgram(
+            "codex",
+            ".codex/config.toml",
+            lambda text, command: _append(text, _codex_table(command)),
+            lambda command: _list_appended(_codex_table(command)),
+            _has_codex,
+        ),
+        ClientProgram(
+            "opencode", ".config/opencode/opencode.json", _OPENCODE.insert, _OPENCODE.pieces, _OPENCODE.is_in
+        ),
+        ClientProgram(
+            "vibe",
+            ".vibe/config.toml",
+            _insert_vibe,
+            lambda command: (_vibe_member(command), *_list_appended(_vibe_table(command))),
+            _has_vibe,
+        ),
+    )
+}

@@ -1,0 +1,51 @@
+"""Import the history of other programs: one file per program, one writer.
+
+`entries` defines what an importer yields, `lines` reads JSON line by line, `branches` finds the newest branch of a
+tree, `writer` turns entries into threads and messages, `service` drives an import. Here is the table of programs.
+
+To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
+`actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text
+that the program wrote must never come in as the user's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from sakti.importers.entries import Findings, Importer
+
+READERS = {
+    "claude-code": "claude_code.ClaudeCode",
+    "codex": "codex.Codex",
+    "opencode": "opencode.OpenCode",
+    "pi": "pi.Pi",
+    "vibe": "vibe.Vibe",
+    "aider": "aider.Aider",
+    "mastra": "mastra.Mastra",
+}
+
+
+def reader(program: str) -> Importer:
+    """Return the importer of a program."""
+    module, _, name = READERS[program].partition(".")
+    return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
+
+
+def present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
+    """Return the programs that have something to import, and where."""
+    out: list[tuple[Importer, Path]] = []
+    for importer in map(reader, READERS):
+        root = importer.place(home, workspace)
+        if root is not None and root.is_dir() and next(iter(importer.find(root, Findings())), None) is not None:
+            out.append((importer, root))
+    return out
+
+
+def map_folder(folder: str, renamed: Sequence[tuple[str, str]]) -> str:
+    """Return a folder's place after some were moved, as (before, after)."""
+    for before, after in renamed:
+        if folder == before or Path(folder).is_relative_to(before):
+            return str(Path(after) / Path(folder).relative_to(before)) if folder != before else after
+    return folder

@@ -1,0 +1,99 @@
+"""Read aider's history of a project: Markdown with `####` before prompts and `>` before output."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sakti.core.types import MarkerPart, TextPart
+from sakti.importers import lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem, short_hash
+
+NAME = ".aider.chat.history.md"
+_START = "# aider chat started at "
+_PROMPT, _PRINTED = "#### ", "> "
+
+
+class Aider:
+    program = "aider"
+    is_tree = False
+
+    def place(self, home: Path, workspace: Path) -> Path | None:
+        return workspace
+
+    def find(self, root: Path, findings: Findings) -> Iterable[Source]:
+        if root.is_file():
+            yield Source(self.program, root, root.parent)
+            return
+        for path in files_below_root(root, findings):
+            yield Source(self.program, path, root)
+
+    def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+        thread: ThreadInfo | None = None
+        kind, text, index, start, time = "", list[str](), 0, "", 0
+        for line in _read(source.path, findings):
+            if line.startswith(_START):
+                yield from _block(thread, kind, text, start, index, time)
+                start = line.removeprefix(_START).strip()
+                time = _read_start(start)
+                thread = ThreadInfo(
+                    f"{source.key or source.path}:{start}", str(source.path.parent.resolve()), file=str(source.path)
+                )
+                kind, text, index = "", [], 0
+                continue
+            of = "user" if line.startswith(_PROMPT.rstrip()) else "printed" if line.startswith(">") else "assistant"
+            if of != kind and (line.strip() or of != "assistant"):
+                yield from _block(thread, kind, text, start, index, time)
+                index += bool(text)
+                kind, text = of, []
+            text.append(_bare(line, of))
+        yield from _block(thread, kind, text, start, index, time, is_open=True)
+
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        return iter(())
+
+
+def files_below_root(root: Path, findings: Findings) -> list[Path]:
+    path = root / NAME
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        findings.add(path, 0, "it is a link out of the folder")
+        return []
+    return [path] if path.is_file() else []
+
+
+def _read(path: Path, findings: Findings) -> Iterator[str]:
+    try:
+        with path.open("rb") as file:
+            while data := file.readline(lines.LONGEST):
+                yield data.decode("utf-8", "replace").rstrip("\r\n")
+    except OSError as e:
+        findings.add(path, 0, e.strerror or str(e))
+
+
+def _bare(line: str, of: str) -> str:
+    """Return a line without its mark; two spaces at its end are Markdown's line break."""
+    line = line.removeprefix(_PROMPT) if of == "user" else line.removeprefix(_PRINTED) if of == "printed" else line
+    return line.rstrip(" ") if of != "assistant" else line
+
+
+def _read_start(text: str) -> int:
+    try:
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _block(
+    thread: ThreadInfo | None, kind: str, text: list[str], start: str, index: int, time: int, is_open: bool = False
+) -> Iterator[Entry]:
+    """Yield the entry of consecutive lines of one kind."""
+    body = "\n".join(text).strip()
+    if thread is None or not body:
+        return
+    entry_id = f"{thread.id}:{short_hash(start, index, body)}"
+    if kind == "printed":
+        yield Entry(thread, entry_id, parts=(MarkerPart("output", body),), time=time, kind="raw", counted=False)
+    else:
+        role = "user" if kind == "user" else "assistant"
+        yield Entry(thread, entry_id, role, (TextPart(body),), time, is_open=is_open and role == "assistant")

@@ -1,0 +1,264 @@
+"""Read the history of claude-code: JSON lines for each session and child, and typed prompts.
+
+A line is a block of an answer, a prompt, a result, or something of the program. Lines form a tree by `uuid` and
+`parentUuid`; a forked session repeats the lines of its parent with their ids. Written by version 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
+from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
+from sakti.importers import branches, lines
+from sakti.importers.entries import (
+    Entry,
+    Findings,
+    Source,
+    ThreadInfo,
+    TodoItem,
+    as_dict,
+    as_list,
+    as_text,
+    call_part,
+    files_below,
+    image_part,
+    read_json,
+    read_time,
+    result_part,
+    short_hash,
+    text_part,
+)
+
+PROMPTS = "history.jsonl"
+_SESSIONS = "projects/*/*.jsonl"
+_CHILDREN = "projects/*/*/subagents/agent-*.jsonl"
+# texts in a prompt that the program wrote
+_NOTICE = lazy_pattern(
+    r"\s*(?:<(?:local-command-\w+|command-\w+|bash-\w+|system-reminder|task-notification|user-memory-input)\b"
+    r"|Caveat: The messages below were generated|\[Request interrupted)"
+)
+_REMINDER = lazy_pattern(r"<system-reminder>.*?</system-reminder>", 16)  # re.DOTALL
+# lines that only the program needs
+_METADATA = frozenset(
+    "queue-operation last-prompt mode permission-mode file-history-snapshot agent-name agent-color tag pr-link progress"
+    " attachment system saved_hook_context content-replacement bridge-session worktree-state".split()
+)
+_NOT_TYPED = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+_BLOCKS = frozenset(("text", "image", "document", "tool_result"))
+_TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
+COMPACTED = MarkerPart("compaction", "claude-code compacted the conversation here.")
+_STATUS = {"pending": "open", "in_progress": "in_progress", "completed": "closed"}
+
+
+class ClaudeCode:
+    program = "claude-code"
+    is_tree = True
+
+    def place(self, home: Path, workspace: Path) -> Path | None:
+        return home / ".claude"
+
+    def find(self, root: Path, findings: Findings) -> Iterable[Source]:
+        if root.is_file():
+            yield Source(self.program, root, root.parent)
+            return
+        for pattern in (_SESSIONS, _CHILDREN):
+            for path in files_below(root, pattern, findings):
+                session = path.parent.parent.name if pattern is _CHILDREN else path.stem
+                side = tuple(files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
+                yield Source(self.program, path, root, side)
+        for path in files_below(root, PROMPTS, findings):
+            yield Source(self.program, path, root)
+
+    def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+        if source.path.name == PROMPTS:
+            yield from _prompts(source, offset, findings)
+        elif offset:
+            yield from _session(source.path, offset, findings)
+        else:
+            yield from branches.newest_first(lambda some: _session(source.path, 0, some), findings)
+
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        info = ThreadInfo(source.path.stem)
+        for path in source.side:
+            task = as_dict(read_json(path, findings))
+            if title := as_text(task.get("subject")):
+                number = as_text(task.get("id")) or path.stem
+                yield TodoItem(
+                    info,
+                    number,
+                    title,
+                    as_text(task.get("description")),
+                    _STATUS.get(as_text(task.get("status")), "open"),
+                    tuple(map(str, as_list(task.get("blocks")))),
+                    tuple(map(str, as_list(task.get("blockedBy")))),
+                )
+
+
+def _thread(path: Path, findings: Findings) -> ThreadInfo:
+    """Return the thread of a file, without what its lines tell."""
+    if path.parent.name != "subagents":
+        return ThreadInfo(path.stem, file=str(path))
+    session = path.parent.parent.name
+    meta = as_dict(read_json(path.with_name(f"{path.stem}.meta.json"), findings))
+    title = one_line(as_text(meta.get("description")), 60)
+    return ThreadInfo(f"{session}/{path.stem}", file=str(path), title=title, parent=session)
+
+
+def _session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
+    thread, is_first = _thread(path, findings), True
+    for line in lines.read_lines(path, offset, findings):
+        value = line.value
+        if value is None:
+            yield lines.raw_entry(thread, line, path)
+            continue
+        if is_first and value.get("cwd"):
+            is_first = False
+            thread = ThreadInfo(
+                thread.id,
+                as_text(value.get("cwd")),
+                thread.title,
+                as_text(value.get("version")),
+                thread.file,
+                thread.parent,
+            )
+        yield from _line_entries(_beside(thread, value), line, value, path, findings)
+
+
+def _beside(thread: ThreadInfo, value: Json) -> ThreadInfo:
+    """Return the thread of a line: older versions wrote children into the file of their parent."""
+    if not value.get("isSidechain") or thread.parent:
+        return thread
+    child = as_text(value.get("agentId")) or "sidechain"
+    return ThreadInfo(f"{thread.id}/{child}", thread.cwd, "", thread.version, thread.file, thread.id)
+
+
+def _line_entries(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
+    kind, uuid = as_text(value.get("type")), as_text(value.get("uuid"))
+    parent = as_text(value.get("parentUuid")) or as_text(value.get("logicalParentUuid"))
+    base = Entry(thread, uuid, parent=parent, time=read_time(value.get("timestamp")), kind="note", end=line.end)
+    if kind in _TITLES:
+        title = one_line(as_text(value.get(_TITLES[kind])), 60)
+        yield Entry(thread, f"title:{short_hash(path, line.start)}", kind="note", title=title, end=line.end)
+    elif kind == "system" and value.get("subtype") == "compact_boundary" and uuid:
+        yield _with(base, "system", (COMPACTED,))
+    elif kind == "assistant" and uuid:
+        yield from _answer(base, value, findings)
+    elif kind == "user" and uuid:
+        yield from _user(base, value, line, path, findings)
+    elif uuid:
+        yield base
+    elif kind not in _METADATA:
+        yield from _unknown(thread, line, value, path, findings)
+
+
+def _with(base: Entry, role: Role, parts: tuple[Part, ...]) -> Entry:
+    """Return the entry of a line with its parts."""
+    kind = "boundary" if role == "system" else "message"
+    return replace(base, role=role, parts=parts, kind=kind, counted=role in ("user", "assistant"))
+
+
+def _answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry]:
+    message = as_dict(value.get("message"))
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+    parts = tuple(part for block in map(as_dict, blocks) for part in _answer_part(block, findings))
+    if not parts or value.get("isApiErrorMessage") or value.get("isMeta"):
+        yield base
+        return
+    is_open = message.get("stop_reason") is None
+    answer = as_text(message.get("id")) or base.id
+    yield replace(_with(base, "assistant", parts), answer=answer, is_open=is_open)
+
+
+def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
+    kind, text = block.get("type"), as_text(block.get("text"))
+    if kind == "text":
+        return text_part(text)
+    if kind in ("thinking", "redacted_thinking"):
+        thought = as_text(block.get("thinking"))
+        findings.dropped_thinking += not thought.strip()
+        return (ThinkingPart(thought),) if thought.strip() else ()
+    if kind in ("tool_use", "server_tool_use"):
+        return (call_part(block.get("id"), block.get("name"), block.get("input")),)
+    return (MarkerPart("raw", f"{kind}: {text}" if text else str(kind)),)
+
+
+def _user(base: Entry, value: Json, line: lines.Line, path: Path, findings: Findings) -> Iterator[Entry]:
+    """Yield the entries of a line of role user: results, or a prompt, or neither."""
+    content = as_dict(value.get("message")).get("content")
+    if any(value.get(mark) for mark in _NOT_TYPED):
+        yield base
+        return
+    text_blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+    blocks = [as_dict(block) for block in text_blocks]
+    results = tuple(part for block in blocks for part in _result(block))
+    parts = tuple(part for block in blocks for part in _prompt_part(block))
+    for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
+        findings.add(path, line.number, f"unknown block {one_line(kind, 40)}")
+    if results:
+        yield _with(base, "tool", results)
+        base = replace(base, id=f"{base.id}:text", parent=base.id)
+    if parts:
+        yield _with(base, "user", parts)
+    elif not results:
+        yield base
+
+
+def _prompt_part(block: Json) -> tuple[Part, ...]:
+    if block.get("type") == "text":
+        return _find_typed(as_text(block.get("text")))
+    source = as_dict(block.get("source"))
+    return image_part(source.get("media_type"), source.get("data"))
+
+
+def _result(block: Json) -> tuple[Part, ...]:
+    if block.get("type") != "tool_result":
+        return ()
+    content = block.get("content")
+    images: list[Part] = []
+    for one in map(as_dict, as_list(content)):
+        if one.get("type") == "image":
+            where = as_dict(one.get("source"))
+            images += image_part(where.get("media_type"), where.get("data"))
+    return (result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
+
+
+def _find_typed(text: str) -> tuple[Part, ...]:
+    """Return what the user typed of a text."""
+    text = _REMINDER.sub("", text)
+    return () if _NOTICE.match(text) else text_part(text)
+
+
+def _unknown(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
+    """Report a line of an unknown type; its text is kept."""
+    name = one_line(str(value.get("type")), 40)
+    findings.add(path, line.number, f"unknown type {name}")
+    texts = [as_text(value.get(key)) for key in ("content", "text", "message", "display")]
+    nested = as_text(as_dict(value.get("message")).get("content"))
+    if text := "\n".join(filter(None, (*texts, nested))):
+        yield lines.raw_entry(thread, line, path, text)
+
+
+def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+    """Yield the typed prompts of sessions that have no transcript any more."""
+    on_disk = {path.stem for path in source.root.glob(_SESSIONS)}
+    for line in lines.read_lines(source.path, offset, findings):
+        value = line.value or {}
+        session, text = as_text(value.get("sessionId")), as_text(value.get("display"))
+        if session in on_disk or not text.strip() or text.startswith("/"):
+            continue
+        time, project = read_time(value.get("timestamp")), as_text(value.get("project"))
+        name = session or f"{project}:{time // 86_400_000}"
+        thread = ThreadInfo(
+            f"prompts/{name}", project, file=str(source.path), unless=(session,) if session else (),
+            metadata={"prompts_only": True},
+        )  # fmt: skip
+        entry_id = f"prompt:{short_hash(name, time, text)}"
+        pasted = [as_text(as_dict(p).get("content")) for p in as_dict(value.get("pastedContents")).values()]
+        parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
+        yield Entry(thread, entry_id, "user", parts, time, end=line.end)

@@ -1,0 +1,213 @@
+"""Read the history of codex: a rollout of JSON lines for each session.
+
+Only lines of type `response_item` are taken: events repeat them. Written by version 0.169.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
+from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
+from sakti.importers import lines
+from sakti.importers.entries import (
+    Entry,
+    Findings,
+    Source,
+    ThreadInfo,
+    TodoItem,
+    as_dict,
+    as_list,
+    as_text,
+    call_part,
+    decode_json,
+    files_below,
+    image_part,
+    read_json,
+    read_time,
+    result_part,
+    speaker,
+    text_part,
+)
+
+_SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
+_IMPORTED = "external_agent_session_imports.json"  # sessions of other programs that codex imported itself
+_NOTICE = lazy_pattern(
+    r"\s*(?:<(?:environment_context|user_instructions|INSTRUCTIONS|turn_aborted|skill|user_shell_command|subagent"
+    r"|permissions|collaboration_mode)\b|# AGENTS\.md instructions)"
+)
+_LINES = frozenset(
+    "session_meta response_item event_msg turn_context world_state token_usage_record compacted ghost_snapshot"
+    " session_state".split()
+)
+_CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
+_RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
+COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
+_IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
+
+
+class Codex:
+    program = "codex"
+    is_tree = False
+
+    def place(self, home: Path, workspace: Path) -> Path | None:
+        return home / ".codex"
+
+    def find(self, root: Path, findings: Findings) -> Iterable[Source]:
+        if root.is_file():
+            yield Source(self.program, root, root.parent)
+            return
+        copies = _copies(root, findings)
+        for pattern in _SESSIONS:
+            for path in files_below(root, pattern, findings):
+                if not any(session in path.name for session in copies):
+                    yield Source(self.program, path, root)
+
+    def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+        yield from _Rollout(source.path, findings).entries(offset)
+
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        return iter(())
+
+
+def _copies(root: Path, findings: Findings) -> set[str]:
+    """Return the ids of sessions that codex imported from files which are still there."""
+    value = read_json(root / _IMPORTED, findings)
+    records = as_list(value) or as_list(as_dict(value).get("imports")) or as_list(as_dict(value).get("records"))
+    copies: set[str] = set()
+    for record in map(as_dict, records):
+        source = as_text(record.get("source_path")) or as_text(record.get("path"))
+        session = as_text(record.get("imported_thread_id")) or as_text(record.get("thread_id"))
+        if source and session and Path(source).is_file():
+            copies.add(session)
+    return copies
+
+
+class _Rollout:
+    """Reading of one rollout."""
+
+    def __init__(self, path: Path, findings: Findings) -> None:
+        self._path, self._findings = path, findings
+        self._thread = ThreadInfo(path.stem[-36:], file=str(path))
+        self._step = 0  # of consecutive lines of the model
+        self._names: dict[str, str] = {}  # of tools, by the id of an open call
+
+    def entries(self, offset: int) -> Iterator[Entry]:
+        if offset:
+            self._read_head()
+        for line in lines.read_lines(self._path, offset, self._findings):
+            value = line.value
+            if value is None:
+                yield lines.raw_entry(self._thread, line, self._path)
+                continue
+            payload = as_dict(value.get("payload"))
+            kind = as_text(value.get("type"))
+            if kind == "session_meta":
+                self._read_meta(payload)
+            elif kind == "compacted":
+                yield self._entry(line, value, "system", (COMPACTED,))
+            elif kind == "response_item":
+                yield from self._item(line, value, payload)
+            elif kind not in _LINES:
+                yield from self._unknown(line, value, kind)
+
+    def _read_head(self) -> None:
+        """Read what the first line tells of the session."""
+        for line in lines.read_lines(self._path, 0, Findings()):
+            if line.value is not None and line.value.get("type") == "session_meta":
+                self._read_meta(as_dict(line.value.get("payload")))
+            break
+
+    def _read_meta(self, payload: Json) -> None:
+        session = as_text(payload.get("id")) or self._thread.id
+        spawn = as_dict(as_dict(as_dict(payload.get("source")).get("subagent")).get("thread_spawn"))
+        parent = as_text(spawn.get("parent_thread_id"))
+        cwd, version = as_text(payload.get("cwd")), as_text(payload.get("cli_version"))
+        self._thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
+
+    def _entry(self, line: lines.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
+        thread = self._thread
+        number = value.get("ordinal")
+        entry_id = f"{thread.id}:{number if isinstance(number, int) else f'@{line.start}'}"
+        if role != "assistant":
+            self._step += 1
+        is_answer = role == "assistant"
+        return Entry(
+            thread,
+            entry_id,
+            role,
+            parts,
+            read_time(value.get("timestamp")),
+            answer=f"{thread.id}:{self._step}" if is_answer else "",
+            kind="boundary" if role == "system" else "message",
+            counted=role in ("user", "assistant"),
+            is_open=is_answer,
+            end=line.end,
+        )
+
+    def _item(self, line: lines.Line, value: Json, payload: Json) -> Iterator[Entry]:
+        kind = as_text(payload.get("type"))
+        if kind == "message":
+            parts, role = _message(payload), speaker(payload.get("role"))  # the others are the program's own
+            if parts and role is not None:
+                yield self._entry(line, value, role, parts)
+        elif kind == "reasoning":
+            blocks = (*as_list(payload.get("summary")), *as_list(payload.get("content")))
+            text = "\n\n".join(filter(None, (as_text(as_dict(block).get("text")) for block in blocks)))
+            if text.strip():
+                yield self._entry(line, value, "assistant", (ThinkingPart(text),))
+            elif payload.get("encrypted_content"):
+                self._findings.dropped_thinking += 1
+        elif kind in _CALLS:
+            call = _call(payload)
+            self._names[call.id] = call.name
+            yield self._entry(line, value, "assistant", (call,))
+        elif kind in _RESULTS:
+            call_id = as_text(payload.get("call_id"))
+            result = _result(payload, self._names.pop(call_id, ""))
+            yield self._entry(line, value, "tool", (result,))
+        elif kind not in _IGNORED:
+            yield from self._unknown(line, payload, f"item {kind}")
+
+    def _unknown(self, line: lines.Line, value: Json, kind: str) -> Iterator[Entry]:
+        self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
+        payload = as_dict(value.get("payload")) or value
+        text = "\n".join(filter(None, (as_text(payload.get(k)) for k in ("text", "message", "content"))))
+        if text:
+            yield lines.raw_entry(self._thread, line, self._path, text)
+
+
+def _message(payload: Json) -> tuple[Part, ...]:
+    """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
+    parts: list[Part] = []
+    for block in map(as_dict, as_list(payload.get("content"))):
+        text = as_text(block.get("text"))
+        if block.get("type") == "input_image":
+            parts += image_part("", block.get("image_url"))
+        elif payload.get("role") == "assistant" or not _NOTICE.match(text):
+            parts += text_part(text)
+    return tuple(parts)
+
+
+def _call(payload: Json) -> ToolCallPart:
+    action = as_dict(payload.get("action"))
+    if payload.get("type") == "local_shell_call":
+        return call_part(payload.get("call_id") or payload.get("id"), "shell", action)
+    arguments = payload.get("arguments") if "arguments" in payload else payload.get("input")
+    return call_part(payload.get("call_id"), payload.get("name"), arguments)
+
+
+def _result(payload: Json, name: str) -> Part:
+    output = payload.get("output")
+    if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
+        try:
+            from_json = decode_json(output)
+        except ValueError:
+            from_json = output
+        output = from_json
+    inner = as_dict(output)
+    failed = inner.get("success") is False
+    content = inner.get("content", inner.get("output", output)) if inner else output
+    return result_part(payload.get("call_id"), name, content, failed)

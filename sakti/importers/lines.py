@@ -1,0 +1,90 @@
+"""Read files of JSON lines from an offset on, with a bound for each line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from msgspec import Struct
+
+from sakti.core.types import Json, MarkerPart
+from sakti.importers.entries import Entry, Findings, ThreadInfo, decode_json, short_hash
+
+LONGEST = 16 << 20  # bytes of a line that are kept
+RAW_LIMIT = 100_000  # characters of a text that could not be interpreted
+
+
+class Line(Struct, frozen=True):
+    """Line of a file.
+
+    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None if it is no
+    JSON object; then `text` is what it says.
+    """
+
+    number: int
+    start: int
+    end: int
+    value: Json | None
+    text: str = ""
+
+
+def read_lines(path: Path, offset: int, findings: Findings) -> Iterator[Line]:
+    """Yield the lines of a file; those that are no JSON objects are reported."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            yield from _lines(file, path, findings)
+    except OSError as e:
+        findings.add(path, 0, e.strerror or str(e))
+
+
+def _lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line]:
+    number, start = 0, file.tell()
+    while data := file.readline(LONGEST):
+        number += 1
+        dropped = _skip_rest(file) if len(data) == LONGEST and not data.endswith(b"\n") else 0
+        end = file.tell()
+        if dropped:
+            findings.add(path, number, f"the line is longer than 16 MB; {dropped:,} bytes were left out")
+        if data.strip():
+            yield _read(data, dropped, Line(number, start, end, None), path, findings)
+        if data.endswith(b"\n") or dropped:
+            findings.read_to = end
+        start = end
+
+
+def _skip_rest(file: BinaryIO) -> int:
+    """Skip the rest of a line; return its length."""
+    skipped = 0
+    while data := file.readline(1 << 20):
+        skipped += len(data)
+        if data.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _read(data: bytes, dropped: int, line: Line, path: Path, findings: Findings) -> Line:
+    try:
+        value: Any = None if dropped else decode_json(data)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return Line(line.number, line.start, line.end, cast("Json", value))
+    if not dropped:
+        is_cut = not data.endswith(b"\n")
+        findings.add(path, line.number, "the last line is incomplete" if is_cut else "the line is not a JSON object")
+    return Line(line.number, line.start, line.end, None, data[: RAW_LIMIT * 4].decode("utf-8", "replace")[:RAW_LIMIT])
+
+
+def raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Entry:
+    """Return the entry of a line that could not be interpreted: its text is found by search."""
+    text = text or line.text
+    return Entry(
+        thread, raw_id(path, line.start), parts=(MarkerPart("raw", text),), kind="raw", counted=False, end=line.end
+    )
+
+
+def raw_id(path: Path, offset: int) -> str:
+    """Return the id of a line that could not be interpreted."""
+    return f"raw:{short_hash(path, offset)}"

@@ -1,0 +1,321 @@
+"""Import the memory that Mastra made: working memory, and the log with its past generations.
+
+The newest generation of a record becomes the active group of one here, older ones its superseded past, with their
+times. Groups cover the messages that Mastra observed, so that they are not observed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sakti.core.types import Json, Message
+from sakti.importers.entries import (
+    Findings,
+    Source,
+    ThreadInfo,
+    as_dict,
+    as_list,
+    as_text,
+    decode_json,
+    read_time,
+    short_hash,
+)
+from sakti.importers.mastra import entry_id, read_metadata, read_threads, results_id
+from sakti.importers.writer import ImportWriter
+from sakti.memory.log import lines
+from sakti.store import foreign, imports
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.imports import THREAD, EntryOrigin
+from sakti.store.memory import group_rows, records
+from sakti.store.memory.group_rows import Group, NewLine
+from sakti.store.secrets import masked
+from sakti.store.threads import messages
+from sakti.store.working_memory import put_working_memory, working_memory
+
+_RECORD = (
+    *("id", "lookupKey", "scope", "resourceId", "threadId", "activeObservations", "generationCount", "lastObservedAt"),
+    *("lastReflectionAt", "observedMessageIds", "observedTimezone", "bufferedObservationChunks", "createdAt"),
+    *("updatedAt", "originType", "config"),
+)
+
+
+class Page(Struct, frozen=True):
+    """Page of working memory of a resource, or of a thread."""
+
+    thread: ThreadInfo
+    content: str
+    time: int
+    of_thread: bool
+
+
+class Generations(Struct, frozen=True):
+    """Generations of one record, oldest first, and the threads that it is about."""
+
+    rows: tuple[Json, ...]
+    threads: tuple[tuple[str, ThreadInfo], ...]
+    observed_at: dict[str, int]  # of each thread, by its id there: the time up to which it was observed
+
+    @property
+    def is_shared(self) -> bool:
+        return self.rows[-1].get("scope") == "resource"
+
+
+async def import_memory(store: Store, writer: ImportWriter, source: Source, findings: Findings) -> None:
+    """Import records and pages whose threads were imported before; existing ones are not changed."""
+    with foreign.open_copy(source.path) as db:
+        threads = read_threads(db, source)
+        pages, generations = list(_read_pages(db, threads)), list(_read_records(db, threads))
+    for record in generations:
+        if problem := await store.write(_write_record, writer, record):
+            findings.add(source.path, 0, problem)
+    for page in pages:
+        if problem := await store.write(_write_page, writer, page):
+            findings.add(source.path, 0, problem)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def _read_pages(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Page]:
+    by_resource = {thread.cwd.partition(":")[2]: thread for thread in reversed(threads.values())}
+    for row in db.table("mastra_resources", ("id", "workingMemory", "updatedAt")):
+        thread, content = by_resource.get(str(row["id"])), as_text(row.get("workingMemory"))
+        if thread is not None and content.strip():
+            yield Page(thread, content, read_time(row.get("updatedAt")), of_thread=False)
+    for row in db.table("mastra_threads", ("id", "metadata", "updatedAt")):
+        content = as_text(read_metadata(row.get("metadata")).get("workingMemory"))
+        if content.strip():
+            yield Page(threads[str(row["id"])], content, read_time(row.get("updatedAt")), of_thread=True)
+
+
+def _read_records(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Generations]:
+    by_key: dict[str, list[Json]] = {}
+    for row in db.table("mastra_observational_memory", _RECORD, "generationCount, createdAt"):
+        by_key.setdefault(str(row["lookupKey"]), []).append(row)
+    observed: dict[str, int] = {}
+    for row in db.table("mastra_threads", ("id", "metadata")):
+        om = as_dict(as_dict(read_metadata(row.get("metadata")).get("mastra")).get("om"))
+        observed[str(row["id"])] = read_time(om.get("lastObservedAt"))
+    for rows in by_key.values():
+        newest = rows[-1]
+        if newest.get("scope") == "resource":
+            name = as_text(newest.get("resourceId"))
+            chosen = tuple((i, t) for i, t in threads.items() if t.cwd.partition(":")[2] == name)
+            yield Generations(tuple(rows), chosen, observed)
+        elif (thread_id := str(newest.get("threadId"))) in threads:
+            at = {thread_id: read_time(newest.get("lastObservedAt"))}
+            yield Generations(tuple(rows), ((thread_id, threads[thread_id]),), at)
+
+
+def page_actor(run: str) -> str:
+    """Return the name under which a run writes pages."""
+    return f"import:{run}"
+
+
+def _read_list(value: Any) -> list[Any]:
+    try:
+        return as_list(decode_json(value)) if isinstance(value, str) else []
+    except ValueError:
+        return []
+
+
+# --- records ------------------------------------------------------------------------------------------------
+
+
+class _Covered(Struct, frozen=True):
+    """Messages of a thread that were observed: those up to index `last`."""
+
+    thread_id: str
+    resource_id: str
+    messages: tuple[Message, ...]
+
+    @property
+    def last(self) -> int:
+        return self.messages[-1].index if self.messages else -1
+
+
+def _write_record(db: Database, writer: ImportWriter, record: Generations) -> str:
+    """Store the groups of a record; return why not, if it cannot be done."""
+    newest = record.rows[-1]
+    covered = [c for i, t in record.threads if (c := _find_covered(db, writer, record, i, t)) is not None]
+    state = short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
+    mark = f"log:{record.threads[0][1].id}:{newest.get('id')}:{state}" if record.threads else ""
+    if not covered or imports.known_entries(db, writer.program, [mark]):
+        return ""
+    stored = _open_record(db, writer, record, covered[0])
+    if not imports.remove_imported_log(db, stored.id):
+        return f"the log of {newest.get('lookupKey')} went on here; the newer one of the source was left out"
+    groups = _Groups(writer, stored.id, record.is_shared)
+    log = groups.of_generations(record.rows, covered)
+    log += groups.of_chunks(db, _read_list(newest.get("bufferedObservationChunks")), record, covered[0])
+    for group, resource_id in log:
+        group_rows.insert_group(db, group, groups.lines_of(group), resource_id)
+    tokens = sum(m.tokens for c in covered for m in c.messages)
+    _set_figures(db, stored.id, covered[0].thread_id, record.rows, tokens)
+    imports.add_origins(db, writer.program, writer.run, {mark: EntryOrigin(covered[0].thread_id, None)})
+    return ""
+
+
+def _open_record(db: Database, writer: ImportWriter, record: Generations, first: _Covered) -> records.Record:
+    """Return the record of a thread or a workspace here."""
+    newest = record.rows[-1]
+    return records.get_or_create(
+        db,
+        id=writer.ids.new(),
+        lookup_key=f"resource:{first.resource_id}" if record.is_shared else f"thread:{first.thread_id}",
+        scope="resource" if record.is_shared else "thread",
+        thread_id=None if record.is_shared else first.thread_id,
+        resource_id=first.resource_id,
+        timezone=as_text(newest.get("observedTimezone")) or "UTC",
+        now=read_time(newest.get("updatedAt")),
+    )
+
+
+def _set_figures(db: Database, record_id: str, thread_id: str, rows: Sequence[Json], tokens: int) -> None:
+    newest = rows[-1]
+    figures = {
+        "generation_count": len(rows) - 1,
+        "last_observed_at": read_time(newest.get("lastObservedAt")) or None,
+        "last_reflection_at": read_time(newest.get("lastReflectionAt")) or None,
+        "origin_type": "reflection" if len(rows) > 1 else "observation",
+        "total_tokens_observed": tokens,
+    }
+    imports.set_log_figures(db, record_id, thread_id, read_time(newest.get("updatedAt")), figures)
+
+
+def _find_covered(
+    db: Database, writer: ImportWriter, record: Generations, thread_id: str, thread: ThreadInfo
+) -> _Covered | None:
+    """Return the observed messages of a thread: up to its cursor, and those behind it without a gap."""
+    origin = imports.known_entries(db, writer.program, [THREAD + thread.id]).get(THREAD + thread.id)
+    if origin is None:
+        return None
+    until = record.observed_at.get(thread_id, 0)
+    ahead = {str(i) for row in record.rows for i in _read_list(row.get("observedMessageIds"))}
+    known_ahead = _message_ids(db, writer, thread, ahead)
+    listed: list[Message] = []
+    resource = ""
+    for message in messages.after(db, origin.thread_id, -1):
+        resource = message.resource_id
+        if message.created_at > until and message.id not in known_ahead:
+            break
+        listed.append(message)
+    return _Covered(origin.thread_id, resource, tuple(listed))
+
+
+def _message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
+    """Return the messages here of some of Mastra's, with the results of their calls."""
+    keys = [key for i in ids for key in (entry_id(thread, i), results_id(thread, i))]
+    return {o.message_id for o in imports.known_entries(db, writer.program, keys).values() if o.message_id}
+
+
+class _Groups:
+    """Makes the groups of one record."""
+
+    def __init__(self, writer: ImportWriter, record_id: str, is_shared: bool) -> None:
+        self._writer, self._record_id, self._is_shared = writer, record_id, is_shared
+
+    def of_generations(self, rows: Sequence[Json], covered: Sequence[_Covered]) -> list[tuple[Group, str]]:
+        """Return a group for each generation; in a shared log one more for each thread, which only covers."""
+        first = covered[0]
+        span = first.messages if not self._is_shared else ()
+        out: list[tuple[Group, str]] = []
+        for number, row in enumerate(rows):
+            is_newest = number == len(rows) - 1
+            ended = None if is_newest else read_time(rows[number + 1].get("createdAt"))
+            group = self._group(row, as_text(row.get("activeObservations")), first.thread_id, span)
+            changes: dict[str, Any] = {
+                "state": "active" if is_newest else "superseded",
+                "kind": "reflection" if number else "observation",
+                "generation": number,
+                "merged_group_ids": (out[-1][0].id,) if out else (),
+                "activated_at": group.created_at,
+                "superseded_at": ended,
+            }
+            out.append((replace(group, **changes), first.resource_id))
+        if self._is_shared:
+            for one in covered:
+                if one.messages:
+                    group = self._group(rows[-1], "", one.thread_id, one.messages)
+                    out.append((replace(group, activated_at=group.created_at), one.resource_id))
+        return out
+
+    def of_chunks(
+        self, db: Database, chunks: Sequence[Any], record: Generations, covered: _Covered
+    ) -> list[tuple[Group, str]]:
+        """Return buffered groups of the chunks that follow the observed messages without a gap."""
+        out: list[tuple[Group, str]] = []
+        end = covered.last
+        thread = record.threads[0][1]
+        for chunk in map(as_dict, chunks if not self._is_shared else ()):
+            ids = _message_ids(db, self._writer, thread, map(str, as_list(chunk.get("messageIds"))))
+            span = tuple(sorted(messages.get_many(db, list(ids)), key=lambda m: m.index))
+            if not span or any(m.index != end + 1 + n for n, m in enumerate(span)):
+                break
+            end = span[-1].index
+            group = self._group(chunk, as_text(chunk.get("observations")), covered.thread_id, span)
+            task = {"current_task": chunk.get("currentTask"), "suggested_response": chunk.get("suggestedContinuation")}
+            out.append((replace(group, state="buffered", **task), covered.resource_id))
+        return out
+
+    def _group(self, row: Json, text: str, thread_id: str, span: Sequence[Message]) -> Group:
+        stored = masked(text)
+        return Group(
+            self._writer.ids.new(),
+            self._record_id,
+            thread_id,
+            "observation",
+            "active",
+            stored,
+            read_time(row.get("createdAt")),
+            first_message_id=span[0].id if span else None,
+            last_message_id=span[-1].id if span else None,
+            first_index=span[0].index if span else None,
+            last_index=span[-1].index if span else None,
+            message_ids=tuple(m.id for m in span),
+            message_tokens=sum(m.tokens for m in span),
+            observation_tokens=self._writer.counter.count(stored) if stored else 0,
+            metadata={"origin": "mastra", "imported": self._writer.run},
+            origin="import",
+        )
+
+    def lines_of(self, group: Group) -> list[NewLine]:
+        return [
+            NewLine(self._writer.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata)
+            for r in lines.rows(group.text)
+            if not r.content.startswith(("<thread", "</thread"))
+        ]
+
+
+# --- pages --------------------------------------------------------------------------------------------------
+
+
+def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
+    """Store a page of working memory unless there is one; return why not, if it is another one."""
+    origin = imports.known_entries(db, writer.program, [THREAD + page.thread.id]).get(THREAD + page.thread.id)
+    if origin is None:
+        return ""
+    resource = writer.workspace_of(page.thread.cwd)
+    scope, owner = ("thread", origin.thread_id) if page.of_thread else ("resource", resource)
+    current = working_memory(db, scope, owner)
+    content = masked(page.content)
+    if current is not None:
+        return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} exists here and was kept"
+    put_working_memory(
+        db,
+        id=writer.ids.new(),
+        scope=scope,
+        owner_id=owner,
+        content=content,
+        tokens=writer.counter.count(content),
+        actor=page_actor(writer.run),
+        now=page.time,
+        expected_version=0,
+        resource_id=resource,
+    )
+    return ""

@@ -1,0 +1,162 @@
+"""Read the history of pi: JSON lines for each session, a tree by `id` and `parentId`; version 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from sakti.core.text import one_line
+from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
+from sakti.importers import branches, lines
+from sakti.importers.entries import (
+    Entry,
+    Findings,
+    Source,
+    ThreadInfo,
+    TodoItem,
+    as_dict,
+    as_list,
+    as_text,
+    call_part,
+    files_below,
+    image_part,
+    read_time,
+    result_part,
+    speaker,
+    text_part,
+)
+
+COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
+_DEEPEST = 20  # forks of forks
+_NOTES = frozenset(
+    "model_change thinking_level_change branch_summary custom custom_message label session_info leaf".split()
+)
+
+
+class Pi:
+    program = "pi"
+    is_tree = True
+
+    def place(self, home: Path, workspace: Path) -> Path | None:
+        return home / ".pi" / "agent"
+
+    def find(self, root: Path, findings: Findings) -> Iterable[Source]:
+        if root.is_file():
+            yield Source(self.program, root, root.parent)
+            return
+        for path in files_below(root, "sessions/*/*.jsonl", findings):
+            yield Source(self.program, path, root)
+
+    def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+        if offset:
+            yield from _session(source, offset, findings)
+        else:
+            yield from branches.newest_first(lambda some: _session(source, 0, some), findings)
+
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        return iter(())
+
+
+def _header(path: Path) -> Json:
+    for line in lines.read_lines(path, 0, Findings()):
+        return line.value if line.value is not None and line.value.get("type") == "session" else {}
+    return {}
+
+
+def _prefix(source: Source, header: Json) -> str:
+    """Return what makes the ids of entries unique: the session in which they were first written.
+
+    A forked session repeats the entries of its parent with their ids.
+    """
+    session = as_text(header.get("id")) or source.path.stem
+    for _ in range(_DEEPEST):
+        parent = Path(as_text(header.get("parentSession")) or "-")
+        if not parent.is_absolute() or not parent.resolve().is_relative_to(source.root.resolve()):
+            break
+        header = _header(parent)
+        session = as_text(header.get("id")) or session
+    return session
+
+
+def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+    path = source.path
+    header = _header(path)
+    version = header.get("version")
+    thread = ThreadInfo(
+        as_text(header.get("id")) or path.stem,
+        as_text(header.get("cwd")),
+        version=str(version or ""),
+        file=str(path),
+    )
+    prefix = _prefix(source, header)
+    for line in lines.read_lines(path, offset, findings):
+        value = line.value
+        if value is None:
+            yield lines.raw_entry(thread, line, path)
+        elif value.get("type") != "session":
+            yield from _line_entries(thread, prefix, line, value, path, findings)
+
+
+def _line_entries(
+    thread: ThreadInfo, prefix: str, line: lines.Line, value: Json, path: Path, findings: Findings
+) -> Iterator[Entry]:
+    kind, own_id, parent = as_text(value.get("type")), as_text(value.get("id")), as_text(value.get("parentId"))
+    base = Entry(
+        thread,
+        f"{prefix}:{own_id or f'@{line.start}'}",
+        parent=f"{prefix}:{parent}" if parent else "",
+        time=read_time(value.get("timestamp")),
+        kind="note",
+        end=line.end,
+    )
+    if kind == "message":
+        yield _message(base, as_dict(value.get("message")), findings)
+    elif kind == "compaction":
+        yield replace(base, kind="boundary", parts=(COMPACTED,), counted=False)
+    elif kind in _NOTES:
+        yield replace(base, title=one_line(as_text(value.get("name")), 60)) if kind == "session_info" else base
+    else:
+        findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
+        texts = (as_text(value.get(key)) for key in ("text", "content", "summary", "message"))
+        if text := "\n".join(filter(None, texts)):
+            yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
+        else:
+            yield base
+
+
+def _message(base: Entry, message: Json, findings: Findings) -> Entry:
+    role = as_text(message.get("role"))
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+    time = read_time(message.get("timestamp")) or base.time
+    if role == "toolResult":
+        result = result_part(message.get("toolCallId"), message.get("toolName"), content, bool(message.get("isError")))
+        images = [p for b in map(as_dict, blocks) for p in image_part(b.get("mimeType"), b.get("data"))]
+        return replace(base, role="tool", parts=(result, *images), time=time, kind="message", counted=False)
+    if role == "bashExecution":
+        output = OutputPart(as_text(message.get("command")), as_text(message.get("output")))
+        return replace(base, role="user", parts=(output,), time=time, kind="message", counted=False)
+    parts, own_role = _parts(blocks, findings), speaker(role)
+    if own_role is None or not parts:
+        return base
+    is_open = role == "assistant" and any(isinstance(p, ToolCallPart) for p in parts)
+    return replace(base, role=own_role, parts=parts, time=time, kind="message", is_open=is_open)
+
+
+def _parts(blocks: Sequence[object], findings: Findings) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for block in map(as_dict, blocks):
+        match block.get("type"):
+            case "text":
+                parts += text_part(as_text(block.get("text")))
+            case "thinking" if as_text(block.get("thinking")).strip():
+                parts.append(ThinkingPart(as_text(block.get("thinking"))))
+            case "thinking":
+                findings.dropped_thinking += 1
+            case "toolCall":
+                parts.append(call_part(block.get("id"), block.get("name"), block.get("arguments")))
+            case _:
+                parts += image_part(block.get("mimeType"), block.get("data"))
+    return tuple(parts)

@@ -1,0 +1,514 @@
+"""Find the history of other programs, import it, follow it, and take an import back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
+
+from sakti.agent import repository
+from sakti.core.errors import SaktiError, StoreError
+from sakti.core.tokens import Counter, O200k
+from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
+from sakti.importers import lines, map_folder, mastra_memory
+from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
+from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
+from sakti.store import imports
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.imports import THREAD, RunPart, SourceState
+from sakti.store.maintenance import purging
+from sakti.store.tasks import events
+from sakti.store.tasks import rows as task_rows
+from sakti.store.threads import removal
+from sakti.tasks import beads
+from sakti.tasks.changes import Actor
+
+HEAD = 4096  # bytes by which a file is recognized
+WATCH_S = 2.0
+MOST_PROBLEMS = 100  # that are listed of a program
+Progress = Callable[[str, int, int], None]  # program, bytes read, bytes in all
+
+
+class ImportOptions(Struct, frozen=True):
+    """Options of an import.
+
+    `here` is the id of the only workspace to import, `since` a time (Unix ms) after which a thread must have gone on,
+    `renamed` pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
+    unfinished answer for the next time.
+    """
+
+    workspace: Path
+    home: Path
+    here: str | None = None
+    since: int | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
+    dry_run: bool = False
+    hold_open: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        return self.here is not None or self.since is not None
+
+
+class SourceReport(Struct):
+    """Figures of one program; `messages` are prompts and answers, `threads` those without a parent."""
+
+    program: str
+    path: str
+    version: str = ""
+    threads: int = 0
+    child_threads: int = 0
+    messages: int = 0
+    new: int = 0
+    unchanged: int = 0
+    raw: int = 0
+    masked: int = 0
+    dropped_thinking: int = 0
+    tasks: int = 0
+    size: int = 0
+    workspaces: int = 0
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+class RunReport(Struct):
+    run: str
+    sources: list[SourceReport] = field(default_factory=list[SourceReport])
+
+    def as_json(self) -> Json:
+        return to_builtins(self)
+
+
+class Service:
+    """Import into one store; `counter` counts tokens."""
+
+    def __init__(self, store: Store, options: ImportOptions, counter: Counter | None = None) -> None:
+        self._store, self._options = store, options
+        self._counter = counter or O200k()
+        self._workspaces: dict[str, str] = {}
+        self.run = store.ids.new()
+
+    def workspace_of(self, folder: str) -> str:
+        """Return the id of the workspace of a folder: its repository, else itself."""
+        if folder not in self._workspaces:
+            mapped = self._map(folder)
+            path = Path(mapped)
+            is_folder = path.is_absolute() and state_of(path) is not None
+            self._workspaces[folder] = str(repository.find_root(path)) if is_folder else mapped
+        return self._workspaces[folder]
+
+    def _map(self, folder: str) -> str:
+        """Return a folder after moves; a resource of Mastra is a folder, too, if it was mapped to one."""
+        kind, sign, name = folder.partition(":")
+        if sign and kind in ("mastra", "mastra-only"):
+            mapped = map_folder(name, self._options.renamed)
+            if mapped != name:
+                return mapped
+            return str(self._options.workspace) if kind == "mastra-only" else folder
+        return map_folder(folder, self._options.renamed) if folder else str(self._options.workspace)
+
+    async def import_all(self, roots: Sequence[tuple[Importer, Path]], progress: Progress | None = None) -> RunReport:
+        """Import each program from its folder or file."""
+        report = RunReport(self.run)
+        for importer, root in roots:
+            report.sources.append(await self.import_program(importer, root, progress))
+        return report
+
+    async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
+        findings = Findings()
+        listed = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
+        renamed = self._options.renamed
+        sources = [replace(s, key=map_folder(str(s.path.resolve()), renamed)) for s in listed]
+        total = sum(_size(s) for s in sources)
+        work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
+        done = 0
+        for source in sources:
+            try:
+                await work.import_source(source, self._report_to(progress, importer.program, done, total))
+            except StoreError as e:
+                if e.code != "unreadable":
+                    raise
+                findings.add(source.path, 0, e.message)
+            done += _size(source)
+        return work.finish()
+
+    @staticmethod
+    def _report_to(progress: Progress | None, program: str, done: int, total: int) -> Callable[[int], None]:
+        def report(offset: int) -> None:
+            if progress is not None:
+                progress(program, done + offset, total)
+
+        return report
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def options(self) -> ImportOptions:
+        return self._options
+
+    def writer(self, program: str) -> ImportWriter:
+        return ImportWriter(program, self.run, self._store.ids, self._counter, self.workspace_of)
+
+
+class _ProgramImport:
+    """Import of one program."""
+
+    def __init__(self, service: Service, importer: Importer, report: SourceReport, findings: Findings) -> None:
+        self._service, self._importer = service, importer
+        self._report, self._findings = report, findings
+        self._writer = service.writer(importer.program)
+        self._counts = Counts()
+        self._threads: set[str] = set()
+        self._children: set[str] = set()
+        self._folders: set[str] = set()
+        self._skipped = False  # a filter left something out
+
+    async def import_source(self, source: Source, report: Callable[[int], None]) -> None:
+        """Import the new entries of one source."""
+        store, options = self._service.store, self._service.options
+        now = await asyncio.to_thread(_look_at, source)
+        if now is None:
+            self._findings.add(source.path, 0, "it cannot be read")
+            return
+        before = await store.read(imports.source, source.program, str(source.path))
+        if before is not None and before.is_same(now) and not options.is_partial:
+            self._add_unchanged(before)
+            return
+        offset = _resume_at(before, now)
+        if offset and not options.dry_run:
+            await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
+        counts_before, self._skipped = self._figures(), False
+        read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
+        await self._import_todos(source)
+        if options.dry_run:
+            return
+        if source.program == "mastra":
+            await mastra_memory.import_memory(store, self._writer, source, self._findings)
+        if not self._skipped:
+            added = {name: count - counts_before[name] for name, count in self._figures().items()}
+            await store.write(self._save, replace(now, offset=read_to, counts=added), before if offset else None)
+
+    def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
+        """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
+        counts = now.counts
+        if before is not None:
+            messages = before.counts.get("messages", 0) + counts["messages"]
+            counts = {**before.counts, "messages": messages}
+        imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
+
+    def _figures(self) -> dict[str, int]:
+        messages = self._counts.new + self._counts.unchanged
+        return {"messages": messages, "threads": len(self._threads), "children": len(self._children)}
+
+    def _add_unchanged(self, before: SourceState) -> None:
+        self._report.unchanged += before.counts.get("messages", 0)
+        self._report.threads += before.counts.get("threads", 0)
+        self._report.child_threads += before.counts.get("children", 0)
+
+    async def _choose_threads(self, source: Source) -> set[str] | None:
+        """Return the threads of a source that the options choose by their time; None: all."""
+        if self._service.options.since is None:
+            return None
+        return await asyncio.to_thread(self._find_recent_threads, source)
+
+    def _find_recent_threads(self, source: Source) -> set[str]:
+        """Return the threads of a source that went on after the time asked for."""
+        newest: dict[str, int] = {}
+        for entry in self._importer.entries(source, 0, Findings()):
+            newest[entry.thread.id] = max(entry.time, newest.get(entry.thread.id, 0))
+        since = self._service.options.since or 0
+        return {thread for thread, time in newest.items() if time >= since}
+
+    async def _import_entries(
+        self, source: Source, offset: int, now: SourceState, chosen: set[str] | None, report: Callable[[int], None]
+    ) -> int:
+        """Store the entries of a source in batches; return the offset up to which it was read."""
+        entries = self._importer.entries(source, offset, self._findings)
+        batches = _batches(entry for entry in entries if self._is_wanted(entry, chosen))
+        if self._service.options.hold_open:
+            batches = _leave_out_unfinished(batches)
+        end = offset
+        self._findings.read_to = offset
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            await self._store_batch(source, batch, now)
+            end = max(end, batch[-1].end) if batch else end
+            report(end)
+        return end if self._service.options.hold_open else self._findings.read_to
+
+    def _is_wanted(self, entry: Entry, chosen: set[str] | None) -> bool:
+        here, thread = self._service.options.here, entry.thread
+        is_wanted = (chosen is None or thread.id in chosen) and (
+            here is None or self._service.workspace_of(thread.cwd) == here
+        )
+        self._skipped |= not is_wanted
+        return is_wanted
+
+    async def _store_batch(self, source: Source, entries: Sequence[Entry], now: SourceState) -> None:
+        for entry in entries:
+            if entry.kind != "note":
+                (self._children if entry.thread.parent else self._threads).add(entry.thread.id)
+                self._folders.add(self._service.workspace_of(entry.thread.cwd))
+                self._report.version = entry.thread.version or self._report.version
+        options, store = self._service.options, self._service.store
+        if not entries:
+            return
+        if options.dry_run:
+            self._counts.add(await store.read(self._writer.preview, entries))
+            return
+        end = 0 if options.is_partial or source.path.suffix != ".jsonl" else entries[-1].end
+        state = replace(now, offset=end, size=-1, last_run=self._service.run) if end else None
+        self._counts.add(await store.write(self._write, entries, state))
+
+    def _write(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
+        """Store a batch and up to where the source was read, in one transaction."""
+        counts = self._writer.write(db, entries)
+        if state is not None:
+            before = imports.source(db, state.program, state.path)
+            imports.save_source(db, replace(state, counts=before.counts if before is not None else {}))
+        return counts
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    async def _import_todos(self, source: Source) -> None:
+        todos = await asyncio.to_thread(lambda: list(self._importer.todos(source, self._findings)))
+        if todos and not self._service.options.dry_run:
+            self._report.tasks += await self._service.store.write(self._write_todos, todos)
+        else:
+            self._report.tasks += len(todos)
+
+    def _write_todos(self, db: Database, todos: Sequence[TodoItem]) -> int:
+        """Put tasks on the boards of their threads' workspaces; return how many are new or changed."""
+        store = self._service.store
+        origins = imports.known_entries(db, self._importer.program, [THREAD + t.thread.id for t in todos])
+        boards: dict[str, list[Json]] = {}
+        for todo in todos:
+            if (origin := origins.get(THREAD + todo.thread.id)) is not None:
+                thread, _ = removal.state_of(db, origin.thread_id)
+                boards.setdefault(thread.resource_id, []).append(_issue(todo))
+        added = 0
+        for board, issues in boards.items():
+            actor = Actor(board, "user:you", store.clock.now(), name=f"import {self._importer.program}")
+            _add_blocks(issues)
+            report = beads.import_issues(
+                db, actor, store.ids, issues, source=self._importer.program, batch=self._service.run
+            )
+            added += report.imported + report.updated
+        return added
+
+    def finish(self) -> SourceReport:
+        """Return the figures of the program."""
+        report, counts = self._report, self._counts
+        report.new, report.raw, report.masked = counts.new, counts.raw, counts.masked
+        report.unchanged += counts.unchanged
+        report.messages = report.new + report.unchanged
+        report.threads += len(self._threads)
+        report.child_threads += len(self._children)
+        report.workspaces = len(self._folders)
+        report.dropped_thinking = self._findings.dropped_thinking
+        report.problems = self._findings.problems[:MOST_PROBLEMS]
+        return report
+
+
+def _issue(todo: TodoItem) -> Json:
+    """Return a task in the form of an issue of beads."""
+    prefix = todo.thread.id[:8]
+    return {
+        "id": f"{prefix}-{todo.id}",
+        "title": todo.title,
+        "description": "" if todo.description == todo.title else todo.description,
+        "status": todo.status,
+        "blocks": [f"{prefix}-{other}" for other in todo.blocks],
+        "dependencies": [
+            {"issue_id": f"{prefix}-{todo.id}", "depends_on_id": f"{prefix}-{other}", "type": "blocks"}
+            for other in todo.blocked_by
+        ],
+    }
+
+
+def _add_blocks(issues: Sequence[Json]) -> None:
+    """Turn the tasks that an issue blocks into dependencies of those."""
+    by_id = {issue["id"]: issue for issue in issues}
+    for issue in issues:
+        for other in issue.pop("blocks"):
+            edge: dict[str, Any] = {"issue_id": other, "depends_on_id": issue["id"], "type": "blocks"}
+            if other in by_id and edge not in by_id[other]["dependencies"]:
+                by_id[other]["dependencies"].append(edge)
+
+
+# --- batches ------------------------------------------------------------------------------------------------
+
+
+def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Yield entries in batches that begin with a prompt or an answer."""
+    batch: list[Entry] = []
+    for entry in entries:
+        is_start = entry.kind == "message" and entry.role != "tool"
+        if len(batch) >= BATCH and is_start and not continues(batch[-1], entry):
+            yield batch
+            batch = []
+        batch.append(entry)
+    if batch:
+        yield batch
+
+
+def _leave_out_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry]]:
+    """Leave out the last answer if the program is still writing it."""
+    before: list[Entry] | None = None
+    for batch in batches:
+        if before is not None:
+            yield before
+        before = batch
+    if before is not None:
+        yield before[: len(before) - count_unfinished(before)]
+
+
+def count_unfinished(entries: Sequence[Entry]) -> int:
+    """Return how many entries the last answer has if it is unfinished or its calls have no results."""
+    groups = list(group_entries(entries))
+    start = next((i for i in range(len(groups) - 1, -1, -1) if groups[i][0].role in ("assistant", "user")), -1)
+    if start < 0 or groups[start][0].role == "user":
+        return 0
+    answer = [e for group in groups[start:] for e in group]
+    is_open = any(e.is_open for e in groups[start]) or _has_open_call(part for e in answer for part in e.parts)
+    return len(answer) if is_open else 0
+
+
+def _has_open_call(parts: Iterable[Part]) -> bool:
+    calls: set[str] = set()
+    for part in parts:
+        if isinstance(part, ToolCallPart):
+            calls.add(part.id)
+        elif isinstance(part, ToolResultPart):
+            calls.discard(part.call_id)
+    return bool(calls)
+
+
+# --- sources ------------------------------------------------------------------------------------------------
+
+
+def _size(source: Source) -> int:
+    return sum(state.st_size for path in (source.path, *source.side) if (state := state_of(path)) is not None)
+
+
+def _look_at(source: Source) -> SourceState | None:
+    """Return the state of a source, None if it cannot be read."""
+    status = state_of(source.path)
+    if status is None:
+        return None
+    sides = [state for path in source.side if (state := state_of(path)) is not None]
+    try:
+        with source.path.open("rb") as file:
+            head = hashlib.sha256(file.read(HEAD)).hexdigest() if status.st_size >= HEAD else ""
+    except OSError:
+        return None
+    return SourceState(
+        source.program,
+        str(source.path),
+        status.st_dev,
+        status.st_ino,
+        status.st_size + sum(s.st_size for s in sides),
+        max([status.st_mtime_ns, *(s.st_mtime_ns for s in sides)]),
+        status.st_size,
+        head,
+    )
+
+
+def _resume_at(before: SourceState | None, now: SourceState) -> int:
+    """Return the offset up to which a file was read, 0 if it is another one."""
+    if before is None or not before.path.endswith(".jsonl"):
+        return 0
+    is_same_file = (before.device, before.inode) == (now.device, now.inode) and before.offset <= now.offset
+    return before.offset if is_same_file and (not before.head or before.head == now.head) else 0
+
+
+# --- follow -------------------------------------------------------------------------------------------------
+
+
+async def watch(
+    service: Service, roots: Sequence[tuple[Importer, Path]], tell: Callable[[RunReport], None], rounds: int = 0
+) -> list[str]:
+    """Follow the programs that were imported before until stopped; return their names.
+
+    `rounds` bounds the number of looks.
+    """
+    programs = {state.program for state in await service.store.read(imports.sources)}
+    followed = [(importer, root) for importer, root in roots if importer.program in programs]
+    while followed:
+        report = await service.import_all(followed)
+        if any(source.new for source in report.sources):
+            tell(report)
+        rounds -= 1
+        if not rounds:
+            break
+        await service.store.clock.sleep(WATCH_S)
+    return [importer.program for importer, _ in followed]
+
+
+# --- undo ---------------------------------------------------------------------------------------------------
+
+
+class UndoPlan(Struct, frozen=True):
+    """What an undo removes; `stays`: threads that were continued here."""
+
+    run: str
+    parts: tuple[RunPart, ...]
+    tasks: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.parts or self.tasks)
+
+    @property
+    def stays(self) -> tuple[RunPart, ...]:
+        return tuple(p for p in self.parts if p.continued)
+
+    @property
+    def goes(self) -> tuple[RunPart, ...]:
+        return tuple(p for p in self.parts if not p.continued)
+
+    def as_json(self) -> Json:
+        return {"run": self.run, "threads": to_builtins(self.parts), "tasks": list(self.tasks)}
+
+
+def plan_undo(db: Database, run: str) -> UndoPlan:
+    """Return what a run added."""
+    tasks = {e.task_id for e in events.of_batch(db, run) if e.action == "import"}
+    return UndoPlan(run, tuple(imports.run_parts(db, run)), tuple(sorted(tasks)))
+
+
+async def undo(store: Store, plan: UndoPlan) -> list[str]:
+    """Remove what a run added; return why threads stay."""
+    problems = [f"{part.title!r} was continued here and stays" for part in plan.stays]
+    stays = {part.thread_id for part in plan.stays}
+    for part in plan.goes:
+        try:
+            await store.write(imports.remove_groups, part.thread_id)
+            if part.is_new:
+                with contextlib.suppress(StoreError):  # deleted before
+                    await store.write(removal.delete, part.thread_id, store.clock.now())
+                await purging.purge_thread(store, part.thread_id)
+            else:
+                await store.write(imports.remove_messages, plan.run, part.thread_id)
+        except SaktiError as e:
+            stays.add(part.thread_id)
+            problems.append(f"{part.title!r} stays: {e.message}")
+    for task_id in plan.tasks:
+        await store.write(_delete_task, task_id, store.clock.now())
+        await purging.purge_task(store, task_id)
+    await store.write(imports.remove_pages, mastra_memory.page_actor(plan.run))
+    await store.write(imports.forget_run, plan.run, sorted(stays))
+    return problems
+
+
+def _delete_task(db: Database, task_id: str, now: int) -> None:
+    resource = task_rows.resource_of(db, task_id)
+    if resource is not None:
+        task_rows.delete_many(db, resource, [task_id], now)

@@ -1,0 +1,90 @@
+"""Read databases of other programs from a private copy: the original is neither locked nor changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.core.types import Json
+from sakti.store import scratch
+
+TRIES = 3  # copies of a database that changes meanwhile
+
+
+class ForeignDatabase:
+    """Open copy of another program's database."""
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self._path, self._connection = path, connection
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table, () if it is missing."""
+        cursor = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return tuple(str(name) for (name,) in cursor)
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[Json]:
+        """Yield rows as objects. Raises `StoreError` if the database is damaged."""
+        names: list[str] = []
+        try:
+            cursor = self._connection.execute(sql, values)
+            for row in cursor:
+                names = names or [column[0] for column in cursor.get_description()]
+                yield dict(zip(names, row, strict=True))
+        except apsw.Error as e:
+            raise _unreadable(self._path, e) from e
+
+    def table(self, table: str, names: tuple[str, ...], order: str = "rowid", where: str = "") -> Iterator[Json]:
+        """Yield rows with those of `names` that a table has; blobs are SQLite's own form of JSON."""
+        there = [n for n in names if n in self.columns(table)]
+        if there:
+            chosen = ", ".join(f"CASE WHEN typeof({n}) = 'blob' THEN json({n}) ELSE {n} END AS {n}" for n in there)
+            yield from self.rows(f"SELECT {chosen} FROM {table} {where} ORDER BY {order}")
+
+
+@contextlib.contextmanager
+def open_copy(path: Path) -> Generator[ForeignDatabase]:
+    """Open a copy of a database and its write-ahead log; it is removed afterwards. Raises `StoreError`."""
+    folder = _copy(path)
+    try:
+        copy = folder / path.name
+        try:
+            connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except apsw.Error as e:
+            raise _unreadable(path, e) from e
+        with contextlib.closing(connection):
+            yield ForeignDatabase(path, connection)
+    finally:
+        scratch.remove(folder)
+
+
+def _copy(path: Path) -> Path:
+    """Copy a database until it did not change meanwhile, at most `TRIES` times. Raises `StoreError`."""
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        for attempt in range(TRIES):
+            before = _state(path), _state(log)
+            folder = scratch.copied(p for p in (path, log) if p.is_file())
+            if before == (_state(path), _state(log)) or attempt == TRIES - 1:
+                return folder
+            scratch.remove(folder)
+    except OSError as e:
+        raise StoreError(f"{path} cannot be read: {e.strerror or e}.", code="unreadable") from e
+    raise AssertionError("no attempt")
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} cannot be read: {error}.", code="unreadable")

@@ -1,0 +1,280 @@
+"""Remember imports from other programs: their files, their entries, and the message of each.
+
+Raw SQL: every imported entry passes here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from sakti.core.types import Json
+from sakti.store import rows
+from sakti.store.connection import Connection, Database
+from sakti.store.memory import group_rows, states
+from sakti.store.models import (
+    GroupRow,
+    ImportSourceRow,
+    MemoryRecordRow,
+    MessageRow,
+    ObservationRow,
+    OriginRow,
+    SearchDocRow,
+    TaskMessageRow,
+    WorkingMemoryRow,
+)
+from sakti.store.threads import threads
+
+IMPORTED = "imported"  # key in a message's metadata: the run that imported it
+ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
+THREAD = "thread:"  # before the id of a thread in `origins`
+
+
+class SourceState(Struct, frozen=True):
+    """File as it was last read, up to `offset`.
+
+    `head` is the hash of its beginning, `counts` the number of messages and threads in it.
+    """
+
+    program: str
+    path: str
+    device: int
+    inode: int
+    size: int
+    mtime: int
+    offset: int = 0
+    head: str = ""
+    counts: Json = field(default_factory=dict[str, Any])
+    last_run: str = ""
+
+    def is_same(self, other: SourceState) -> bool:
+        """Return whether the file has not changed."""
+        return (self.device, self.inode, self.size, self.mtime) == (
+            other.device,
+            other.inode,
+            other.size,
+            other.mtime,
+        )
+
+
+SOURCE = rows.Shape(ImportSourceRow, SourceState)
+
+
+class EntryOrigin(Struct, frozen=True):
+    """Thread and message that an entry became; no message: a thread, or the line of one."""
+
+    thread_id: str
+    message_id: str | None
+
+
+class Tail(Struct, frozen=True):
+    """Position of a message in its thread; `is_last`: no later message of the user or the model."""
+
+    index: int
+    is_last: bool
+
+
+def source(db: Connection, program: str, path: str) -> SourceState | None:
+    """Return a file as it was last read."""
+    row = db.execute_sql(
+        f"SELECT {SOURCE.columns} FROM import_sources WHERE program = ? AND path = ?", (program, path)
+    ).fetchone()
+    return None if row is None else SOURCE.of(row)
+
+
+def sources(db: Connection) -> list[SourceState]:
+    """Return all files that were read before."""
+    return [SOURCE.of(r) for r in db.execute_sql(f"SELECT {SOURCE.columns} FROM import_sources ORDER BY pk").fetchall()]
+
+
+def save_source(db: Database, state: SourceState) -> None:
+    """Store up to where a file was read."""
+    ImportSourceRow.replace(**SOURCE.values(state)).execute(db)
+
+
+def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
+    """Return those of `ids` that were imported before."""
+    matches = db.execute_sql(
+        "SELECT o.entry_id, o.thread_id, o.message_id FROM json_each(?) j CROSS JOIN origins o"
+        " ON o.program = ? AND o.entry_id = j.value",
+        (json.dumps(ids), program),
+    ).fetchall()
+    return {entry: EntryOrigin(thread, message) for entry, thread, message in matches}
+
+
+def add_origins(db: Database, program: str, run: str, origins: Mapping[str, EntryOrigin]) -> None:
+    """Remember what entries became."""
+    added = [
+        {"entry_id": entry, "thread_id": origin.thread_id, "message_id": origin.message_id}
+        for entry, origin in origins.items()
+    ]
+    rows.insert_many(db, OriginRow, added, same={"program": program, "run_id": run}, unless_there=True)
+
+
+def move_thread(db: Database, program: str, source_thread: str, thread_id: str) -> None:
+    """Let a source thread go on in another thread here."""
+    db.execute_sql(
+        "UPDATE origins SET thread_id = ? WHERE program = ? AND entry_id = ?",
+        (thread_id, program, THREAD + source_thread),
+    )
+
+
+def tail_of(db: Connection, message_id: str) -> Tail | None:
+    """Return the position of a message; None if it is gone."""
+    row = db.execute_sql(
+        "SELECT m.message_index, NOT EXISTS (SELECT 1 FROM messages later WHERE later.thread_id = m.thread_id"
+        " AND later.message_index > m.message_index AND later.role IN ('user', 'assistant'))"
+        " FROM messages m WHERE m.id = ?",
+        (message_id,),
+    ).fetchone()
+    return None if row is None else Tail(row[0], bool(row[1]))
+
+
+def find_last_imported(db: Connection, thread_id: str) -> str | None:
+    """Return the id of the last imported message of a thread."""
+    row = db.execute_sql(
+        f"SELECT id FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}')"
+        " ORDER BY message_index DESC LIMIT 1",
+        (thread_id,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def last_time(db: Connection, thread_id: str) -> int:
+    """Return the time of a thread's last message, 0 without one (Unix ms)."""
+    row = db.execute_sql(
+        "SELECT created_at FROM messages WHERE thread_id = ? ORDER BY message_index DESC LIMIT 1", (thread_id,)
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def is_continued(db: Connection, thread_id: str) -> bool:
+    """Return whether a thread has messages that were not imported."""
+    return (
+        db.execute_sql(
+            f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL LIMIT 1",
+            (thread_id,),
+        ).fetchone()
+        is not None
+    )
+
+
+def remove_entry(db: Database, program: str, entry_id: str) -> None:
+    """Remove an entry and its message."""
+    origin = known_entries(db, program, [entry_id]).get(entry_id)
+    if origin is not None and origin.message_id is not None:
+        _remove_message(db, origin.message_id)
+        rows.delete(db, OriginRow, program=program, entry_id=entry_id)
+
+
+def _remove_message(db: Database, message_id: str) -> None:
+    rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
+    rows.delete(db, TaskMessageRow, message_id=message_id)
+    rows.delete(db, MessageRow, id=message_id)
+
+
+# --- undo ---------------------------------------------------------------------------------------------------
+
+
+class RunPart(Struct, frozen=True):
+    """Messages that one run added to a thread.
+
+    `is_new`: it made the thread; `continued`: the user went on in it here.
+    """
+
+    thread_id: str
+    title: str
+    messages: int
+    is_new: bool
+    continued: bool
+
+
+def run_parts(db: Database, run: str) -> list[RunPart]:
+    """Return what a run added, by thread."""
+    listed = db.execute_sql(
+        "SELECT o.thread_id, count(DISTINCT o.message_id) FROM origins o WHERE o.run_id = ? GROUP BY o.thread_id",
+        (run,),
+    ).fetchall()
+    parts: list[RunPart] = []
+    for thread_id, count in listed:
+        thread = threads.get(db, thread_id)
+        if thread is not None:
+            is_new = thread.metadata.get(ORIGIN, {}).get("run") == run
+            parts.append(RunPart(thread_id, thread.title, count, is_new, is_continued(db, thread_id)))
+    return parts
+
+
+def remove_messages(db: Database, run: str, thread_id: str) -> int:
+    """Remove the messages that a run added to a thread, with their search rows; return how many."""
+    listed = db.execute_sql(
+        "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
+        (run, thread_id),
+    ).fetchall()
+    for (message_id,) in listed:
+        _remove_message(db, message_id)
+    db.execute_sql("DELETE FROM origins WHERE run_id = ? AND thread_id = ?", (run, thread_id))
+    if listed:
+        threads.touch(db, thread_id, last_time(db, thread_id))
+    return len(listed)
+
+
+def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
+    """Forget the entries of a run, but for threads that stay; sources are read from their beginning."""
+    keep = json.dumps(list(stays))
+    db.execute_sql(
+        "DELETE FROM origins WHERE run_id = ? AND thread_id NOT IN (SELECT value FROM json_each(?))", (run, keep)
+    )
+    db.execute_sql("UPDATE import_sources SET offset = 0, size = -1")
+
+
+def remove_groups(db: Database, thread_id: str) -> None:
+    """Remove the imported groups of a thread, with their lines."""
+    of_thread = "SELECT id FROM observation_groups WHERE thread_id = ? AND origin = 'import'"
+    _remove_groups(db, [i for (i,) in db.execute_sql(of_thread, (thread_id,)).fetchall()])
+
+
+def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
+    for group in group_rows.groups_by_id(db, group_ids):
+        group_rows.unindex(db, group)
+        rows.delete(db, ObservationRow, group_id=group.id)
+        rows.delete(db, GroupRow, id=group.id)
+
+
+def remove_imported_log(db: Database, record_id: str) -> bool:
+    """Remove the groups of a record if all were imported; return whether it was so."""
+    listed = db.execute_sql(
+        "SELECT id, origin FROM observation_groups WHERE record_id = ? AND state IN"
+        " ('active', 'buffered', 'superseded', 'discarded')",
+        (record_id,),
+    ).fetchall()
+    if any(origin != "import" for _, origin in listed):
+        return False
+    _remove_groups(db, [i for i, _ in listed])
+    return True
+
+
+def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figures: Mapping[str, Any]) -> None:
+    """Set the figures of a record whose groups were imported."""
+    rows.update(db, MemoryRecordRow, record_id, **figures)
+    states.figures(db, record_id, thread_id, now)
+
+
+def remove_pages(db: Database, actor: str) -> None:
+    """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
+    written = db.execute_sql("SELECT scope, owner_id FROM working_memory WHERE actor = ?", (actor,)).fetchall()
+    for scope, owner in written:
+        others = "SELECT count(*) FROM working_memory WHERE scope = ? AND owner_id = ? AND actor != ?"
+        if not db.execute_sql(others, (scope, owner, actor)).fetchone()[0]:
+            rows.delete(db, WorkingMemoryRow, scope=scope, owner_id=owner)
+            rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"{scope}:{owner}")
+
+
+# --- lists --------------------------------------------------------------------------------------------------
+
+
+def origin_of(metadata: Json) -> str:
+    """Return the program that a thread came from, "" if it began here."""
+    return str(metadata.get(ORIGIN, {}).get("program", ""))

@@ -299,7 +299,8 @@ class Worker:
         text, lost = quality.put_back(
             text, lost, before.replaced, room=min(request.target_tokens, limit), limit=limit, count=self.counter.count
         )
-        quality.check_floor(len(important) - len(lost), len(important))
+        unlike = await self._aside(quality.unlike_lines, text, lost)
+        quality.check_floor(len(important) - len(unlike), len(important))
         if lost:
             note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."
             self.emit(Notice("warning", "Memory", note))

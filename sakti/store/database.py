@@ -248,7 +248,7 @@ class Store:
             self._look_at_version()
             if not had_log:
                 self._look_for_lost_log()
-            user_state.use(self._db)
+            user_state.use_mark_key(self._db)
             if database.writes and not self.newer:
                 self._upgrade(database, keep)
             if not self.newer and archive_file.is_missing(self._db):
@@ -273,7 +273,7 @@ class Store:
         if keep:
             opening.choose_journal(self._db.connection(), wal=opening.is_wal_safe(Path(database.filename)))
         self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-        user_state.keep(self._db)
+        user_state.keep_mark_key(self._db)
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
         """Make the connections that write, read and search; the one that writes is open afterwards."""

@@ -120,7 +120,7 @@ def delete_rule(db: Database, resource_id: str, rule: str) -> None:
 
 def ui_state(db: Database) -> dict[str, str]:
     row = UiStateRow
-    return dict(row.select(row.key, row.value).where(row.key != NAME).tuples().execute(db))
+    return dict(row.select(row.key, row.value).where(row.key != MARK_KEY).tuples().execute(db))
 
 
 def set_ui_state(db: Database, key: str, value: str) -> None:
@@ -129,21 +129,21 @@ def set_ui_state(db: Database, key: str, value: str) -> None:
     ).execute(db)
 
 
-NAME = "mark_key"  # in ui_state
-_READ = f"SELECT value FROM ui_state WHERE key = '{NAME}'"
+MARK_KEY = "mark_key"  # in ui_state
+_READ = f"SELECT value FROM ui_state WHERE key = '{MARK_KEY}'"
 
 
-def use(db: Database) -> None:
+def use_mark_key(db: Database) -> None:
     """Make marks with the database's key, or with a new one if it has none."""
     secrets.use_key(_read_key(db) or randomness.token_bytes(16))
 
 
-def keep(db: Database) -> None:
+def keep_mark_key(db: Database) -> None:
     """Store the key in use, and go by the one that another process stored first."""
     if _read_key(db) is None:
         value = entering("ui_state", "value", secrets.key().hex())
-        db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
-    use(db)
+        db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{MARK_KEY}', ?)", (value,))
+    use_mark_key(db)
 
 
 def _read_key(db: Database) -> bytes | None:

@@ -133,12 +133,12 @@ def refuse_closed_parent(parent: Task) -> None:
         )
 
 
-def refuse_open_children(db: Database, resource_id: str, task_ids: Iterable[str]) -> None:
+def refuse_open_parts(db: Database, resource_id: str, task_ids: Iterable[str]) -> None:
     """Refuse a change after which a closed epic, one of the tasks or a parent of one, has an open child.
 
     Raises `TaskError` (closed).
     """
-    for epic in store_graph.closed_epics_with_open_children(db, resource_id, task_ids)[:1]:
+    for epic in store_graph.find_epics_to_reopen(db, resource_id, task_ids)[:1]:
         children = store_graph.open_children(db, [epic])[epic]
         names = questions.handles(db, [epic, children[0]])
         raise TaskError(
@@ -151,7 +151,7 @@ def refuse_open_children(db: Database, resource_id: str, task_ids: Iterable[str]
 def reopen_epics(db: Database, actor: Actor, batch: str) -> list[Task]:
     """Reopen the closed epics of a workspace with an open child, as imports may bring them; return them."""
     out: list[Task] = []
-    while epics := store_graph.closed_epics_with_open_children(db, actor.resource_id):
+    while epics := store_graph.find_epics_to_reopen(db, actor.resource_id):
         for epic in questions.get_many(db, epics).values():
             now, _ = rows.update(db, epic.id, **REOPENED, updated_at=actor.now)
             log(db, actor, epic, now, "reopen", batch=batch)
@@ -195,7 +195,7 @@ def undelete(db: Database, task_id: str) -> Task:
     task, _ = rows.update(db, task_id, deleted_at=None)
     if cycle := store_graph.find_deadlock_at(db, task.id):
         raise CycleError(describe_cycle(db, cycle), cycle)
-    refuse_open_children(db, task.resource_id, [task.id])
+    refuse_open_parts(db, task.resource_id, [task.id])
     return task
 
 

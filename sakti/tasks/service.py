@@ -36,7 +36,7 @@ from sakti.tasks.changes import (
     refuse_closed_parent,
     refuse_held,
     refuse_new_epic_in_task,
-    refuse_open_children,
+    refuse_open_parts,
     undelete,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
@@ -173,7 +173,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
     after = changed(db, actor, task, "update", **fields)
     if "type" in fields:
-        refuse_open_children(db, actor.resource_id, [task.id])
+        refuse_open_parts(db, actor.resource_id, [task.id])
     return after
 
 

@@ -8,7 +8,7 @@ from sakti.store.connection import Database
 from sakti.store.tasks import edges, events, links, questions, rows
 from sakti.store.tasks.events import TaskEvent
 from sakti.store.tasks.row import Task
-from sakti.tasks.changes import Actor, refuse_cycle, refuse_open_children, undelete
+from sakti.tasks.changes import Actor, refuse_cycle, refuse_open_parts, undelete
 
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
             "import")  # fmt: skip
@@ -45,7 +45,7 @@ def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, 
     done = [(action, task) for e in changed if (task := _one(db, actor, e)) is not None]
     added = questions.get_many(db, imported)
     rows.delete_many(db, actor.resource_id, list(added), actor.now)
-    refuse_open_children(db, actor.resource_id, [task.id for _, task in done])
+    refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
     return done + [("import", task) for task in added.values()]
 
 

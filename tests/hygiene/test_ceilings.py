@@ -11,15 +11,15 @@ CEILINGS = {
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 3,
     "functions over 50 lines": 10,
-    "functions with complexity over 15": 24,
+    "functions with complexity over 15": 23,
     "functions with more than 7 arguments": 33,
     "imports inside functions": 48,
     "assignments to found, said, told, …": 144,
     "silent `case _: pass`": 10,
     "test names that continue the one above": 0,
     "class names used more than once": 68,
-    "functions with complexity over 10 (%)": 6.6,
-    "functions named by a participle (%)": 4.3,
+    "functions with complexity over 10 (%)": 6.5,
+    "functions named by a participle (%)": 4.1,
     "docstrings with dialect (%)": 0.3,
 }
 

@@ -17,8 +17,8 @@ from sakti.tui.screens.help import parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
-    *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys"),
-    *("memory", "models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
+    *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys", "memory"),
+    *("models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
 )
 KEPT_SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 each_user_document = pytest.mark.parametrize("path", FOR_USERS, ids=lambda p: p.name)

@@ -261,7 +261,7 @@ class LinuxSandbox(Struct, dict=True):
             temporary=self.temporary,
             shown=read,
         )
-        others = [s for s in seccomp.of_others((*git.write, *read)) if git.sees(s)]
+        others = [s for s in seccomp.find_foreign_sockets((*git.write, *read)) if git.sees(s)]
         return replace(git, masked=(*git.masked, *others)) if others else git
 
     def _refresh(self) -> None:

@@ -104,20 +104,20 @@ _USUAL = (
 ).split()
 
 
-def listed(table: str) -> list[str]:
+def parse_sockets(table: str) -> list[str]:
     """Return the paths in the kernel's list of Unix sockets, in its order."""
     rows = (line.split(maxsplit=7) for line in table.splitlines()[1:])
     return list(dict.fromkeys(row[7] for row in rows if len(row) == 8 and row[7].startswith("/")))
 
 
-def of_others(inside: Iterable[Path]) -> list[Path]:
+def find_foreign_sockets(inside: Iterable[Path]) -> list[Path]:
     """Return the sockets that are there, but those in the folders `inside`, which belong to the work."""
     try:
         table = _KERNELS.read_text("utf-8", "surrogateescape")
     except OSError:
         table = ""
     own_folders = tuple(inside)
-    candidates = dict.fromkeys(p for name in (*listed(table), *_USUAL) if (p := _socket(name)) is not None)
+    candidates = dict.fromkeys(p for name in (*parse_sockets(table), *_USUAL) if (p := _socket(name)) is not None)
     return [p for p in candidates if not any(p.is_relative_to(folder) for folder in own_folders)][:MOST]
 
 

@@ -84,6 +84,12 @@ def lost_lines(
     ]
 
 
+def unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
+    """Return the lost lines to which no line of a reflection comes near: it may sum up parallel ones."""
+    have = words_by_line(text)
+    return [row for row in lost if not is_represented(unmarked(row.content), have)]
+
+
 def _has_new_words(content: str, older: str | None, have: Sequence[set[str]]) -> bool:
     words, before = (set[str]().union(*words_by_line(text)) for text in (content, older or content))
     return older is None or any(words - before <= line for line in have)

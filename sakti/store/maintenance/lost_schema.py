@@ -250,7 +250,7 @@ class _Frame(Struct, frozen=True):
     at: int
 
 
-def write_into(copy: Path, log: Path) -> bool:
+def write_log_pages(copy: Path, log: Path) -> bool:
     """Write the committed pages of a log into a copy of its database; return whether there were any.
 
     Pages that neither of them has are zeros.

@@ -173,7 +173,7 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)
-        lost_schema.write_into(copy, log)
+        lost_schema.write_log_pages(copy, log)
         if copy.stat().st_size < HEADER:
             yield None
             return

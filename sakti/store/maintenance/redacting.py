@@ -136,7 +136,7 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 
 
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
-    if model is UiStateRow and row.key == user_state.NAME:
+    if model is UiStateRow and row.key == user_state.MARK_KEY:
         return None
     meta = _meta(model)
     words = by_name()[meta.table_name].texts

@@ -56,8 +56,7 @@ def corrections(
         return inside or (word in identifiers and all(p in known or is_right(p) for p in identifiers[word]))
 
     wrong = itertools.islice((w for w in unknown if w in typed and not is_right(w)), CORRECTED)
-    near = {word: _nearest(db, word, 3 if large else 2) for word in wrong}
-    return {word: terms for word, terms in near.items() if terms}
+    return {word: terms for word in wrong if (terms := _nearest(db, word, 3 if large else 2))}
 
 
 def _is_correctable(word: str) -> bool:

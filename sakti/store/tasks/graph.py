@@ -169,9 +169,7 @@ def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str
     return out
 
 
-def closed_epics_with_open_children(
-    db: Connection, resource_id: str, task_ids: Iterable[str] | None = None
-) -> list[str]:
+def find_epics_to_reopen(db: Connection, resource_id: str, task_ids: Iterable[str] | None = None) -> list[str]:
     """Return the closed epics with an open child: all, or those among `task_ids` and their parents."""
     among, values = "", [resource_id]
     if task_ids is not None:

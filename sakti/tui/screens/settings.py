@@ -131,11 +131,12 @@ class SettingsScreen(ListPanel):
         changed = row.origin != "default"
         origin = one_line(Path(row.origin).name if "/" in row.origin else row.origin, 24)
         name = min(48, max(12, width // 2 + 3))
+        label = shorten(one_line(row.name, 120), name - 1)
         room = max(4, width - name - len(origin) - 5)
         return [
             [
                 Segment("● " if changed else "  ", palette.agent),
-                Segment(fit(shorten(row.name, name - 1), name), palette.bold if changed else palette.text),
+                Segment(fit(label, name), palette.bold if changed else palette.text),
                 Segment(fit(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted),
                 Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],

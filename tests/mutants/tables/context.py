@@ -144,6 +144,7 @@ MUTANTS = (
         "sakti.memory.reflect.extractive:ExtractiveReflector._drop_down_to",
         "in sorted(units, key=lambda entry: entry[:3])",
         "in units",
+        by="tests/unit/memory/test_extractive.py::test_of_one_rank_the_oldest_goes_first_whatever_stands_before_it",
     ),
     M(
         "condensing-repeated",

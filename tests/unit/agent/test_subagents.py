@@ -217,12 +217,14 @@ async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(st
 
 
 async def test_esc_ends_foreground_children_with_partial_reports(store: Store, tmp_path: Path) -> None:
-    reached = asyncio.Event()
+    reached, waiting = asyncio.Event(), set[str]()
 
     class Slow(ScriptedProvider):
         async def stream(self, request: Request):
             if is_child(request) and any(m.role == "tool" for m in request.messages):
-                reached.set()
+                waiting.add(goal_of(request))
+                if len(waiting) == 2:
+                    reached.set()
                 await asyncio.Event().wait()
             async for event in super().stream(request):
                 yield event

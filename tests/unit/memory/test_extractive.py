@@ -194,6 +194,16 @@ async def test_traces_go_first_and_what_was_stated_last() -> None:
     assert few[-1] == "* 🔴 (9:00) User stated: The port is now 9090. We no longer need the flag amber-12."
 
 
+async def test_of_one_rank_the_oldest_goes_first_whatever_stands_before_it() -> None:
+    stated = [f"* 🔴 (9:{n:02}) User stated: The port of service{n} is {7000 + n}." for n in range(10)]
+    work = [f"* 🟡 (9:{n:02}) Agent: I created the module number{n} in src/m{n}.py." for n in range(10)]
+    log = "\n".join(["Date: Jan 15, 2026", *stated, *work])
+    size = COUNTER.count(log)
+    lines = await reflected(log, size // 2, limit=size * 4 // 5)
+    assert lines[1:11] == stated, "work goes before what was stated"
+    assert lines[11:] and lines[11:] == work[-len(lines[11:]) :]
+
+
 @pytest.mark.parametrize("room", range(30, 160, 5))
 async def test_the_newer_of_a_pair_goes_after_the_older(room: int) -> None:
     """Also where the newer one is a retraction that would rank lower, and where it is replaced itself."""

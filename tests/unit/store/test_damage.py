@@ -247,7 +247,7 @@ async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
     files.beside(tmp_path / "log", "-wal").write_bytes(log)
-    assert lost_schema.write_into(read, files.beside(tmp_path / "log", "-wal"))
+    assert lost_schema.write_log_pages(read, files.beside(tmp_path / "log", "-wal"))
     assert read.read_bytes() == expected.read_bytes()
 
 

@@ -105,6 +105,31 @@ async def test_a_slip_in_the_ending_of_a_word_is_corrected(store: Store, typed: 
     assert found.hits[0].id == "a" and found.suggestion == f"gateway {meant}"
 
 
+async def test_the_name_in_camel_case_that_begins_a_function_says_what_it_is(store: Store) -> None:
+    body = "\n".join(f"\tstep{n}(list, count)" for n in range(8))
+    functions = [
+        ("meant", f"func (t *View) updateMerger(size int) {{\n{body}\n\tdrawScreen(list)\n}}", "tool"),
+        ("other", f"func (t *View) drawScreen(size int) {{\n{body}\n\tupdateMerger(list)\n}}", "tool"),
+    ]
+    for number, function in enumerate(functions):
+        await store.write(say, [function], thread=f"t{number}", first=number)
+    for question in ("which function updates the merger", "updates merger of the list"):
+        assert await ids(store, question) == ["meant", "other"], "equals are listed newest first"
+
+
+async def test_a_function_lends_no_words_to_the_one_beside_it(store: Store) -> None:
+    body = "\n".join(f"    value{n} = read(item)" for n in range(6))
+    functions = [
+        ("beside", f"def parse(item):\n{body}\n    return header", "assistant"),
+        ("meant", f"def walk(item):\n{body}\n    return checksum, checksum, header", "tool"),
+        ("far", f"def walk(item):\n{body}\n    return checksum, header", "tool"),
+    ]
+    await store.write(say, functions[:2])
+    await store.write(say, functions[2:], thread="t2")
+    by_id = {h.id: h for h in (await page(store, "where is the checksum of the header")).hits}
+    assert by_id["beside"].parts.neighbours == 0 and by_id["meant"].parts.neighbours == 0
+
+
 async def test_a_suggestion_is_a_word_and_not_its_stem(store: Store) -> None:
     await store.write(say, [("a", "the tokens expire tomorrow"), ("b", "tokens, beta")])
     assert (await page(store, "tokens expiry -beta")).suggestion == "tokens expire"

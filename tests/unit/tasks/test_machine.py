@@ -426,7 +426,7 @@ class Board(RuleBasedStateMachine):
 
     @invariant()
     def no_closed_epic_has_an_open_child(self) -> None:
-        assert not self.do(self.store.read(graph.closed_epics_with_open_children, "/w"))
+        assert not self.do(self.store.read(graph.find_epics_to_reopen, "/w"))
 
     @invariant()
     def nothing_is_stuck(self) -> None:

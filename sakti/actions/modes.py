@@ -1,4 +1,4 @@
-"""Declare `/mode`, `/approve`, `/plan` and `/agents`: modes, approvals, plan, child threads."""
+"""Declare `/mode`, `/approve`, `/plan` and `/agents`: how the agent works here, and with whom."""
 
 from __future__ import annotations
 

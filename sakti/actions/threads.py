@@ -49,7 +49,7 @@ WHAT = "continues a thread; /threads rename, fork, delete, restore, export act o
         option("--origin", metavar="NAME", choices=ORIGINS, help="Only threads imported from a program."),
         shell="threads list", chat="threads",
         needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
-async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str | None) -> Value:
+async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str | None = None) -> Value:
     """List threads, newest first."""
     if deleted:
         return await _list_deleted(scope)

@@ -7,7 +7,7 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 104,
+    "modules of at most 50 lines": 103,
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 3,
     "functions over 50 lines": 10,
@@ -18,7 +18,7 @@ CEILINGS = {
     "silent `case _: pass`": 10,
     "test names that continue the one above": 0,
     "class names used more than once": 68,
-    "functions with complexity over 10 (%)": 6.5,
+    "functions with complexity over 10 (%)": 6.3,
     "functions named by a participle (%)": 4.1,
     "docstrings with dialect (%)": 0.3,
 }

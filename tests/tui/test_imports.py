@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sakti.actions import import_
+from sakti.actions.scope import Scope
 from sakti.agent.session.session import Options, Session
 from sakti.agent.setup import Found
 from sakti.core.config import load
@@ -107,6 +108,16 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         assert await count_threads(app) == 2 and " new, 0 unchanged" in card.rows[0][1]
         again = await rest.run(["codex"])
         assert "2 threads, 360 messages: 0 new, 360 unchanged" in again.rows[0][1]
+
+
+async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        opened = await import_.import_in_chat.run(Scope(app.session, lambda value: None))
+        listed = await opened.instead()
+        assert [line[:14] for line in listed.text] == ["1. claude-code", "2. codex      "]
+        card = await listed.pick(2)
+        assert "360 new" in card.rows[0][1] and await count_threads(app) == 2
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -99,6 +99,11 @@ class Session:
         toolbox = self.current.made_toolbox
         return toolbox.approvals.refused if toolbox is not None else 0
 
+    @property
+    def goal_status(self) -> str:
+        """Return turns and price of the thread's open goal; "" if none is open."""
+        return self.turns.goals.short
+
     def typed_skills(self) -> dict[str, Skill]:
         """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}

@@ -32,7 +32,7 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "jobs", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = ("limit", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -89,6 +89,7 @@ class StatusLine(Widget):
     closes: reactive[str] = reactive("")
     download: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
+    goal: reactive[str] = reactive("")
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -178,6 +179,7 @@ class StatusLine(Widget):
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),
             ("download", self.download, "busy"),
+            ("goal", self.goal, "muted"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )

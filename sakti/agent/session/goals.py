@@ -202,7 +202,7 @@ class Goals:
             return None
         goal = convert(stored, Goal)
         if goal.state == "active" and self._pursued != self._open.id:
-            return replace(goal, state="paused", reason="sakti was closed")
+            return replace(goal, state="paused", reason="the thread was left")
         return goal
 
     @property

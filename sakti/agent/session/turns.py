@@ -65,7 +65,7 @@ class Turns:
     @cached_property
     def goals(self) -> Goals:
         """Return the goal of the thread, which begins turns by itself."""
-        return goals.Goals(self._open, self._begin, self._send_queued)
+        return goals.Goals(self._open, self._begin_goal, self._send_queued)
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
@@ -85,11 +85,7 @@ class Turns:
         called = calling.Typed()
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
-        parts = await self._read_parts(text, called.texts)
-        parts = (*parts, *calling.named_agents(self._open, text))
-        await self._check_length(parts)
-        if self.hooking is not None and not self._open.workspace.changes_prompts:
-            parts = await self.hooking.prompt(text, parts)
+        parts = await self._make_prompt(text, called.texts)
         inbox = self._open.inbox
         if not self._open.busy and not inbox.queued:
             await self._begin(parts, called.model)
@@ -104,6 +100,24 @@ class Turns:
             inbox.queued[:] = [p for p in inbox.queued if p is not parts]
             self._open.emit(QueueChanged(inbox.texts()))
             raise
+
+    async def _make_prompt(
+        self, text: str, called: Sequence[calling.Sent] = (), more: tuple[Part, ...] = ()
+    ) -> tuple[Part, ...]:
+        """Return the message for a text of the user, with files and `more` parts. Raises as `submit`."""
+        parts = await self._read_parts(text, called)
+        parts = (*parts, *calling.named_agents(self._open, text), *more)
+        await self._check_length(parts)
+        if self.hooking is not None and not self._open.workspace.changes_prompts:
+            parts = await self.hooking.prompt(text, parts)
+        return parts
+
+    async def _begin_goal(self, parts: tuple[Part, ...]) -> None:
+        """Start a turn of a goal; the text that sets it is a prompt like any other. Raises as `submit`."""
+        first, *more = parts
+        await self._begin(
+            await self._make_prompt(first.text, (), tuple(more)) if isinstance(first, TextPart) else parts
+        )
 
     async def _read_parts(self, text: str, called: Sequence[calling.Sent]) -> tuple[Part, ...]:
         """Read the files that a message and the commands in it name."""

@@ -8,12 +8,13 @@ import pytest
 
 from sakti.actions import line
 from sakti.actions.scope import Scope
-from sakti.agent.session.goals import Goal, parse_goal
+from sakti.agent.session.goals import Goal, judge_check, judge_turn, parse_goal
 from sakti.core.config import load
-from sakti.core.events import Notice, TurnFinished, TurnStarted
-from sakti.core.types import ContextPart, MarkerPart
+from sakti.core.events import Notice, TurnFinished, TurnStarted, TurnStatus
+from sakti.core.types import ContextPart, FilePart, MarkerPart, Usage
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
+from sakti.store.threads import threads
 from tests.fakes.session import Recorded, start
 from tests.unit.agent.test_questions import until, wait_for_questions
 
@@ -111,7 +112,11 @@ async def test_a_goal_pauses_on_escape_and_a_restart_and_survives_compaction(sto
     await run.session.wait()
     assert (current(run).state, current(run).turns) == ("paused", 2)
     assert run.session.turns.goals.short == "goal 2/20 · $0.00 paused"
+    thread = run.session.thread
+    assert thread is not None
     await run.session.close()
+    as_killed = {"goal": {**thread.metadata["goal"], "state": "active", "reason": ""}}
+    await store.write(threads.update_metadata, thread.id, as_killed)
 
     again = await start(store, tmp_path / "w", ["one " * 500, "two " * 500], overrides=FREE, continue_last=True)
     assert current(again).state == "paused"
@@ -129,6 +134,30 @@ async def test_a_goal_pauses_on_escape_and_a_restart_and_survives_compaction(sto
     await again.ask("thanks")
     assert "<goal>" not in "".join(b.text for b in again.provider.requests[-1].system)
     await again.session.close()
+
+
+async def test_the_text_of_a_goal_names_files_like_a_prompt(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/notes.txt").write_text("be brief")
+    run = await start(store, tmp_path / "w", ["GOAL DONE: read"], overrides=FREE)
+    await run_goal(run, "do what @notes.txt says")
+    [begun] = run.of(TurnStarted)
+    assert any(isinstance(p, FilePart) and p.text == "be brief" for p in begun.message.parts)
+    await run.session.close()
+
+
+def test_a_goal_stops_at_its_price() -> None:
+    def end(status: TurnStatus, usd: float | None) -> TurnFinished:
+        return TurnFinished("t", status, "", 1, Usage(cost_usd=usd))
+
+    goal = Goal("x", until="false", max_usd=1.0, turns=1)
+    goal = judge_turn(goal, end("answered", 0.6), has_calls=True, was_refused=False)
+    assert judge_check(goal, None).state == "active"
+    limited = judge_turn(goal, end("limit", 0.4), has_calls=True, was_refused=False)
+    assert (limited.state, limited.reason) == ("limit", "the limit of $1.00 is reached")
+    assert judge_turn(goal, end("limit", None), has_calls=True, was_refused=False).state == "paused"
+    answered = judge_turn(goal, end("answered", 0.4), has_calls=True, was_refused=False)
+    assert judge_check(answered, None).state == "limit"
 
 
 def test_options_are_read_from_the_end() -> None:

@@ -46,10 +46,10 @@ WHAT = "continues a thread; /threads rename, fork, delete, restore, export act o
 
 @action(limit(20), flag("--deleted", help="Only deleted threads."),
         flag("--all-workspaces", help="Threads of all workspaces."),
-        option("--origin", metavar="NAME", choices=ORIGINS, default="", help="Only threads imported from a program."),
+        option("--origin", metavar="NAME", choices=ORIGINS, help="Only threads imported from a program."),
         shell="threads list", chat="threads",
         needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
-async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str = "") -> Value:
+async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str | None = None) -> Value:
     """List threads, newest first."""
     if deleted:
         return await _list_deleted(scope)
@@ -57,7 +57,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
     async def listed() -> Value:
         live = scope.live
         where = None if all_workspaces else scope.resource
-        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin)
+        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin or "")
         listed = [session_queries.ThreadSummary.of(row) for row in rows]
         titles = thread_titles.told_apart(s.thread for s in listed)
         found = [each for s in listed for each in (s, *s.children)]

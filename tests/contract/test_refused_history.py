@@ -412,7 +412,7 @@ async def test_an_overflow_is_compacted_and_sent_once_more(
     async with model_server(play) as server:
         run = await session_of(api, server, store, tmp_path / "w", key=key)
         for n in range(6):
-            await run.ask(f"ask: old words {n} " + "and more of it " * 60)
+            await run.ask(f"ask: old words {n}\n```\n" + "and more of it\n" * 60 + "```")
         refuse = True
         end = await run.ask("ask: new")
         assert (end.status, end.text) == ("answered", "ALIVE")

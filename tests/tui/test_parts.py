@@ -171,6 +171,16 @@ async def test_quitting_asks_once_if_something_runs(host, jobs, busy, named):
     assert host.exits[:1] == [0]
 
 
+async def test_a_turn_that_starts_calls_off_the_quit_that_was_asked_about(host):
+    stopping, _ = stopping_of(host)
+    host.session.jobs = {"1": "server"}
+    assert not stopping.may_quit()
+    stopping.hear(TurnStarted("t1", user("u1", "go")))
+    stopping.stop()
+    await host.done()
+    assert host.exits == []
+
+
 def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
     written: list[str] = []
     focused = [False]

@@ -34,7 +34,9 @@ class Stopping:
     # --- owners -----------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """Follow turns and the user's own commands."""
+        """Follow turns and the user's own commands; one that starts calls off a quit that was asked about before."""
+        if isinstance(event, TurnStarted) or (isinstance(event, ToolStarted) and event.own):
+            self._last_stop = self._last_quit = float("-inf")
         if isinstance(event, TurnStarted) and TURN not in self._owned:
             self._owned[TURN] = self.activities.begin(TURN, self._interrupt_turn)
         elif isinstance(event, TurnFinished):

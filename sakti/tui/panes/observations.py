@@ -210,15 +210,14 @@ def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
     """Return the time and text of a line, with its marks: section, doubts, edited, folded lines below."""
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
-    body = wrap([*spans, (row.text.replace("\n", " "), palette.faint if row.waiting else text)], width)
-    marks = (
-        Segment(f" #{row.category}" if row.category else "", palette.faint),
-        Segment(f" ?{len(row.flags)}" if row.flags else "", palette.warn),
-        Segment(" ✎" if row.edited else "", palette.agent),
-        Segment(f" ▸{row.nested}" if row.nested else "", palette.agent),
-    )
-    body[-1] = [*body[-1], *(mark for mark in marks if mark.text)]
-    return body
+    marks = [
+        (f" #{row.category}" if row.category else "", palette.faint),
+        (f" ?{len(row.flags)}" if row.flags else "", palette.warn),
+        (" ✎" if row.edited else "", palette.agent),
+        (f" ▸{row.nested}" if row.nested else "", palette.agent),
+    ]
+    body = (row.text.replace("\n", " "), palette.faint if row.waiting else text)
+    return wrap([*spans, body, *(mark for mark in marks if mark[0])], width)
 
 
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:

@@ -427,7 +427,7 @@ MUTANTS = (
     M(
         "undo-keeps-reflection",
         f"{UNDO}:compaction",
-        "discard_stale(db, record_id, [g.id for g in groups], now)",
+        "discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)",
         "pass",
         by="tests/unit/memory/test_moves.py::test_an_undo_drops_the_reflection_that_waits_for_it",
     ),

@@ -56,8 +56,7 @@ async def plan(scope: Scope) -> Value:
     return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")
 
 
-@action(arg("text", default="", metavar="TEXT"), chat="goal", needs="session",
-        hint='[TEXT --until "COMMAND" --max-turns N --max-cost USD]',
+@action(arg("text", default="", metavar="TEXT"), chat="goal", hint="[TEXT]", needs="session",
         summary="work on in new turns until a goal is met")  # fmt: skip
 async def goal(scope: Scope, text: str) -> Value | None:
     """Show the goal of this thread, or set one: new turns begin until it is met."""

@@ -34,7 +34,7 @@ class Stopping:
     # --- owners -----------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """Follow turns and the user's own commands; one that starts calls off a quit that was asked about before."""
+        """Follow turns and the user's own commands; a new one calls off a quit that was asked about."""
         if isinstance(event, TurnStarted) or (isinstance(event, ToolStarted) and event.own):
             self._last_stop = self._last_quit = float("-inf")
         if isinstance(event, TurnStarted) and TURN not in self._owned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,14 @@ from sakti.actions.bar import bar, confirm
 from sakti.actions.search import read_since
 from sakti.actions.spec import MEMORY, action, arg, flag, option
 from sakti.actions.tasks.arguments import AS
-from sakti.actions.values import USAGE, Refused, Text, Value
+from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import byte_size, counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.importers.entries import Importer
-    from sakti.importers.service import ImportOptions, RunReport, Service, SourceReport
+    from sakti.importers.service import ImportOptions, Progress, RunReport, Service, SourceReport
     from sakti.store.database import Store
     from sakti.tasks.beads import Report
 
@@ -134,8 +135,8 @@ def describe(source: SourceReport) -> str:
     """Return one line about a program: its threads, messages, workspaces and size."""
     threads = source.threads + source.child_threads
     return (
-        f"{source.program:<12} {counted(threads, 'thread'):>12}  {counted(source.messages, 'message'):>15}"
-        f"  {counted(source.workspaces, 'workspace'):>13}  {byte_size(source.size):>9}"
+        f"{source.program:<11} {counted(threads, 'thread'):>11}  {counted(source.messages, 'message'):>14}"
+        f"  {counted(source.workspaces, 'workspace'):>13}  {byte_size(source.size):>7}"
     )
 
 
@@ -151,10 +152,8 @@ def _show(report: RunReport, dry_run: bool) -> Value:
     return Text(tuple(lines), json=report.as_json(), exit=NOTHING if is_empty else 0)
 
 
-def _lines(source: SourceReport, dry_run: bool) -> list[str]:
-    """Return the figures of one program and its problems."""
-    if not (source.messages or source.problems or source.tasks):
-        return []
+def _figures(source: SourceReport, dry_run: bool) -> str:
+    """Describe what came in from one program."""
     would = "would be new" if dry_run else "new"
     parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
     notes = {
@@ -165,7 +164,14 @@ def _lines(source: SourceReport, dry_run: bool) -> list[str]:
     }
     parts += [note for note, count in notes.items() if count]
     threads = counted(source.threads + source.child_threads, "thread")
-    lines = [f"{source.program:<12} {threads}, {counted(source.messages, 'message')}: {', '.join(parts)}"]
+    return f"{threads}, {counted(source.messages, 'message')}: {', '.join(parts)}"
+
+
+def _lines(source: SourceReport, dry_run: bool) -> list[str]:
+    """Return the figures of one program and its problems."""
+    if not (source.messages or source.problems or source.tasks):
+        return []
+    lines = [f"{source.program:<12} {_figures(source, dry_run)}"]
     for problem in source.problems[:SHOWN]:
         where = f"{problem.file}:{problem.line}" if problem.line else problem.file
         lines.append(f"  {where}: {problem.why}")
@@ -201,6 +207,76 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
     problems = await importing.undo(store, plan)
     summary = f"Removed {counted(len(plan.goes), 'thread')} of the import {run}."
     return Text((*problems, summary), json={"removed": True, **plan.as_json()})
+
+
+# --- chat ---------------------------------------------------------------------------------------------------
+
+NO_HISTORY = "Nothing to import: no history of another program was found."
+
+
+class HistoryImport:
+    """History of other programs as a chat imports it: figures first, then a run that can be stopped."""
+
+    def __init__(self, store: Store, workspace: Path) -> None:
+        self._store = store
+        self._options = importing.ImportOptions(workspace=workspace, home=Path.home())
+
+    async def count(self, show: Callable[[SourceReport], None]) -> None:
+        """Show the figures of each program that has something to import; nothing is written."""
+        service = importing.Service(self._store, replace(self._options, dry_run=True))
+        for importer, root in await self._find():
+            show(await service.import_program(importer, root))
+
+    async def names(self) -> list[str]:
+        """Return the programs that have something to import."""
+        return [importer.program for importer, _ in await self._find()]
+
+    async def _find(self) -> list[tuple[Importer, Path]]:
+        return await programs.find_present(self._options.home, self._options.workspace)
+
+    async def run(
+        self,
+        names: Collection[str],
+        progress: Progress | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Card:
+        """Import these programs; return what came in, also if it was stopped."""
+        service = importing.Service(self._store, self._options, is_stopped=is_stopped)
+        roots = [(importer, root) for importer, root in await self._find() if importer.program in names]
+        return _show_card(await service.import_all(roots, progress), is_stopped())
+
+
+def _show_card(report: RunReport, was_stopped: bool) -> Card:
+    rows = [(source.program, _figures(source, False)) for source in report.sources]
+    problems = sum(len(source.problems) for source in report.sources)
+    if problems:
+        rows.append(("problems", f"{problems}; `sakti import all --dry-run` names them"))
+    if any(source.new for source in report.sources):
+        rows.append(("search", "/search WORDS, in the scope everything; origin:codex finds one program"))
+        rows.append(("undo", f"sakti import --undo {report.run}"))
+    if was_stopped:
+        rows.append(("stopped", "what came in is kept; /import continues"))
+    return Card("Import", tuple(rows))
+
+
+@action(chat="import", needs="session")
+async def import_in_chat(scope: Scope) -> Value:
+    """Import threads of other programs: claude-code, codex, opencode and others."""
+    history = HistoryImport(scope.store, scope.workspace)
+
+    async def listed() -> Value:
+        sources: list[SourceReport] = []
+        with scope.working("counting the history of other programs"):
+            await history.count(sources.append)
+
+        async def import_one(number: int) -> Value:
+            with scope.working("importing"):
+                return await history.run([one(sources, number).program])
+
+        text = tuple(f"{number}. {describe(source)}" for number, source in enumerate(sources, 1))
+        return Rows(text, "imports", tuple(sources), NO_HISTORY, what="imports that program", pick=import_one)
+
+    return Open("import", history, instead=listed)
 
 
 # --- beads --------------------------------------------------------------------------------------------------

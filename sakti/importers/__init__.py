@@ -10,6 +10,7 @@ that the program wrote must never come in as the user's.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,11 @@ def reader(program: str) -> Importer:
     """Return the importer of a program."""
     module, _, name = READERS[program].partition(".")
     return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
+
+
+async def find_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
+    """Return what `present` does, without holding up the event loop."""
+    return await asyncio.to_thread(present, home, workspace)
 
 
 def present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:

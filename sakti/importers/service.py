@@ -86,10 +86,17 @@ class RunReport(Struct):
 
 
 class Service:
-    """Import into one store; `counter` counts tokens."""
+    """Import into one store; `counter` counts tokens. `is_stopped` ends a run after the current batch."""
 
-    def __init__(self, store: Store, options: ImportOptions, counter: Counter | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        options: ImportOptions,
+        counter: Counter | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._store, self._options = store, options
+        self.is_stopped = is_stopped
         self._counter = counter or O200k()
         self._workspaces: dict[str, str] = {}
         self.run = store.ids.new()
@@ -117,7 +124,8 @@ class Service:
         """Import each program from its folder or file."""
         report = RunReport(self.run)
         for importer, root in roots:
-            report.sources.append(await self.import_program(importer, root, progress))
+            if not self.is_stopped():
+                report.sources.append(await self.import_program(importer, root, progress))
         return report
 
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
@@ -129,6 +137,8 @@ class Service:
         work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
         done = 0
         for source in sources:
+            if self.is_stopped():
+                break
             try:
                 await work.import_source(source, self._report_to(progress, importer.program, done, total))
             except StoreError as e:
@@ -170,6 +180,8 @@ class _ProgramImport:
         self._children: set[str] = set()
         self._folders: set[str] = set()
         self._skipped = False  # a filter left something out
+        self._start = self._figures()  # before the current source
+        self._messages = 0  # of the current source, with those of an earlier run that read its beginning
 
     async def import_source(self, source: Source, report: Callable[[int], None]) -> None:
         """Import the new entries of one source."""
@@ -185,24 +197,28 @@ class _ProgramImport:
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
             await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
-        counts_before, self._skipped = self._figures(), False
+        self._messages = before.counts.get("messages", 0) if before is not None and offset else 0
+        self._start, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
+        if self._service.is_stopped():
+            return
         await self._import_todos(source)
         if options.dry_run:
             return
         if source.program == "mastra":
             await mastra_memory.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
-            added = {name: count - counts_before[name] for name, count in self._figures().items()}
-            await store.write(self._save, replace(now, offset=read_to, counts=added), before if offset else None)
+            await store.write(self._save, replace(now, offset=read_to), before if offset else None)
 
     def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
         """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
-        counts = now.counts
-        if before is not None:
-            messages = before.counts.get("messages", 0) + counts["messages"]
-            counts = {**before.counts, "messages": messages}
+        counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
+
+    def _count_source(self, before: SourceState | None, messages: int) -> Json:
+        """Return the figures of the current source; its threads are those of an earlier run, if there was one."""
+        added = {name: count - self._start[name] for name, count in self._figures().items()}
+        return {**added, **(before.counts if before is not None else {}), "messages": messages}
 
     def _figures(self) -> dict[str, int]:
         messages = self._counts.new + self._counts.unchanged
@@ -237,7 +253,7 @@ class _ProgramImport:
             batches = _leave_out_unfinished(batches)
         end = offset
         self._findings.read_to = offset
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        while not self._service.is_stopped() and (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._store_batch(source, batch, now)
             end = max(end, batch[-1].end) if batch else end
             report(end)
@@ -261,18 +277,23 @@ class _ProgramImport:
         if not entries:
             return
         if options.dry_run:
-            self._counts.add(await store.read(self._writer.preview, entries))
+            self._add_counts(await store.read(self._writer.preview, entries))
             return
         end = 0 if options.is_partial or source.path.suffix != ".jsonl" else entries[-1].end
         state = replace(now, offset=end, size=-1, last_run=self._service.run) if end else None
-        self._counts.add(await store.write(self._write, entries, state))
+        self._add_counts(await store.write(self._write, entries, state))
+
+    def _add_counts(self, counts: Counts) -> None:
+        self._counts.add(counts)
+        self._messages += counts.new + counts.unchanged
 
     def _write(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
         """Store a batch and up to where the source was read, in one transaction."""
         counts = self._writer.write(db, entries)
         if state is not None:
             before = imports.source(db, state.program, state.path)
-            imports.save_source(db, replace(state, counts=before.counts if before is not None else {}))
+            messages = self._messages + counts.new + counts.unchanged
+            imports.save_source(db, replace(state, counts=self._count_source(before, messages)))
         return counts
 
     # --- tasks ----------------------------------------------------------------------------------------------

@@ -37,8 +37,7 @@ def rates(observer: str) -> Rates | None:
 def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
     """Return the backlog of background observation; None if the thread is up to date and not paused.
 
-    The cost is an estimate: the input is what is left, plus the end of the log per call; the output is in proportion
-    to former observations.
+    The cost is an estimate; the output is in proportion to former observations.
     """
     if not (state.paused or state.phase is Phase.CATCHING_UP):
         return None
@@ -52,11 +51,14 @@ def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | No
     ]
     read, written = sum(g.message_tokens for g in observations), sum(g.observation_tokens for g in observations)
     share = written / read if read else USUAL_SHARE
-    cost = None
-    if rates is not None:
-        input_tokens = tokens + calls * state.settings.observation.previous_observer_tokens
-        cost = input_tokens * rates.input + tokens * share * rates.output
+    previous = state.settings.observation.previous_observer_tokens
+    cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, share)
     return Backlog(tokens, calls, cost, state.paused)
+
+
+def estimate_cost(tokens: int, calls: int, rates: Rates, previous: int, share: float = USUAL_SHARE) -> float:
+    """Return US dollars: the input is the messages, plus `previous` tokens of the log per call."""
+    return (tokens + calls * previous) * rates.input + tokens * share * rates.output
 
 
 async def mark(state: MemoryState, *, paused: bool) -> None:

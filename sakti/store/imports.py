@@ -275,6 +275,33 @@ def remove_pages(db: Database, actor: str) -> None:
 # --- lists --------------------------------------------------------------------------------------------------
 
 
+class UnobservedThread(Struct, frozen=True):
+    """Imported thread with the tokens of its messages that are in no group yet."""
+
+    id: str
+    title: str
+    tokens: int
+
+
+_UNOBSERVED = """
+SELECT t.id, t.title, sum(m.token_count) FROM threads t JOIN messages m ON m.thread_id = t.id
+WHERE t.resource_id = ? AND t.deleted_at IS NULL AND t.parent_id IS NULL
+  AND json_extract(t.metadata, '$.origin.program') IS NOT NULL AND m.role != 'system' AND m.state = 'saved'
+  AND m.message_index > coalesce((SELECT max(g.last_index) FROM observation_groups g WHERE g.thread_id = t.id
+      AND g.kind = 'observation' AND g.state IN ('active', 'superseded')), -1)
+  AND (m.role != 'user' OR EXISTS (SELECT 1 FROM messages later WHERE later.thread_id = t.id
+      AND later.message_index > m.message_index))
+GROUP BY t.id ORDER BY t.updated_at"""
+
+
+def unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
+    """Return the imported threads of a workspace that have something to observe, the oldest first.
+
+    A prompt at the end waits for its answer.
+    """
+    return [UnobservedThread(*row) for row in db.execute_sql(_UNOBSERVED, (resource_id,)).fetchall()]
+
+
 def origin_of(metadata: Json) -> str:
     """Return the program that a thread came from, "" if it began here."""
     return str(metadata.get(ORIGIN, {}).get("program", ""))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Place
 from tests.e2e.server import Reply
+from tests.fakes.histories import ClaudeSession, write_codex
 from tests.hygiene.documents import FOR_USERS, read_blocks
 
 BLOCKS = [(path, block) for path in FOR_USERS for block in read_blocks(path, "sh")]
@@ -44,7 +46,10 @@ def run_script(place: Place, script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def used(place: Place) -> Place:
-    """A repository with instructions, in which the agent has written a file."""
+    """A repository with instructions, in which the agent has written a file; two other programs left a history."""
+    home = Path(place.env["HOME"])
+    ClaudeSession(home / ".claude", "a").turn("stock")
+    write_codex(home / ".codex", "b" * 36, ["till"])
     (place.folder / "AGENTS.md").write_text("Run the tests with pytest.\n")
     place.model.play(
         "close the queue", Reply(calls=(("write", {"path": "queue.txt", "content": "closed\n"}),)), "Done."

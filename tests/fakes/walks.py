@@ -45,7 +45,7 @@ WALKS: dict[str, str] = {
     "temp.search_pieces": "the trigrams from a part on, in their order; the table is one of the connection",
     "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
-    "WHERE (((threads.deleted_at IS NULL) AND NOT (": "`threads list --all-workspaces`, by hand",
+    "WHERE ((((threads.deleted_at IS NULL) AND (threads.parent_id IS NULL)) AND NOT": "`threads list` of all, by hand",
     "WHERE ((threads.deleted_at IS NULL) AND ((coalesce(": "`threads list --all-workspaces`, by hand",
     "(threads.deleted_at IS NULL)) ORDER BY threads.updated_at": "for an error: a thread of that name elsewhere",
 }

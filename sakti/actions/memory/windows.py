@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sakti.actions.bar import bar, confirm
 from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
-from sakti.actions.spec import action, arg, option
+from sakti.actions.spec import action, arg, flag, option
 from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
@@ -15,11 +19,16 @@ from sakti.core.text import count_k, counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.core.config import MemorySettings
+    from sakti.store.imports import UnobservedThread
 
 with lazy_imports:
     from sakti.agent.reports import memory_report
     from sakti.core import events as core_events
+    from sakti.memory import backlog, policy
+    from sakti.store import imports
 
+EXTRACTIVE = "extractive"  # the Observer without a model
 EVENTS = 20  # newest of what happened to the memory that are told
 
 
@@ -54,12 +63,19 @@ async def events(scope: Scope) -> Value:
 
 @action(
     arg("focus", "What to pay special attention to.", default=""),
+    flag("--imported", help="All of the imported threads of this workspace; the price is shown first."),
+    option("--model", metavar="MODEL", help="With --imported: PROVIDER/NAME (default: extractive, without a model)."),
+    flag("--yes", help="With --imported: do not ask for confirmation."),
     *WHERE,
     shell="memory observe",
     needs="store",
 )
-async def observe(scope: Scope, focus: str, **where: Any) -> Value:
+async def observe(scope: Scope, focus: str, imported: bool, model: str | None, yes: bool, **where: Any) -> Value:
     """Observe everything but the last exchange now."""
+    if imported:
+        return await observe_imported(scope, model or EXTRACTIVE, yes, focus, where)
+    if model is not None or yes:
+        raise Refused("--model and --yes go with --imported.", code=USAGE)
     async with remembered(scope, **where, models="called") as session:
         done = await session.compact(focus)
     text = "Nothing was observed." if done.warnings else "Nothing to observe."
@@ -68,6 +84,74 @@ async def observe(scope: Scope, focus: str, **where: Any) -> Value:
         text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"
     failed = bool(done.warnings) and not done.messages
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
+
+
+async def observe_imported(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
+    """Show the price, ask if there is one, and observe one thread after the other."""
+    if focus or where["thread"]:
+        raise Refused("--imported observes all imported threads: leave out the focus and --thread.", code=USAGE)
+    if model != EXTRACTIVE and "/" not in model:
+        raise Refused(f"--model takes PROVIDER/NAME or {EXTRACTIVE}, not {model!r}.", code=USAGE)
+    overrides = [*where["overrides"], f"memory.model={model}"]
+    threads = await scope.store.read(imports.unobserved_threads, scope.resource)
+    if not threads:
+        return Text(("Nothing to observe in the imported threads of this workspace.",), json={"threads": 0})
+    work = estimate(threads, scope.settings(overrides).config.memory, model)
+    price = describe_price(len(threads), work, model)
+    if model != EXTRACTIVE and not yes:
+        if scope.json or not sys.stdin.isatty():
+            declined: dict[str, Any] = {"threads": len(threads), "observed": 0, "price": to_builtins(work)}
+            return Text((price, "Nothing was observed; --yes observes them."), json=declined, exit=1)
+        scope.tell(Text((price,)))
+        if not confirm("Observe them?"):
+            raise Refused("Nothing was observed.")
+    else:
+        scope.tell(Text((price,)))
+    problems = await _observe_all(scope, threads, overrides)
+    observed = len(threads) - len(problems)
+    described = {"threads": len(threads), "observed": observed, "price": to_builtins(work), "problems": problems}
+    return Text(
+        (*problems, f"{counted(observed, 'thread')} observed. Their logs are part of search."),
+        json=described,
+        exit=int(not observed),
+    )
+
+
+def estimate(threads: Sequence[UnobservedThread], memory: MemorySettings, model: str) -> core_events.Backlog:
+    """Return tokens, model calls and price; each thread is read in slices of the message threshold."""
+    threshold = policy.effective_numbers(memory, 0, None).threshold
+    tokens = sum(thread.tokens for thread in threads)
+    calls = 0 if model == EXTRACTIVE else sum(math.ceil(thread.tokens / threshold) for thread in threads)
+    rates = backlog.rates(model)
+    previous = memory.observation.previous_observer_tokens
+    cost = None if rates is None else backlog.estimate_cost(tokens, calls, rates, previous)
+    return core_events.Backlog(tokens, calls, cost)
+
+
+def describe_price(threads: int, work: core_events.Backlog, model: str) -> str:
+    """Describe the work: `12 threads, 84.0k tokens, 3 calls of anthropic/x, about $0.12`."""
+    head = f"{counted(threads, 'thread')}, {count_k(work.tokens)} tokens"
+    if model == EXTRACTIVE:
+        return f"{head}: verbatim excerpts without a model, no cost."
+    price = "its price is not known" if work.cost_usd is None else f"about ${work.cost_usd:.2f}"
+    return f"{head}, {counted(work.calls, 'call')} of {model}: {price}."
+
+
+async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overrides: Sequence[str]) -> list[str]:
+    """Observe the threads; return why some were not."""
+    problems: list[str] = []
+    with bar("observing", "count") as show:
+        for number, thread in enumerate(threads):
+            show(number, len(threads))
+            try:
+                async with remembered(scope, thread=thread.id, overrides=overrides, models="called") as session:
+                    engine = session.current.engine
+                    if not await engine.observe_left():
+                        problems.append(f"{thread.title!r}: {engine.status().note or 'nothing was observed'}")
+            except MemoryFailure as e:  # another window works in it
+                problems.append(f"{thread.title!r}: {e.message}")
+        show(len(threads), len(threads))
+    return problems
 
 
 @action(*WHERE, shell="memory reflect", needs="store")

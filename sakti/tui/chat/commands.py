@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sakti.actions import line
 from sakti.actions.scope import Scope
@@ -15,9 +16,13 @@ from sakti.tui.host import Host
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
 from sakti.tui.transcript.findings import FindingsBlock
 
+if TYPE_CHECKING:
+    from sakti.actions.import_ import HistoryImport
+
 with lazy_imports:
     from sakti.tui.screens import agents as agent_screens
     from sakti.tui.screens import compaction as compaction_screen
+    from sakti.tui.screens import imports as import_screen
     from sakti.tui.screens import lists as list_screens
     from sakti.tui.screens import settings as settings_screen
     from sakti.tui.screens import text as text_screens
@@ -25,6 +30,7 @@ with lazy_imports:
     from sakti.tui.screens import undo as undo_screen
 
 WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
+IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
 
@@ -131,12 +137,40 @@ class Commands:
                 done, prompt = data
                 host.note(done.sentence, undo_screen.TOLD_S)
                 chat.conversation.give_back(prompt)
+            case "import":
+                self._choose_import(data)
             case "settings":
                 settings, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
             case _:
                 return False
         return True
+
+    def _choose_import(self, history: HistoryImport) -> None:
+        """Let the user choose programs and import them. Raises Refused while an import runs."""
+        if self._chat.stopping.activities.has(IMPORT):
+            raise Refused("An import is under way; Esc stops it.")
+
+        def begin(programs: frozenset[str] | None) -> None:
+            if programs:
+                self._host.go(self._import, history, programs, group=IMPORT)
+
+        self._host.push(import_screen.ImportScreen(history), begin)
+
+    async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
+        """Import programs beside the chat; stopping keeps what came in."""
+        activities, status = self._chat.stopping.activities, self._chat.status_line
+        stop = asyncio.Event()
+
+        def show(program: str, done: int, total: int) -> None:
+            status.importing = f"importing {program} {100 * done // total if total else 100} %"
+
+        activity = activities.begin(IMPORT, stop.set)
+        try:
+            self.draw(await history.run(programs, show, stop.is_set))
+        finally:
+            status.importing = ""
+            activities.end(activity)
 
     async def _pick(self, view: str) -> None:
         """Open a list to choose from."""

@@ -15,6 +15,8 @@ from textual.app import ComposeResult
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
+from sakti.actions.import_ import HistoryImport
+from sakti.actions.line import Typed
 from sakti.agent.judge.modes import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
 from sakti.core.errors import SaktiError
@@ -71,6 +73,7 @@ class WelcomeScreen(Panel[None]):
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
         self.found = Found()
         self._apply = apply
+        self._programs: list[str] = []  # whose history can be imported
         self._variable = ""  # whose key is being written
         self._download = download
         download.show = self.tell
@@ -98,6 +101,7 @@ class WelcomeScreen(Panel[None]):
     async def _look(self) -> None:
         session = self.host.session
         self.found = await look(session.workspace.env, session.workspace.config.providers)
+        self._programs = await HistoryImport(session.workspace.store, session.workspace.root).names()
         if self.is_attached:
             self._refresh()
 
@@ -123,11 +127,13 @@ class WelcomeScreen(Panel[None]):
             small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
+        history = [Way("import", "Import history", ", ".join(self._programs))] if self._programs else []
         return [
             Way("start", *first),
             Way("key", "Use an API key", keep),
             Way("server", "Use a server here", served),
             Way("local", "Use the small model", small),
+            *history,
             Way("tour", "Take the tour", "two minutes, played from a script"),
             Way("theme", "Theme", self.host.appearance.theme),
             Way("approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"),
@@ -158,6 +164,9 @@ class WelcomeScreen(Panel[None]):
                 self._go(self._local)
             case Way("tour"):
                 self._go(self._tour)
+            case Way("import"):
+                self.dismiss(None)
+                self.host.go(self.host.run_typed, Typed("command", "import"), group="command")
             case Way("theme"):
                 pick_theme(self.host)
             case Way("approval"):

@@ -88,6 +88,7 @@ class StatusLine(Widget):
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
     download: reactive[str] = reactive("")
+    importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
     goal: reactive[str] = reactive("")
 
@@ -179,6 +180,7 @@ class StatusLine(Widget):
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),
             ("download", self.download, "busy"),
+            ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),

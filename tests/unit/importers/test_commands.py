@@ -1,0 +1,68 @@
+"""The shell's commands about imported history, from the import to its observation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.cli.start import run_cli
+from sakti.store.database import Store
+from sakti.store.threads import threads
+from tests.fakes.histories import write_codex
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    monkeypatch.chdir(workspace)
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+
+    def run(*args: str, code: int = 0) -> Any:
+        ended: Any = 0
+        try:
+            run_cli([*args])
+        except SystemExit as e:
+            ended = e.code
+        out, err = capsys.readouterr()
+        assert ended == code, out + err
+        return json.loads(out) if "--json" in args else out + err
+
+    return run
+
+
+def test_imported_threads_are_observed_when_asked_and_once(call: Call, tmp_path: Path) -> None:
+    for name in ("a" * 36, "b" * 36):
+        write_codex(
+            tmp_path / "codex",
+            name,
+            [f"the till of {name[:3]} starts at 1001", "and counts in cents"],
+            cwd=str(tmp_path / "w"),
+        )
+    call("import", "codex", str(tmp_path / "codex"))
+    assert len(call("threads", "list", "--json")["threads"]) == 2
+    assert len(call("threads", "list", "--origin", "codex", "--json")["threads"]) == 2
+    assert call("threads", "list", "--origin", "pi", "--json")["threads"] == []
+    refused = call("memory", "observe", "--imported", "--model", "anthropic/claude-haiku-4-5", code=1)
+    assert "2 threads" in refused and "2 calls of anthropic/claude-haiku-4-5: about $" in refused
+    assert "Nothing was observed" in refused
+    assert "takes PROVIDER" in call("memory", "observe", "--imported", "--model", "haiku", code=2)
+    observed = call("memory", "observe", "--imported", "--json")
+    assert (observed["threads"], observed["observed"], observed["price"]["cost_usd"]) == (2, 2, 0.0)
+    assert "starts at 1001" in call("memory", "log", "--thread", "aaa")
+    assert "Nothing to observe" in call("memory", "observe", "--imported")
+
+    async def continued() -> list[str]:
+        store = await Store.open(tmp_path / "x.db")
+        listed = await store.read(threads.recent, str(tmp_path / "w"), continued=True)
+        await store.close()
+        return [t.title for t in listed]
+
+    assert asyncio.run(continued()) == []  # being observed is not being continued

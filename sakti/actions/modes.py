@@ -1,11 +1,11 @@
-"""Declare `/mode`, `/approve`, `/plan` and `/agents`: how the agent works here, and with whom."""
+"""Declare `/mode`, `/approve`, `/plan`, `/goal`, `/agents`: how the agent works, and with whom."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
-from sakti.actions.values import Card, Done, Open, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import plans
+    from sakti.agent.session import goals
     from sakti.memory import modes as memory_modes
 
 
@@ -53,6 +54,55 @@ async def plan(scope: Scope) -> Value:
     if current is None:
         return Done("No plan was approved in this thread. In plan mode the agent proposes one.", title="Plan")
     return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")
+
+
+@action(arg("text", default="", metavar="TEXT"), chat="goal", hint="[TEXT]", needs="session",
+        summary="work on in new turns until a goal is met")  # fmt: skip
+async def goal(scope: Scope, text: str) -> Value | None:
+    """Show the goal of this thread, or set one: new turns begin until it is met."""
+    session = scope.session
+    if not text.strip():
+        current = session.turns.goals.current
+        if current is None:
+            return Done("This thread has no goal. /goal TEXT sets one.", title="Goal")
+        return Text(tuple(goals.describe(current)), title="Goal")
+    limits = session.workspace.config.goal
+    try:
+        parsed = goals.parse_goal(text, limits.max_turns, limits.max_usd)
+    except ValueError as e:
+        raise Refused(str(e), code=USAGE) from e
+    _require_rest(scope)
+    await session.turns.goals.start(parsed)
+    return None
+
+
+@action(chat="goal pause", needs="session")
+async def pause(scope: Scope) -> Value:
+    """Begin no further turn for the goal until it is resumed."""
+    if not await scope.session.turns.goals.end("paused", "you paused it"):
+        raise Refused("No goal goes on in this thread.")
+    return Done("The goal is paused; /goal resume goes on.", title="Goal")
+
+
+@action(chat="goal resume", needs="session")
+async def resume(scope: Scope) -> Value | None:
+    """Go on with a paused goal."""
+    _require_rest(scope)
+    await scope.session.turns.goals.resume()
+    return None
+
+
+@action(chat="goal stop", needs="session")
+async def stop(scope: Scope) -> Value:
+    """End the goal; a running turn goes on to its end."""
+    if not await scope.session.turns.goals.end("stopped", "you stopped it"):
+        raise Refused("This thread has no open goal.")
+    return Done("The goal was stopped.", title="Goal")
+
+
+def _require_rest(scope: Scope) -> None:
+    if scope.session.busy:
+        raise Refused("The agent is working: wait, or stop it with Esc.")
 
 
 @action(chat="agents", needs="session")

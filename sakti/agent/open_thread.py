@@ -53,7 +53,7 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, cards, catalog
+    from sakti.agent.tools import background, cards, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.agent.tools import wait as wait_tool
@@ -241,7 +241,7 @@ class OpenThread:
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
-        self.thread, self._mode, self.status = thread, thread.mode, None
+        self.thread, self._mode, self.status, self.running.lost_jobs = thread, thread.mode, None, {}
         if self._toolbox is not None:
             self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
@@ -251,6 +251,8 @@ class OpenThread:
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
+                running = self._toolbox.state.background.values() if self._toolbox is not None else ()
+                self.running.lost_jobs = await self._job_log.find_lost(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
@@ -573,6 +575,7 @@ class OpenThread:
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.state.job_log = self._job_log
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
@@ -583,6 +586,10 @@ class OpenThread:
 
     def _make_tool_state(self) -> ToolState:
         return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
+
+    @property
+    def _job_log(self) -> job_log.JobLog:
+        return job_log.JobLog(self.workspace.store)
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

@@ -51,8 +51,8 @@ class RequestBuilder:
         self._levels = Levels(store, counter)
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
-        self._plan = ""  # that stays once its message is gone
-        self._plan_at = -1  # the last message that was no longer sent when it was read
+        self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
+        self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
         self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
         self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
@@ -72,12 +72,12 @@ class RequestBuilder:
         """Load what the thread was sent with last."""
         thread_id = state.window.thread.id
         self._working_memory = await self._pages.sent(thread_id)
-        await self._read_plan(state)
+        await self._read_pinned(state)
         self._carried = await self._store.read(carry_over.text, thread_id)
 
-    async def _read_plan(self, state: MemoryState) -> None:
-        self._plan_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
-        self._plan = await self._store.read(stored_threads.pinned_plan, state.window.thread, cursor)
+    async def _read_pinned(self, state: MemoryState) -> None:
+        self._pinned_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
+        self._pinned = await self._store.read(stored_threads.pinned_texts, state.window.thread, cursor)
 
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
@@ -88,8 +88,8 @@ class RequestBuilder:
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
-        if not self._settings.enabled or state.window.cursor != self._plan_at:  # messages left since: by /compact
-            await self._read_plan(state)
+        if not self._settings.enabled or state.window.cursor != self._pinned_at:  # messages left since: by /compact
+            await self._read_pinned(state)
         await self._read_other_threads(state)
 
     async def carry_over(self, state: MemoryState, *, writes: bool) -> None:
@@ -151,9 +151,9 @@ class RequestBuilder:
             await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)
 
     async def renew(self, state: MemoryState) -> None:
-        """Leave out the lines that the user removed, add the plan: the prompt's prefix breaks anyway."""
+        """Leave out the lines that the user removed, add plan and goal: the prompt's prefix breaks anyway."""
         thread = state.window.thread
-        await self._read_plan(state)
+        await self._read_pinned(state)
         if self._carried and await self._store.read(carry_over.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
                 await self._store.write(carry_over.drop_removed, thread.id)
@@ -195,8 +195,7 @@ class RequestBuilder:
     def blocks(self, state: MemoryState) -> tuple[Block, ...]:
         """Return the blocks before the messages, what changes least first."""
         out = [self.log.text("working_memory", text) for text in self._working_memory]
-        if self._plan:
-            out.append(self.log.text("plan", f"<plan>\n{self._plan}\n</plan>"))
+        out += [self.log.text(name, f"<{name}>\n{text}\n</{name}>") for name, text in self._pinned.items()]
         if self._carried and self._settings.enabled:
             out.append(self.log.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._log(state) if self._settings.enabled else ()

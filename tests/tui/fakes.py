@@ -242,6 +242,7 @@ class FakeSession:
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = FakeWorkspace(Path(workspace), config or Config())
         self.current = FakeThread(self)
+        self.goal_status = ""
         self.skills: dict = {}
         self.thread: Thread | None = None
         self.first_thread = Thread("t1", "r", "fix login redirect", NOW, NOW)

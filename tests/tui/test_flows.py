@@ -20,6 +20,7 @@ from sakti.core.events import (
     RetryScheduled,
     StoreWaiting,
     TextDelta,
+    ThreadChanged,
     ToolStarted,
 )
 from sakti.core.types import ModelInfo, Thread, ToolCallPart
@@ -617,6 +618,14 @@ async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width
         assert "esc stop turn" in last
         if width == 140:
             assert "≈112k of 200k" in last or "≈112.5k of 200k" in last
+
+
+async def test_an_open_goal_stands_in_the_status_line(running, session):
+    async with running((100, 30)) as (app, pilot):
+        session.goal_status = "goal 3/20 · $0.41"
+        session.emit(ThreadChanged(session.thread))
+        await settle(app, pilot)
+        assert "goal 3/20 · $0.41" in screen_text(app).split("\n")[-1]
 
 
 async def test_a_wait_for_another_window_stands_in_the_status_line(running, session):

@@ -27,6 +27,7 @@ from sakti.core.types import Json
 
 if TYPE_CHECKING:
     from sakti.agent.session.turn import Turn
+    from sakti.store.threads.jobs import StoredJob
 
 
 class GrowingText(Struct):
@@ -104,7 +105,8 @@ class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
     `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
-    and commands of the user, have brought and nothing has stored yet. `children` are the thread's.
+    and commands of the user, have brought and nothing has stored yet. `children` are the thread's; `lost_jobs` are
+    background commands that a crash ended.
     """
 
     estimate: StepEstimate
@@ -113,3 +115,4 @@ class RunningTurn(Struct):
     has_failed: bool = False
     children: ChildHost = field(default_factory=NoChildren)
     successor: Json | None = None
+    lost_jobs: dict[str, StoredJob] = field(default_factory=dict[str, "StoredJob"])  # by number

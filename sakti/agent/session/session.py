@@ -17,7 +17,7 @@ from sakti.agent.session.turns import Turns
 from sakti.agent.workspace import Workspace
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
-from sakti.core.errors import ConfigError
+from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
     from sakti.store.threads.carry_over import CarriedLine
+    from sakti.store.threads.jobs import StoredJob
 
 with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
@@ -98,6 +99,11 @@ class Session:
         """Return how many calls were refused approval so far."""
         toolbox = self.current.made_toolbox
         return toolbox.approvals.refused if toolbox is not None else 0
+
+    @property
+    def goal_status(self) -> str:
+        """Return turns and price of the thread's open goal; "" if none is open."""
+        return self.turns.goals.short
 
     def typed_skills(self) -> dict[str, Skill]:
         """Return the skills typed as `/name`, besides sakti's own commands."""
@@ -353,12 +359,12 @@ class Session:
         state = self._tool_state
         return background.list_running(state) if state is not None else {}
 
-    def list_jobs(self) -> dict[str, Running]:
-        """Return the agent's commands in the background by number, also those that have ended."""
+    def list_jobs(self) -> dict[str, Running | StoredJob]:
+        """Return the agent's commands in the background by number, also ended and lost ones."""
         state = self._tool_state
-        return dict(state.background) if state is not None else {}
+        return {**self.current.running.lost_jobs, **(state.background if state is not None else {})}
 
-    def describe_job(self, job: Running) -> str:
+    def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
         newest = one_line(background.last_lines(job, 1), 200)
         state = background.describe_state(job)
@@ -366,6 +372,8 @@ class Session:
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
+        if number in self.current.running.lost_jobs:
+            raise SaktiError("It ended when sakti was killed; nothing of it runs.", title="Jobs")
         state = self._tool_state
         return await background.stop_command(state, number) if state is not None else []
 

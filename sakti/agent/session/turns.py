@@ -24,6 +24,7 @@ from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.open_thread import OpenThread
+    from sakti.agent.session.goals import Goals
     from sakti.agent.session.hooking import SessionHooks
     from sakti.agent.session.side_question import SideQuestions
     from sakti.agent.session.turn_lease import TurnLease
@@ -33,7 +34,7 @@ with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
     from sakti.agent.session import called as calling
-    from sakti.agent.session import prompt_facts, side_question, turn_lease
+    from sakti.agent.session import goals, prompt_facts, side_question, turn_lease
     from sakti.store import user_state
     from sakti.store.threads import message_removal
 
@@ -61,6 +62,11 @@ class Turns:
         """Return the questions beside the thread."""
         return side_question.SideQuestions(self._open, self._make_side_turn)
 
+    @cached_property
+    def goals(self) -> Goals:
+        """Return the goal of the thread, which begins turns by itself."""
+        return goals.Goals(self._open, self._begin_goal, self._send_queued)
+
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
@@ -79,11 +85,7 @@ class Turns:
         called = calling.Typed()
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
-        parts = await self._read_parts(text, called.texts)
-        parts = (*parts, *calling.named_agents(self._open, text))
-        await self._check_length(parts)
-        if self.hooking is not None and not self._open.workspace.changes_prompts:
-            parts = await self.hooking.prompt(text, parts)
+        parts = await self._make_prompt(text, called.texts)
         inbox = self._open.inbox
         if not self._open.busy and not inbox.queued:
             await self._begin(parts, called.model)
@@ -98,6 +100,24 @@ class Turns:
             inbox.queued[:] = [p for p in inbox.queued if p is not parts]
             self._open.emit(QueueChanged(inbox.texts()))
             raise
+
+    async def _make_prompt(
+        self, text: str, called: Sequence[calling.Sent] = (), more: tuple[Part, ...] = ()
+    ) -> tuple[Part, ...]:
+        """Return the message for a text of the user, with files and `more` parts. Raises as `submit`."""
+        parts = await self._read_parts(text, called)
+        parts = (*parts, *calling.named_agents(self._open, text), *more)
+        await self._check_length(parts)
+        if self.hooking is not None and not self._open.workspace.changes_prompts:
+            parts = await self.hooking.prompt(text, parts)
+        return parts
+
+    async def _begin_goal(self, parts: tuple[Part, ...]) -> None:
+        """Start a turn of a goal; the text that sets it is a prompt like any other. Raises as `submit`."""
+        first, *more = parts
+        await self._begin(
+            await self._make_prompt(first.text, (), tuple(more)) if isinstance(first, TextPart) else parts
+        )
 
     async def _read_parts(self, text: str, called: Sequence[calling.Sent]) -> tuple[Part, ...]:
         """Read the files that a message and the commands in it name."""
@@ -231,6 +251,7 @@ class Turns:
         await lease.give_back()
         if taken.done():
             self._finish_broken("interrupted" if error is None else "error", error)
+            await self.goals.pause_broken(error.message if error is not None else "the turn was stopped")
             return
         self._open.running.task = None
         _settle(taken, error)
@@ -267,6 +288,7 @@ class Turns:
             await self._begin_successor(successor)
         elif not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
+        await self.goals.follow(turn, end)
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
         """Pass on an event of the turn; its first one says that the prompt is stored."""
@@ -342,7 +364,7 @@ class Turns:
             correct=ws.models.correct,
             named=ws.models.for_turn,
             inbox=thread.inbox,
-            settings=ws.config.agent,
+            settings=self.goals.limit(ws.config.agent, info),
             before=before,
             after=after,
             sink=emit,

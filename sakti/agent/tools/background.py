@@ -9,17 +9,20 @@ from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
 from sakti.store.secrets import masked
+from sakti.store.threads.jobs import StoredJob
 
 LOOK = 1.0  # seconds between two looks at what a command left running
 LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended command
 
 
-def keep(run: ToolContext, running: Running) -> str:
+async def keep(run: ToolContext, running: Running) -> str:
     """Keep a command running in the background; return its number, which is never reused."""
-    run.state.started += 1
-    number = str(run.state.started)
-    run.state.background[number] = running
     state = run.state
+    state.started += 1
+    if state.job_log is not None:
+        state.started = await state.job_log.begin(run.thread_id, running, state.started - 1)
+    number = str(state.started)
+    state.background[number] = running
     state.jobs_changed()
     task = asyncio.create_task(_follow(state, running))
     state.followers.add(task)
@@ -33,11 +36,25 @@ async def _follow(state: ToolState, running: Running) -> None:
     while running.members():  # noqa: ASYNC110 - nothing tells of the end of other processes
         await asyncio.sleep(LOOK)
     running.drain()
+    await log_end(state, running)
     state.jobs_changed()
 
 
-def describe_state(running: Running) -> str:
+async def log_end(state: ToolState, running: Running) -> None:
+    """Store how a command ended."""
+    if state.job_log is not None:
+        await state.job_log.end(running)
+
+
+def is_over(running: Running | StoredJob) -> bool:
+    """Return whether nothing of a command runs."""
+    return isinstance(running, StoredJob) or running.exit_code is not None
+
+
+def describe_state(running: Running | StoredJob) -> str:
     """Return the state of a command for lists: how long it runs, or how it ended."""
+    if isinstance(running, StoredJob):
+        return "lost: sakti was killed while it ran"
     code = running.exit_code
     if code is not None:
         return f"ended with exit code {code}"
@@ -45,9 +62,9 @@ def describe_state(running: Running) -> str:
     return f"running for {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"running for {seconds} s"
 
 
-def last_lines(running: Running, count: int = LAST_LINES) -> str:
-    """Return the end of a command's output."""
-    text = running.output.current_text()
+def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
+    """Return the end of a command's output; of a lost one nothing is kept."""
+    text = "Its output was not saved." if isinstance(running, StoredJob) else running.output.current_text()
     lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
     return masked("\n".join(lines))
 
@@ -75,7 +92,10 @@ def list_running(state: ToolState) -> dict[str, Running]:
 async def stop_command(state: ToolState, number: str) -> list[str]:
     """Stop a background command and all that it started; return the names of survivors."""
     running: Running | None = state.background.pop(number, None)
-    survivors = [] if running is None else await running.stop()
+    survivors: list[str] = []
+    if running is not None:
+        survivors = await running.stop()
+        await log_end(state, running)
     state.jobs_changed()
     return survivors
 
@@ -91,6 +111,7 @@ async def stop_all(state: ToolState) -> list[str]:
     survivors: list[str] = []
     for running in list(state.background.values()):
         survivors += await running.stop()
+        await log_end(state, running)
     state.background.clear()
     await state.recorder.settle(ends=True)
     return survivors

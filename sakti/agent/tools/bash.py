@@ -156,7 +156,7 @@ async def bash(
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
-        number = kept.keep(run, started.running)
+        number = await kept.keep(run, started.running)
         return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
     before = run.state.files.unchanged()
     started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
@@ -246,7 +246,7 @@ async def _describe_jobs(run: ToolContext, running: Running) -> str:
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"
         return note if held else ""
-    number = kept.keep(run, running)
+    number = await kept.keep(run, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"

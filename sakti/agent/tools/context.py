@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sakti.agent.sandbox.proxy import Network
     from sakti.agent.sandbox.sandbox import Sandbox
+    from sakti.agent.tools.job_log import JobLog
     from sakti.agent.tools.processes import Running
 
 
@@ -125,6 +126,7 @@ class ToolState(Struct):
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
+    job_log: JobLog | None = None
     jobs_changed: Callable[[], None] = lambda: None  # called when a background command begins or ends
     followers: set[Task[None]] = field(default_factory=set["Task[None]"])  # wait for their ends
 

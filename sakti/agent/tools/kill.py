@@ -16,6 +16,7 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     over = not running.members()
     survivors = await running.stop()
     run.state.background.pop(id, None)
+    await background.log_end(run.state, running)
     run.state.jobs_changed()
     await run.state.recorder.settle()
     result = f"Command {id} had ended already." if over else f"Command {id} ended."

@@ -140,6 +140,8 @@ class Running:
         self.notes: tempfile.TemporaryDirectory[str] | None = None  # a folder that goes when it is closed
         self.began = time.monotonic()
         self.is_reported = False  # the model knows of its end
+        self.job: tuple[str, int] | None = None  # thread and number, if it runs in the background
+        self.was_stopped = False
         self.closed = asyncio.Event()
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -232,6 +234,7 @@ class Running:
 
         Cancelling skips the grace period.
         """
+        self.was_stopped = self.was_stopped or bool(self.members())
         self._signal(signal.SIGTERM)
         try:
             for _ in range(round(GRACE / POLL)):

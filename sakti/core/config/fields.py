@@ -237,6 +237,14 @@ class SubagentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GoalSettings:
+    """Limits of a goal; `/goal` can name others."""
+
+    max_turns: int = setting(20, "Maximum number of turns of a goal.", at_once=True, above=0, project=(1, 1_000))
+    max_usd: float = setting(5.0, "Maximum US dollars of a goal.", at_once=True, above=0, project=(0, 1_000))
+
+
+@dataclass(frozen=True, slots=True)
 class UiSettings:
     theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
     sidebar_width: int | None = setting(
@@ -353,6 +361,7 @@ class Config:
     sandbox: SandboxSettings = setting(make=SandboxSettings)
     agent: AgentSettings = setting(make=AgentSettings)
     subagents: SubagentSettings = setting(make=SubagentSettings)
+    goal: GoalSettings = setting(make=GoalSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(

@@ -35,7 +35,7 @@ from sakti.core.text import one_line
 _ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
-    *("subagents.max_tokens", "subagents.max_usd"),
+    *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
 _STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
 _ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted

@@ -88,6 +88,8 @@ def _metadata_until(metadata: Json, last: int) -> Json:
         gone |= {"current_task", "suggested_response", "task_index"}
     if (metadata.get("plan") or {}).get("index", -1) > last:
         gone |= {"plan", threads.PINNED_PLAN}
+    if (metadata.get("goal") or {}).get("index", -1) > last:
+        gone |= {"goal", threads.PINNED_GOAL}
     return {k: v for k, v in metadata.items() if k not in gone}
 
 

@@ -24,9 +24,9 @@ LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again,
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
-# In a thread's metadata: a text that stays with the model, the index of the message that holds it first (-1: none),
-# and the epic whose end ends it.
-PINNED_PLAN = "pinned_plan"
+# In a thread's metadata: texts that stay with the model, with the index of the message that holds each first (-1:
+# none); a plan also has the epic whose end ends it.
+PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
@@ -146,15 +146,19 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     rows.update(db, ThreadRow, thread_id, metadata=merged)
 
 
-def pinned_plan(db: Database, thread: Thread, cursor: int) -> str:
-    """Return the text of the plan, "" if its message is still sent or its epic closed.
+def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
+    """Return the plan and the goal, without one whose message is still sent, or that has ended.
 
     `cursor`: the index of the last message that is no longer sent.
     """
     row = db.execute_sql(_METADATA, (thread.id,)).fetchone()
     metadata: Json = json.loads(row[0]) if row is not None else thread.metadata
-    entry: Json = metadata.get(PINNED_PLAN) or {}
-    return entry["text"] if entry and entry["index"] <= cursor and not _is_closed(db, entry["epic"]) else ""
+    entries: dict[str, Json] = {"plan": metadata.get(PINNED_PLAN) or {}, "goal": metadata.get(PINNED_GOAL) or {}}
+    return {
+        name: entry["text"]
+        for name, entry in entries.items()
+        if entry and entry["index"] <= cursor and not ("epic" in entry and _is_closed(db, entry["epic"]))
+    }
 
 
 def _is_closed(db: Database, task_id: str) -> bool:

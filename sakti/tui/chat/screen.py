@@ -182,6 +182,7 @@ class ChatScreen(Screen[None]):
     def show_thread(self, thread: Thread) -> None:
         """Show the title, and the messages when it is another thread."""
         self.header.thread_title = thread.title
+        self.status_line.goal = self.host.session.goal_status
         self.show_git()
         if self.view.change(thread.id):
             self.show_modes()

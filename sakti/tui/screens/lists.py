@@ -24,6 +24,7 @@ from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
+    from sakti.store.threads.jobs import StoredJob
 
 FOLLOWED = 12  # lines of an output that is followed
 LOOK = 0.5  # seconds between looks at theme files, or at background commands, while their list is open
@@ -102,11 +103,11 @@ class JobsScreen(Panel[None]):
 
     def _refresh(self) -> None:
         jobs = self.host.session.list_jobs()
-        running = sum(job.exit_code is None for job in jobs.values())
+        running = sum(not background.is_over(job) for job in jobs.values())
         self.set_title(f"Background commands  {running} running")
         self.result_list.set_rows(list(jobs.items()))
 
-    def _draw(self, row: tuple[str, Running], width: int, palette: Palette) -> list[Line]:
+    def _draw(self, row: tuple[str, Running | StoredJob], width: int, palette: Palette) -> list[Line]:
         number, job = row
         is_followed = number == self._followed
         output = background.last_lines(job, FOLLOWED if is_followed else 1) or "no output"
@@ -124,12 +125,12 @@ class JobsScreen(Panel[None]):
 
     def action_follow(self) -> None:
         """Show the end of the output of the chosen command, or hide it."""
-        row: tuple[str, Running] | None = self.result_list.current
+        row: tuple[str, Running | StoredJob] | None = self.result_list.current
         self._followed = row[0] if row is not None and row[0] != self._followed else ""
         self._refresh()
 
     def action_end(self) -> None:
-        row: tuple[str, Running] | None = self.result_list.current
+        row: tuple[str, Running | StoredJob] | None = self.result_list.current
         if row is not None:
             self.host.go(self._end, row[0], group="jobs")
 

@@ -133,9 +133,8 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 def user_blocks(message: Message) -> list[Block]:
     """Return the blocks of a user message: the text, and the names of its attachments."""
-    if "hook" in message.metadata:  # written by a hook that kept the turn from ending
-        texts = [p.text for p in message.parts if isinstance(p, MarkerPart)]
-        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(texts))]
+    if (notice := _notice_of_program(message)) is not None:
+        return [notice]
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
@@ -155,6 +154,16 @@ def user_blocks(message: Message) -> list[Block]:
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
     return blocks
+
+
+def _notice_of_program(message: Message) -> NoticeBlock | None:
+    """Return the notice for a message of a hook that kept a turn from ending, or of a goal."""
+    marks = [p for p in message.parts if isinstance(p, MarkerPart)]
+    if "hook" in message.metadata:
+        return NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(p.text for p in marks))
+    if marks and marks[0].kind == "goal":
+        return NoticeBlock(message.id, title="Goal", text=marks[0].text)
+    return None
 
 
 def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:

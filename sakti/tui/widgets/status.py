@@ -32,7 +32,7 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "jobs", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = ("limit", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -90,6 +90,7 @@ class StatusLine(Widget):
     download: reactive[str] = reactive("")
     importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
+    goal: reactive[str] = reactive("")
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -180,6 +181,7 @@ class StatusLine(Widget):
             ("context", context, "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
+            ("goal", self.goal, "muted"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )

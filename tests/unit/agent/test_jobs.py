@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from sakti.agent.tools.job_log import JobLog, read_start_time
 from sakti.agent.tools.processes import Output
+from sakti.core.errors import SaktiError
 from sakti.core.events import JobsChanged, ToolFinished, ToolStarted
 from sakti.core.types import ContextPart
 from sakti.providers.scripted import Answer, Call
+from sakti.store.connection import Database
 from sakti.store.database import Store
 from tests.fakes.session import Recorded, start
 from tests.unit.agent.test_questions import results, until
@@ -86,3 +91,39 @@ def test_a_text_is_found_across_pieces_and_in_a_flood(tmp_path: Path) -> None:
     assert output.is_matched
     output.watch("is list")
     assert output.is_matched, "what was printed before counts"
+
+
+async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tmp_path: Path) -> None:
+    steps = (Call("bash", {"command": "exit 3", "background": True}), BEGIN, BEGIN, Call("kill", {"id": "3"}))
+    answers = [*(Answer("", calls=(c,)) for c in steps), "ok"]
+    run = await start(store, tmp_path / "w", answers, overrides=FREE)
+    await run.ask("go")
+    await until(lambda: run.session.list_jobs()["1"].exit_code == 3)
+    thread_id = run.session.current.id
+
+    def states(db: Database) -> list[tuple[int, str, int | None]]:
+        return db.execute_sql("SELECT number, state, exit_code FROM jobs ORDER BY number").fetchall()
+
+    rows = await store.read(states)
+    assert rows[0] == (1, "ended", 3) and rows[1] == (2, "running", None) and rows[2][:2] == (3, "stopped")
+    [(pid, started)] = await store.read(
+        lambda db: db.execute_sql("SELECT pid, pid_started FROM jobs WHERE number = 2").fetchall()
+    )
+    assert started == read_start_time(pid) != None  # noqa: E711
+    other = JobLog(store)
+    assert await other.find_lost(thread_id, ()) == {}, "it runs, in another process"
+    await run.session.close()
+    assert (await store.read(states))[1][1] == "stopped"
+    as_killed = "UPDATE jobs SET state = 'running', exit_code = NULL WHERE number = 2"
+    await store.write(lambda db: db.execute_sql(as_killed))
+
+    begins = Answer("", calls=(Call("bash", {"command": "true", "background": True}),))
+    again = await start(store, tmp_path / "w", [begins, "ok"], overrides=FREE, continue_last=True)
+    [(number, job)] = again.session.list_jobs().items()
+    assert (number, job.command) == ("2", SERVER)
+    assert again.session.describe_job(job).endswith("lost: sakti was killed while it ran; Its output was not saved.")
+    with pytest.raises(SaktiError, match="nothing of it runs"):
+        await again.session.end_background("2")
+    await again.ask("go on")
+    assert again.of(ToolFinished)[0].result.content.startswith("Running in the background as 4")
+    await again.session.close()

@@ -1,0 +1,76 @@
+"""Log the background commands of a thread in the store, so that a crash does not make them forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from sakti.agent.tools.processes import Running
+from sakti.core.errors import StoreError
+from sakti.store.database import Store
+from sakti.store.secrets import masked
+from sakti.store.threads import jobs
+from sakti.store.threads.jobs import StoredJob
+
+_START = 19  # of the fields in /proc/PID/stat behind the name of the program
+
+
+class JobLog:
+    """Log of the commands that the agent left running; without a writable store none are logged."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def begin(self, thread_id: str, running: Running, started: int) -> int:
+        """Store a command and return its number, above `started` and all earlier ones of the thread."""
+        number = started + 1
+        with contextlib.suppress(StoreError):
+            number = max(number, await self._store.read(jobs.newest_number, thread_id) + 1)
+            pid, file = running.process.pid, str(running.output.path)
+            now = self._store.clock.now()
+            job = StoredJob(thread_id, number, masked(running.command), pid, read_start_time(pid), file, now)
+            await self._store.write(jobs.begin, job)
+        running.job = (thread_id, number)
+        return number
+
+    async def end(self, running: Running) -> None:
+        """Note how a command ended, once."""
+        if running.job is None:
+            return
+        state, code = "stopped" if running.was_stopped else "ended", running.process.returncode
+        with contextlib.suppress(StoreError):
+            await self._store.write(jobs.end, *running.job, state, code, self._store.clock.now())
+
+    async def find_lost(self, thread_id: str, mine: Collection[Running]) -> dict[str, StoredJob]:
+        """Return the commands of a thread that a crash ended, by number; `mine` run in this process."""
+        numbers = {running.job for running in mine}
+
+        def is_running(job: StoredJob) -> bool:
+            return (job.thread_id, job.number) in numbers or (job.state == "running" and _is_alive(job))
+
+        lost = await self._store.write(jobs.mark_lost, thread_id, self._store.clock.now(), is_running)
+        return {str(job.number): job for job in lost}
+
+
+def read_start_time(pid: int) -> int | None:
+    """Return when the system started a process, in its ticks; None if it does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_START])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_alive(job: StoredJob) -> bool:
+    if job.pid is None:
+        return False
+    if job.pid_started is not None:
+        return read_start_time(job.pid) == job.pid_started
+    try:
+        os.kill(job.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -32,7 +32,8 @@ _OWN_TASK = lazy_pattern(
 # messages show it.
 _OWN_ANSWER = lazy_pattern(
     r"\b(?:(?:output|provid|list|return|giv|generat|condens|compress|summari[sz]|compil|format|respond with|reply with|"
-    r"answer with|here are|below are|following|only)\w* (?:(?:only|the|all|new|these|those|my|just|dated) )*observations?|"
+    r"answer with|here are|below are|following|only)\w* "
+    r"(?:(?:only|the|all|new|these|those|my|just|dated) )*observations?|"
     r"(?:hier sind|folgende[nr]?|nur|ausgeben|auflisten) (?:(?:die|der|alle|neuen|meine|nur) )*beobachtungen|"
     r"beobachtungen (?:\S+ ){0,5}(?:auszugeben|ausgeben|aus|(?:zusammen|zu)\w*fassen|(?:zu )?verdichten|"
     r"(?:zu )?(?:notieren|extrahieren|schreiben)|aufzulisten|auflisten)|"

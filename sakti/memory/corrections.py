@@ -27,14 +27,17 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
     Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged.
     """
 
-    def store(db: Database) -> Corrected:
+    def store(db: Database) -> tuple[Corrected, list[str]]:
         record = state.window.record.id
         line_id = memory_corrections.find_line(db, record, line)
         done = memory_corrections.correct(db, record, line_id, action, text=text, now=state.clock.now())
         state.failpoint("edit.written")
-        return done
+        return done, memory_corrections.cleared_tasks(db, line_id) if action == "forget" else []
 
-    return await state.write(store, "edit")
+    done, tasks = await state.write(store, "edit")
+    if tasks:
+        await _erase_sent(state, result_copies.Copies((), frozenset(), tasks))
+    return done
 
 
 async def erase(state: MemoryState, line: str) -> result_copies.Copies:
@@ -48,11 +51,15 @@ async def erase(state: MemoryState, line: str) -> result_copies.Copies:
         return erasure.erase(db, record, memory_corrections.find_line(db, record, line), state.clock.now())
 
     erased = await state.write(store, "edit")
-    copies = result_copies.Copies(erased.texts, frozenset(erased.ids))
-    for message in await result_copies.erase(state.store, copies):
-        state.window.amend(message)
+    copies = result_copies.Copies(erased.texts, frozenset(erased.ids), erased.tasks)
+    await _erase_sent(state, copies)
     await purging.leave_no_copy(state.store)
     return copies
+
+
+async def _erase_sent(state: MemoryState, copies: result_copies.Copies) -> None:
+    for message in await result_copies.erase(state.store, copies):
+        state.window.amend(message)
 
 
 async def undo(state: MemoryState, line: str | None = None) -> Corrected:

@@ -292,9 +292,9 @@ class MemoryEngine:
     def set_models(self, observer: Observer, reflector: Reflector) -> None:
         """Replace Observer and Reflector: more is known of their model now."""
         self._worker.observer, self._worker.reflector = observer, reflector
+        self._chosen = observer.name  # before earlier failures are known: afterwards it may name its stand-in
         if self._state is not None:
             self._count_failures(self._state)
-        self._chosen = observer.name
 
     def set_budget(self, budget: int) -> None:
         """Set the tokens that the model's window leaves; thresholds are right from then on."""

@@ -116,8 +116,9 @@ def load(db: Database, old: Window) -> Window:
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
-    groups = memory_store.current(db, record.id, old.stored)
     corrections = record.corrections
+    same = corrections == old.corrections  # else tasks of groups may have been cleared
+    groups = memory_store.current(db, record.id, old.stored if same else {})
     return Window(
         thread,
         record,

@@ -59,3 +59,15 @@ def test_helps_are_sentences() -> None:
     helps = {a.shell or a.chat: a.help for subject in registry.every() for a in subject.actions}
     wrong = {name: text for name, text in helps.items() if not re.match(r"[A-Z].*[.!]$", text.strip(), re.DOTALL)}
     assert helps and wrong == {}
+
+
+def test_options_of_commands_that_texts_name_exist() -> None:
+    commands = {a.shell: a for subject in registry.every() for a in subject.actions if a.shell}
+    named: list[tuple[str, str, bool]] = []
+    for text in wording.every_text():
+        for quoted in re.findall(r"`(?:sakti )?([a-z]+ [a-z-]+[^`]* --[^`]*)`", text.text):
+            action = commands.get(" ".join(quoted.split()[:2]))
+            flags = {f for a in action.args for f in a.flags} if action else ()
+            named += [(text.file, quoted, option in flags) for option in re.findall(r"--[a-z-]+", quoted) if action]
+    assert len(named) > 1
+    assert [one for one in named if not one[2]] == []

@@ -185,7 +185,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
 ERASED = (
     "Erased from the log, older groups, kept requests and results of tools; copies of the database were deleted.",
     "A backup that you made elsewhere still has the text.",
-    "Nothing restores it: undo and `memory log --at` show the log without the line.",
+    "Nothing restores it: undo and `memory at` show the log without the line.",
     "The message it was made of still has the text: `threads delete-message` erases that.",
 )
 

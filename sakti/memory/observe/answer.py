@@ -28,6 +28,19 @@ _OWN_TASK = lazy_pattern(
     r"answer with these tags|the log so far)\b",
     re.IGNORECASE,
 )
+# How a model speaks of its answer. Users may say the same of observations that they made: only for lines, for which the
+# messages show it.
+_OWN_ANSWER = lazy_pattern(
+    r"\b(?:(?:output|provid|list|return|giv|generat|condens|compress|summari[sz]|compil|format|respond with|reply with|"
+    r"answer with|here are|below are|following|only)\w* "
+    r"(?:(?:only|the|all|new|these|those|my|just|dated) )*observations?|"
+    r"(?:hier sind|folgende[nr]?|nur|ausgeben|auflisten) (?:(?:die|der|alle|neuen|meine|nur) )*beobachtungen|"
+    r"beobachtungen (?:\S+ ){0,5}(?:auszugeben|ausgeben|aus|(?:zusammen|zu)\w*fassen|(?:zu )?verdichten|"
+    r"(?:zu )?(?:notieren|extrahieren|schreiben)|aufzulisten|auflisten)|"
+    r"(?:concise|brief|terse|knapp|kurz) (?:and|und) (?:dated|datiert|mit datum))\b",
+    re.IGNORECASE,
+)
+_OBSERVING = lazy_pattern(r"obser[vw]|beobacht", re.IGNORECASE)
 
 
 def cut_lines(text: str, limit: int = LINES) -> str:
@@ -54,7 +67,7 @@ def checked(text: str, request: ObserveInput) -> str:
         if row is None:
             continue
         content = unmarked(row.content)
-        if _OWN_TASK.search(content):
+        if _OWN_TASK.search(content) or _OWN_ANSWER.search(content):
             source = source or plain("\n".join(m.text for m in request.messages))
         if (row.time, content) in seen or is_of_prompt(content) or _is_own_task(content, source):
             continue
@@ -101,8 +114,10 @@ def _within(date: str, request: ObserveInput) -> str:
 
 def _is_own_task(content: str, said: str) -> bool:
     """Return whether a line speaks of the Observer's task, unless the messages speak of it in these words."""
-    match = _OWN_TASK.search(content)
-    return match is not None and plain(match[0]) not in said
+    task, answer = _OWN_TASK.search(content), _OWN_ANSWER.search(content)
+    if task is not None and plain(task[0]) not in said:
+        return True
+    return answer is not None and plain(answer[0]) not in said and _OBSERVING.search(said) is None
 
 
 @lru_cache(1)

@@ -16,7 +16,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import replaced
+from sakti.store.log import replaced, stated_tasks
 from sakti.store.log.lines import LogLine, lines_where, with_earlier
 from sakti.store.models import GroupRow, ObservationRow
 from sakti.store.rows import contains, ends_with
@@ -58,7 +58,8 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
-    Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words. A
+    Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words; tasks
+    that repeat the line are cleared. A
     buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
     unchanged).
     """
@@ -74,7 +75,10 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")
     number = next_number(db, record_id)
-    for one in [row, *(_with_it(db, row) if action == "forget" else [])]:
+    lines = [row, *(_with_it(db, row) if action == "forget" else [])]
+    shown = [_shown_text(one) for one in lines]
+    tasks = stated_tasks.clear(db, row["thread_id"], shown).values if action == "forget" else ()
+    for one in lines:
         done = {
             "n": number,
             "at": now,
@@ -82,10 +86,17 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
             "changes": changes,
             "before": {name: one[name] for name in _FIELDS},
             "undone_at": None,
+            **({"tasks": tasks} if tasks and one is row else {}),
         }
         _store(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return Corrected(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
+
+
+def cleared_tasks(db: Database, line_id: str) -> list[str]:
+    """Return the tasks that were cleared when a line was forgotten."""
+    metadata = LINE.select(LINE.metadata).where(LINE.id == line_id).scalar(db)
+    return stated_tasks.texts_of(v for c in metadata.get(KEY, ()) for v in c.get("tasks", ()))
 
 
 def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
@@ -117,6 +128,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
         for correction in corrections:
             if correction["n"] == number:
                 correction["undone_at"], action = now, correction["action"]
+                stated_tasks.restore(db, correction.pop("tasks", ()))
         _store(db, one, corrections)
     next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)

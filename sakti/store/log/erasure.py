@@ -6,16 +6,16 @@ Raw SQL: the same text is replaced in several tables, of which each may hold it 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import corrections
+from sakti.store.log import corrections, stated_tasks
 from sakti.store.log.replaced import unmarked
-from sakti.store.models import CarryOverRow, ObservationRow
+from sakti.store.models import CarryOverRow, GroupRow, ObservationRow
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 
@@ -42,10 +42,11 @@ class Erased(Struct, frozen=True):
 
     ids: Sequence[str]
     texts: Sequence[str]
+    tasks: Sequence[str] = ()  # that repeated them
 
 
 def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
-    """Erase a line, the lines nested under it, and the lines of merged groups that say the same.
+    """Erase a line, those nested under it, those of merged groups that say the same, and such tasks.
 
     It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
     (not_found).
@@ -59,6 +60,36 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
         rows.update(
             db, ObservationRow, one["id"], content=ERASED, edited=None, metadata={}, flags=[], pinned=0, forgotten=1
         )
+    tasks = _clear_tasks(db, copies, texts)
+    erase_copies(db, [*texts, *tasks])
+    for one in copies:
+        _index_next(db, one)
+    corrections.next_number(db, record_id)
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
+    return Erased([one["id"] for one in copies], texts, tasks)
+
+
+def erase_tasks(db: Database, thread_id: str, indices: Sequence[int], texts: Sequence[str]) -> list[str]:
+    """Clear tasks and titles that repeat deleted messages, and the tasks of groups made of them.
+
+    Return these tasks.
+    """
+    if not indices:
+        return []
+    group = GroupRow
+    made_of = (group.first_index <= max(indices)) & (group.last_index >= min(indices))
+    columns = group.record_id, group.current_task, group.suggested_response
+    groups = list(group.select(*columns).where(group.thread_id == thread_id, made_of).tuples().execute(db))
+    stated_tasks.clear_titles(db, thread_id, texts)
+    tasks = stated_tasks.clear(db, thread_id, [*texts, *(t for _, *each in groups for t in each if t)]).texts
+    erase_copies(db, tasks)
+    for record_id in {record_id for record_id, *_ in groups}:
+        corrections.next_number(db, record_id)
+    return list(tasks)
+
+
+def erase_copies(db: Database, texts: Iterable[str]) -> None:
+    """Erase texts wherever memory repeats them, and the kept requests that have them."""
     for text in texts:
         for form in dict.fromkeys((text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])):
             for table, column in _COPIES:
@@ -67,11 +98,17 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
                     (form, ERASED, form),
                 )
             db.execute_sql("DELETE FROM request_blocks WHERE instr(text, ?)", (form,))
-    for one in copies:
-        _index_next(db, one)
-    corrections.next_number(db, record_id)
-    memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return Erased([one["id"] for one in copies], texts)
+
+
+def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> list[str]:
+    """Clear tasks and titles that repeat erased lines.
+
+    Return the tasks, with those that forgetting these lines had cleared.
+    """
+    thread_id = copies[0]["thread_id"]
+    stated_tasks.clear_titles(db, thread_id, texts)
+    before = [v for one in copies for c in one["metadata"].get(corrections.KEY, ()) for v in c.get("tasks", ())]
+    return [*stated_tasks.clear(db, thread_id, texts).texts, *stated_tasks.texts_of(before)]
 
 
 def _index_next(db: Database, row: Json) -> None:

@@ -20,9 +20,11 @@ from typing import Any
 from msgspec import Struct
 
 from sakti.core.errors import StoreError
+from sakti.core.types import Message
 from sakti.store import archive_file, database_file, files, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.log import erasure
 from sakti.store.maintenance import archiving, result_copies, upkeep
 from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
@@ -172,9 +174,16 @@ async def delete_message(
     around = (
         await store.read(messages.between, message.thread_id, message.index - 1, message.index + 1) if message else []
     )
-    gone = await store.write(message_removal.delete, message_id, store.clock.now())
-    texts = [m.text for m in around if m.id in gone.message_ids]
-    copies = result_copies.Copies([t for t in texts if len(t) >= UNMISTAKABLE], frozenset(gone.message_ids))
+
+    def delete(db: Database) -> tuple[message_removal.Deleted, list[Message], list[str]]:
+        gone = message_removal.delete(db, message_id, store.clock.now())
+        unit = [m for m in around if m.id in gone.message_ids]
+        tasks = erasure.erase_tasks(db, gone.thread_id, [m.index for m in unit], [m.text for m in unit])
+        return gone, unit, tasks
+
+    gone, unit, tasks = await store.write(delete)
+    texts = [m.text for m in unit if len(m.text) >= UNMISTAKABLE]
+    copies = result_copies.Copies(texts, frozenset(gone.message_ids), tasks)
     await result_copies.erase(store, copies)
     after = await store.read(named_files, gone.thread_id)
     await archiving.sweep(store)

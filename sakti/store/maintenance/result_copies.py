@@ -1,4 +1,4 @@
-"""Erase copies of erased texts from tool results: search hits, recalled messages, printed logs.
+"""Erase copies of erased texts: in search hits, recalled messages, printed logs, and sent tasks.
 
 Its own SQL looks into the packed parts of all messages.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sakti.core.types import Message, OutputPart, Part, ToolResultPart
+from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart
 from sakti.store import archive_file, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -32,6 +32,7 @@ class Copies(Struct, frozen=True, dict=True):
 
     texts: Sequence[str]
     ids: frozenset[str]
+    tasks: Sequence[str] = ()  # that messages no longer say with them
 
     @cached_property
     def forms(self) -> list[str]:
@@ -90,6 +91,7 @@ def _find(db: Database, copies: Copies) -> list[str]:
     stored = db.execute_sql(
         "SELECT id, parts FROM (SELECT id, sakti_unpacked(parts) AS parts FROM messages WHERE role IN ('tool', 'user'))"
         """ WHERE instr(parts, '"result"') OR instr(parts, '"output"')"""
+        " OR instr(parts, '<current-task>') OR instr(parts, '<suggested-response>')"
     )
     return [i for i, parts in stored if _clean([codec.decode(p) for p in json.loads(parts)], copies) is not None]
 
@@ -107,6 +109,8 @@ def _clean_part(part: Part, copies: Copies) -> Part:
             return structs.replace(part, content=copies.without(content))
         case OutputPart(text=text):
             return structs.replace(part, text=copies.without(text))
+        case ContextPart(facts=facts):
+            return ContextPart({n: fact for n, fact in facts.items() if not any(t in fact for t in copies.tasks)})
         case _:
             return part
 
@@ -116,6 +120,9 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
     for message in messages.get_many(db, ids):
         parts = _clean(message.parts, copies)
         if parts is None:
+            continue
+        if _clean(message.parts, structs.replace(copies, tasks=())) is None:  # tasks are neither shown nor searched
+            rows.update(db, MessageRow, message.id, parts=parts)
             continue
         row = MessageRow
         pk, text = rows.first(db, row.select(row.pk, row.search_text).where(row.id == message.id))

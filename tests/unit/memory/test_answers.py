@@ -57,6 +57,36 @@ def test_lines_about_the_observers_task_are_refused_unless_the_user_speaks_of_it
     assert contents(f"* 🔴 (12:00) {line}", request(f"Note this: {line}")) == [line]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "I will now output observations in the format requested",
+        "Here are the observations of the conversation",
+        "Only output the observations, no other text",
+        "Be concise and dated",
+        "User asked to condense the observations into a log",
+        "Hier sind die Beobachtungen des Gesprächs",
+        "User bat, die Beobachtungen in ein Log zu schreiben",
+    ],
+)
+def test_what_a_model_says_of_its_answer_is_refused_unless_the_user_speaks_of_it(line: str) -> None:
+    assert contents(f"* 🔴 (12:00) {line}", request("Rename the parser")) == []
+    assert contents(f"* 🔴 (12:00) {line}", request(f"I said: {line}")) == [line]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("User asked to condense the log files", "condense the log files"),
+        ("User wants to list observations of birds by region", "Zeige meine Beobachtungen von Vögeln je Region"),
+        ("User asked to summarize all observations of the telescope", "sum up what the telescope observed"),
+        ("User wants answers to be concise and polite", "keep it short"),
+    ],
+)
+def test_what_users_say_of_their_observations_is_stored(line: str, text: str) -> None:
+    assert contents(f"* 🔴 (12:00) {line}", request(text)) == [line]
+
+
 @given(st.integers(1, 12), st.integers(1, 28), st.integers(1990, 2040), st.integers(1, 3))
 def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int, days: int) -> None:
     asked = request(*["x"] * days, days=days)

@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import ContextPart, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import corrections
 from sakti.memory.log import lines
+from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import maintenance, purging
 from sakti.store.search import search
-from tests.fakes.memory import Driver, settings
+from sakti.store.threads import carry_over, messages, threads
+from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 LOG = "Date: Jan 1, 2026\n* 🔴 (10:00) one\n  * -> nested\n* 🟡 two\n\nDate: Jan 2, 2026\n* ✅ three"
 
@@ -255,6 +258,74 @@ async def test_undo_of_forgetting_restores_every_group(tmp_path: Path) -> None:
     await driver.engine.undo_correction()
     assert await found(driver, words) == before > 1
     assert [(x.content, x.forgotten) for x in await log(driver)] == lines_before
+    await driver.close()
+
+
+class Quoting(ScriptedObserver):
+    """An Observer whose task and title are in the words of the first message."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        result = await super().observe(request)
+        sentence = "Set the vault to zanzibar cloves"
+        text = f"{result.text}\n* 🔴 (10:00) User stated: {sentence}"
+        return structs.replace(result, text=text, current_task=f"Primary: {sentence}", title=sentence)
+
+
+async def quoting(path: Path) -> Driver:
+    driver = await Driver.make(path, settings(observation_tokens=20_000), observer=Quoting())
+    for number in range(8):
+        first = "Set the vault to zanzibar cloves " if not number else ""
+        await driver.turn(f"{first}part {number} " + "word " * 200, [{"text": f"answer {number} " * 40}])
+        await driver.engine.wait_idle()
+    other = Thread("t2", "workspace", "", driver.clock.now(), driver.clock.now())
+    await driver.store.write(threads.create, other)
+    piece = carry_over.Piece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
+    await driver.store.write(carry_over.keep, "t2", "Earlier:", [piece])
+    assert "zanzibar" in sent_task(driver) and "zanzibar" in await driver.store.read(carry_over.text, "t2")
+    return driver
+
+
+def sent_task(driver: Driver) -> str:
+    state = driver.engine.state
+    facts = [p.text for m in driver.engine.preview().messages for p in m.parts if isinstance(p, ContextPart)]
+    groups = [g.current_task or "" for g in (*state.window.active, *state.window.buffered)]
+    return "\n".join([*facts, *groups, str(state.window.thread.metadata.get("current_task"))])
+
+
+async def test_a_forgotten_line_is_not_sent_as_a_task_until_that_is_undone(tmp_path: Path) -> None:
+    driver = await quoting(tmp_path / "m.db")
+    for line in [x for x in await log(driver) if "zanzibar" in x.content][:1]:
+        await driver.engine.correct(line.id, "forget")
+    assert "zanzibar" not in sent_task(driver)
+    assert "zanzibar" not in await driver.store.read(carry_over.text, "t2")
+    await driver.engine.undo_correction()
+    assert "zanzibar" in sent_task(driver)
+    assert "zanzibar" in await driver.store.read(carry_over.text, "t2")
+    await driver.close()
+
+
+async def test_what_is_erased_for_good_is_in_no_task_or_title(tmp_path: Path) -> None:
+    driver = await quoting(tmp_path / "m.db")
+    line = next(x for x in await log(driver) if "zanzibar" in x.content)
+    await driver.engine.correct(line.id, "forget")
+    await driver.engine.undo_correction()
+    for line in [x for x in await log(driver) if "zanzibar" in x.content]:
+        await driver.engine.erase(line.id)
+    (first,) = [m for m in await driver.store.read(messages.page, "t1") if "zanzibar" in m.text]
+    await purging.delete_message(driver.store, first.id)
+    await driver.close()
+    for file in tmp_path.glob("m.db*"):
+        assert b"zanzibar" not in file.read_bytes(), file.name
+
+
+async def test_a_deleted_message_is_not_sent_as_a_task(tmp_path: Path) -> None:
+    driver = await quoting(tmp_path / "m.db")
+    (first,) = [m for m in await driver.store.read(messages.page, "t1") if "zanzibar" in m.text]
+    await purging.delete_message(driver.store, first.id)
+    await driver.engine.close()
+    await driver.open()
+    assert "zanzibar" not in sent_task(driver)
+    assert "zanzibar" not in await driver.store.read(carry_over.text, "t2")
     await driver.close()
 
 

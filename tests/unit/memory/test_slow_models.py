@@ -66,6 +66,9 @@ async def test_the_extractive_observer_stands_in_for_one_that_hangs(tmp_path: Pa
     assert "port of service 0 is 9000" in log and "port of service 2 is 9002" in log
     assert len([text for text in notices(driver) if "has not answered for 0.05 seconds" in text]) == 1
     assert "could not observe" in driver.engine.status().reason
+    later = FallbackObserver(model, ExtractiveObserver(counter), clock)  # as another process makes it
+    driver.engine.set_models(later, driver.engine._worker.reflector)
+    assert driver.engine.status().reason == "scripted could not observe"
     asked = len(model.inputs)
     model.gate.set()
     clock.advance(SLOW_REST_MS / 1000)

@@ -44,7 +44,7 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     if str(path) != "-" and path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:
-        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
+        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e

@@ -309,3 +309,10 @@ def test_what_is_no_file_of_tasks_is_refused_in_a_sentence(run: Any, tmp_path: P
     }.items():  # fmt: skip
         assert words in run("import", str(tmp_path / name), code=2)
     assert run("list", "--json")["tasks"] == []
+
+
+def test_an_import_reads_a_file_with_a_byte_order_mark(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "marked.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"id": "a", "title": "first"}\n')
+    assert run("import", str(file), "--json")["tasks"] == 1
+    assert run("import", "-", "--json", stdin=file.read_text("utf-8"))["known"] == 1

@@ -55,10 +55,13 @@ def _describe(done: Imported) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"
+    belong = "belongs" if done.elsewhere == 1 else "belong"
+    others = f"not taken: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"not taken: {d.task}: {d.reason}" for d in done.differing),
+            *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
             f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
         ),
@@ -68,6 +71,7 @@ def _describe(done: Imported) -> Value:
             "dependencies": done.dependencies,
             "known": done.known,
             "updated": done.updated,
+            "elsewhere": done.elsewhere,
             "differing": [to_builtins(d) for d in done.differing],
             "reopened": list(done.reopened),
             "leftOut": [to_builtins(e) for e in done.left_out],

@@ -14,7 +14,7 @@ from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
 from sakti.store.search.dates import asks_when, named_times, names_time
-from sakti.store.search.features import SHORT, TEXT, TOOL, USER, Features, Pattern, is_document, measure, pattern_of
+from sakti.store.search.features import SHORT, TEXT, TOOL, Features, Pattern, is_document, measure, pattern_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Sizes, occurrences, sizes_of
@@ -35,7 +35,6 @@ from sakti.store.search.rows import Row, excluded, having, is_unindexed, texts_o
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
-ANSWERS = 3  # best hits whose requests become candidates without a question
 QUESTION = 3  # from so many words on, the answer may be next to a match
 FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
@@ -380,23 +379,13 @@ def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[lis
 def _beside(
     look: IndexLookup, reading: _ReadQuery, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
 ) -> list[Features]:
-    """Return the messages beside the best; without a question, the requests that they answer."""
-    if not (reading.asks or _has_requests(reading)):
-        return []
-    best = sorted(features, key=lambda f: -words[f.row.pk])
-    owners = best[:ENTERING] if reading.asks else [f for f in best[:ANSWERS] if f.is_answer]
-    listed_keys = {f.row.pk for f in features}
-    rows = [r for r in retrieve.neighbours(look, [f.row for f in owners]) if r.pk not in listed_keys]
+    """Return the messages beside the best where something is asked."""
     if not reading.asks:
-        requests = {(f.row.thread_id, f.row.position - 1) for f in owners}
-        rows = [r for r in rows if r.role == USER and (r.thread_id, r.position) in requests]
+        return []
+    best = sorted(features, key=lambda f: -words[f.row.pk])[:ENTERING]
+    listed_keys = {f.row.pk for f in features}
+    rows = [r for r in retrieve.neighbours(look, [f.row for f in best]) if r.pk not in listed_keys]
     return _measured_alone(look.db, rows, pattern)
-
-
-def _has_requests(reading: _ReadQuery) -> bool:
-    """Return whether the requests are listed that the best texts answer."""
-    text = reading.query.text
-    return not reading.strict and len(text.split()) >= QUESTION and not looks_like_identifier(text)
 
 
 def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:

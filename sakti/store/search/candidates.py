@@ -299,11 +299,12 @@ def _written_forms(
 
 def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
     query, words = reading.query, reading.words
+    implied = {*reading.joined, *terms(" ".join(query.phrases))}  # all texts have the phrases
     return pattern_of(
         reading.terms,
         parts.rarity,
         words,
-        [w for w in words if w not in reading.joined] if _may_have_all(reading) else [],
+        [w for w in words if w not in implied] if _may_have_all(reading) else [],
         asks=reading.asks,
         when=reading.asks and asks_when(query.text),
         meant=frozenset(folded(w).lower() for near in parts.meant.values() for w in near),
@@ -311,9 +312,10 @@ def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
 
 
 def _may_have_all(reading: _ReadQuery) -> bool:
-    """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
-    text = reading.query.text
-    return 1 < len(text.split()) <= FEW_WORDS and not (reading.strict or is_cjk(text))
+    """Return whether texts with all words come first: for a few words and phrases, if not all are required anyway."""
+    query = reading.query
+    count = len(query.text.split()) + len(query.phrases)
+    return bool(query.text) and 1 < count <= FEW_WORDS and not (query.alternatives or is_cjk(query.text))
 
 
 def _times(look: IndexLookup, query: Query, now: int | None) -> list[tuple[int, int]]:

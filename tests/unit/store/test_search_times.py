@@ -155,6 +155,14 @@ async def test_texts_with_all_words_come_first_and_are_counted(store: Store) -> 
     assert (await page(store, "where is git push no-verify?")).with_all is None, "an answer leaves words out"
 
 
+async def test_words_beside_a_phrase_are_counted_as_some(store: Store) -> None:
+    await store.write(say, [("only", "the job loops forever"), ("all", "a gimbal loops forever"), ("no", "a gimbal")])
+    assert (await page(store, '"loops forever" zebra')).found == "2 with some words"
+    found = await page(store, '"loops forever" gimbal')
+    assert ([h.id for h in found.hits], found.found) == (["all", "only"], "1 with all words, 1 with some")
+    assert (await page(store, '"loops forever"')).found == "2 found"
+
+
 async def test_one_changed_letter_comes_before_what_is_like_it(store: Store) -> None:
     likes = [(f"n{n}", f"the notebook of case {n}") for n in range(8)]
     await store.write(say, [*likes, ("meant", "the webhook is called"), ("short", "a mutex is held")])

@@ -125,7 +125,7 @@ class SearchPage(Struct, frozen=True):
         """Describe what else there is to know, a phrase each."""
         texts: list[str] = [f"only {self.when}"] if self.when else []
         if self.empty_time:
-            texts.append(f"nothing {self.empty_time}: looked at all times")
+            texts.append(f"nothing {self.empty_time}" + ": these are from other times" * bool(self.total))
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
         texts += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]

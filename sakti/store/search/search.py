@@ -86,13 +86,16 @@ def search(
     query = replace(query, unknown=(*unknown.items(), *unread))
     said_so = tuple(phrase for phrase, exists in phrases.items() if exists and ":" not in phrase)
     asking = _Asking(text, scope, limit, offset, now, first, clock)
-    if timed := _relative_time(query, now):
-        page = _search(db, _in_time(query, timed), asking)
-        if page.total or page.partial:
-            return replace(page, said=said_so, when=timed.described)
+    timed = _relative_time(query, now)
+    if timed is None:
+        return replace(_search(db, query, asking), said=said_so)
+    query = _in_time(query, timed)
     page = _search(db, query, asking)
-    has_all = page.total > 0 and page.with_all != 0
-    return replace(page, said=said_so, empty_time=timed.described if timed and not has_all else "")
+    if page.total or page.partial:
+        return replace(page, said=said_so, when=timed.described)
+    if query.text or query.phrases or query.prefixes:
+        page = _search(db, replace(query, since=None, until=None), asking)
+    return replace(page, said=said_so, empty_time=timed.described)
 
 
 class _Asking(Struct, frozen=True):

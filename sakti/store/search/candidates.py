@@ -31,7 +31,7 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.rank import Ranked
 from sakti.store.search.retrieve import IndexLookup, Matches
-from sakti.store.search.rows import Row, excluded, having, is_unindexed, texts_of
+from sakti.store.search.rows import Row, excluded, having, is_unindexed, saying_exclusion, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
@@ -266,7 +266,9 @@ def _check_required(
 
 
 def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
-    """Return the keys of the rows that have an excluded word."""
+    """Return the keys of the rows that have an excluded word, or do not say what a query only excludes."""
+    if query.only_excludes:
+        return {r.pk for r in rows} - saying_exclusion(db, rows, query.excluded)
     return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
 
 

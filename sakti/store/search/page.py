@@ -88,6 +88,7 @@ class SearchPage(Struct, frozen=True):
     `unknown`: filters (name, value) of what is not there, read as words. `said`: what stands so in a text, and whose
     NOT is no operator. `with_all`: how many hits have all words, where that is told; they come first. `when`: the time
     that the query names, in which all hits are; `empty_time`: such a time without hits, so others are listed.
+    `only_excludes`: the query says only what to leave out, so the hits have that as it stands (`-fPIC`).
     """
 
     query: str
@@ -106,6 +107,7 @@ class SearchPage(Struct, frozen=True):
     with_all: int | None = None
     when: str = ""
     empty_time: str = ""
+    only_excludes: bool = False
 
     @property
     def found(self) -> str:
@@ -124,6 +126,9 @@ class SearchPage(Struct, frozen=True):
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
         texts: list[str] = [f"only {self.when}"] if self.when else []
+        if self.only_excludes:
+            how = "read as text" if self.total else "only leaves out: add a word or filter"
+            texts.append(f"“{self.query.strip()}” {how}")
         if self.empty_time:
             texts.append(f"nothing {self.empty_time}" + ": these are from other times" * bool(self.total))
         if self.suggestion:

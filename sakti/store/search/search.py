@@ -82,6 +82,10 @@ def search(
     query = parse_query(normalized, is_said)
     if unknown := filters.unknown(db, query):
         query = parse_query(normalized, is_said, unknown=unknown)
+    alone = parse_query(normalized, unknown=unknown, needs_words=False)
+    if query.text and alone == Query("", excluded=alone.excluded):
+        query = replace(query, excluded=alone.excluded, only_excludes=True)
+        phrases.clear()
     unread = [(name, value) for name, value in query.unknown if not is_said(f"{name}:{value}")]
     query = replace(query, unknown=(*unknown.items(), *unread))
     said_so = tuple(phrase for phrase, exists in phrases.items() if exists and ":" not in phrase)
@@ -144,7 +148,8 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
         suggestion="" if query.unknown else candidates.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
-        without=query.excluded if listed.gone or candidates.avoided else (),
+        without=query.excluded if (listed.gone or candidates.avoided) and not query.only_excludes else (),
+        only_excludes=query.only_excludes,
         unquoted=candidates.unquoted,
         unknown=query.unknown,
         with_all=sum(r.features.complete for r, _ in listed.folded) if candidates.pattern.tells_all else None,

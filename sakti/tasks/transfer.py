@@ -213,7 +213,7 @@ def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None
         out.elsewhere += 1
         return True
     if here is None and handle:
-        out.differing.append(Differing(handle, f"deleted here; `tasks restore {handle}` brings it back"))
+        out.differing.append(Differing(handle, f"deleted here; `tasks restore {handle}` restores it"))
         return True
     return False
 

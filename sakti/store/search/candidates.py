@@ -314,7 +314,7 @@ def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
 
 
 def _may_have_all(reading: _ReadQuery) -> bool:
-    """Return whether texts with all words come first: for a few words and phrases, if not all are required anyway."""
+    """Return whether texts with all words come first: for a few, if not all are required anyway."""
     query = reading.query
     count = len(query.text.split()) + len(query.phrases)
     return bool(query.text) and 1 < count <= FEW_WORDS and not (query.alternatives or is_cjk(query.text))

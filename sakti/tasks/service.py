@@ -121,14 +121,14 @@ def create(
         labels=tuple(clean_labels(labels)),
         metadata=merged_metadata({}, dict(metadata or {})),
     )
-    rows.insert(db, task)
     others = [(parent, g.PARENT)] if parent else []
     others += [(other, g.BLOCKS) for other in depends_on]
-    targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]
+    targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
+    rows.insert(db, task)
     for target, kind in targets:
         if kind == g.PARENT:
             refuse_closed_parent(target)
-        if kind == g.PARENT and type == "epic" and target.id != id:
+        if kind == g.PARENT and type == "epic":
             refuse_new_epic_in_task(target)
         connect(db, actor, task, target, kind, count=False)
     store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())

@@ -69,8 +69,8 @@ class Imported(Struct, frozen=True):
     """Result of an import.
 
     How many tasks and edges were added, how many tasks were replaced by their newer version, how many stay as they
-    are, those of them that differ, the edges that were left out, and the closed epics that have an open part and were
-    opened for it.
+    are, those that differ or were deleted here, the edges that were left out, the closed epics that have an open part
+    and were opened for it, and how many tasks belong to another workspace of the database.
     """
 
     tasks: int
@@ -80,6 +80,7 @@ class Imported(Struct, frozen=True):
     updated: int = 0
     differing: tuple[Differing, ...] = ()
     reopened: tuple[str, ...] = ()
+    elsewhere: int = 0
 
 
 class _SortedImport(Struct):
@@ -88,6 +89,7 @@ class _SortedImport(Struct):
     added: list[tuple[Task, Json, int]] = []
     newer: list[tuple[Task, Task, Json, int]] = []  # the task here, and as it is in the import
     same: int = 0
+    elsewhere: int = 0
     differing: list[Differing] = []
 
 
@@ -164,7 +166,9 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
         version: Json = {"version": task.updated_at}
         events.add(db, task, "import", actor.name, actor.now, None, version, batch=batch)
     differing = tuple(read.differing)
-    return Imported(len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened)
+    return Imported(
+        len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere
+    )
 
 
 def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
@@ -184,8 +188,7 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
         try:
             check_text("the task", line)
             here = questions.get(db, str(line["id"]))
-            if here is None and questions.exists(db, str(line["id"])):
-                out.same += 1  # deleted here
+            if _is_out_of_reach(db, actor, str(line["id"]), here, out):
                 continue
             task = _task(db, actor, line)
         except TaskError as e:
@@ -193,7 +196,7 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
         if here is None:
             rows.insert(db, task)
             out.added.append((task, line, number))
-        elif here.resource_id != actor.resource_id or not _changes(here, task):
+        elif not _changes(here, task):
             out.same += 1
         elif reason := _reason_to_keep(db, here, task, line):
             out.same += 1
@@ -201,6 +204,18 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
         else:
             out.newer.append((here, task, line, number))
     return out
+
+
+def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None, out: _SortedImport) -> bool:
+    """Return whether a task belongs to another workspace, or was deleted here, and note it."""
+    workspace, handle = questions.place_of(db, task_id) or (actor.resource_id, "")
+    if workspace != actor.resource_id:
+        out.elsewhere += 1
+        return True
+    if here is None and handle:
+        out.differing.append(Differing(handle, f"deleted here; `tasks restore {handle}` restores it"))
+        return True
+    return False
 
 
 _COMPARED = (

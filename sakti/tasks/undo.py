@@ -75,7 +75,7 @@ def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | N
     on, kind = values["on"], values["type"]
     if values["add"]:
         return task if edges.remove(db, task.id, on, kind)[0] else None
-    if not questions.is_known(db, on):
+    if not questions.exists(db, on):
         return None  # it was removed for good
     if questions.get(db, on) is not None:
         refuse_cycle(db, task.id, on, kind)

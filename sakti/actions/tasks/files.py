@@ -44,7 +44,7 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     if str(path) != "-" and path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:
-        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
+        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
@@ -55,10 +55,13 @@ def _describe(done: Imported) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"
+    belong = "belongs" if done.elsewhere == 1 else "belong"
+    others = f"not taken: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"not taken: {d.task}: {d.reason}" for d in done.differing),
+            *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
             f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
         ),
@@ -68,6 +71,7 @@ def _describe(done: Imported) -> Value:
             "dependencies": done.dependencies,
             "known": done.known,
             "updated": done.updated,
+            "elsewhere": done.elsewhere,
             "differing": [to_builtins(d) for d in done.differing],
             "reopened": list(done.reopened),
             "leftOut": [to_builtins(e) for e in done.left_out],

@@ -14,7 +14,7 @@ from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
 from sakti.store.search.dates import asks_when, named_times, names_time
-from sakti.store.search.features import SHORT, TEXT, TOOL, USER, Features, Pattern, is_document, measure, pattern_of
+from sakti.store.search.features import SHORT, TEXT, TOOL, Features, Pattern, is_document, measure, pattern_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Sizes, occurrences, sizes_of
@@ -31,11 +31,10 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.rank import Ranked
 from sakti.store.search.retrieve import IndexLookup, Matches
-from sakti.store.search.rows import Row, excluded, having, is_unindexed, texts_of
+from sakti.store.search.rows import Row, excluded, having, is_unindexed, saying_exclusion, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
-ANSWERS = 3  # best hits whose requests become candidates without a question
 QUESTION = 3  # from so many words on, the answer may be next to a match
 FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
@@ -267,7 +266,9 @@ def _check_required(
 
 
 def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
-    """Return the keys of the rows that have an excluded word."""
+    """Return the keys of the rows that have an excluded word, or do not say what a query only excludes."""
+    if query.only_excludes:
+        return {r.pk for r in rows} - saying_exclusion(db, rows, query.excluded)
     return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
 
 
@@ -300,11 +301,12 @@ def _written_forms(
 
 def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
     query, words = reading.query, reading.words
+    implied = {*reading.joined, *terms(" ".join(query.phrases))}  # all texts have the phrases
     return pattern_of(
         reading.terms,
         parts.rarity,
         words,
-        [w for w in words if w not in reading.joined] if _may_have_all(reading) else [],
+        [w for w in words if w not in implied] if _may_have_all(reading) else [],
         asks=reading.asks,
         when=reading.asks and asks_when(query.text),
         meant=frozenset(folded(w).lower() for near in parts.meant.values() for w in near),
@@ -312,9 +314,10 @@ def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
 
 
 def _may_have_all(reading: _ReadQuery) -> bool:
-    """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
-    text = reading.query.text
-    return 1 < len(text.split()) <= FEW_WORDS and not (reading.strict or is_cjk(text))
+    """Return whether texts with all words come first: for a few, if not all are required anyway."""
+    query = reading.query
+    count = len(query.text.split()) + len(query.phrases)
+    return bool(query.text) and 1 < count <= FEW_WORDS and not (query.alternatives or is_cjk(query.text))
 
 
 def _times(look: IndexLookup, query: Query, now: int | None) -> list[tuple[int, int]]:
@@ -380,23 +383,13 @@ def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[lis
 def _beside(
     look: IndexLookup, reading: _ReadQuery, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
 ) -> list[Features]:
-    """Return the messages beside the best; without a question, the requests that they answer."""
-    if not (reading.asks or _has_requests(reading)):
-        return []
-    best = sorted(features, key=lambda f: -words[f.row.pk])
-    owners = best[:ENTERING] if reading.asks else [f for f in best[:ANSWERS] if f.is_answer]
-    listed_keys = {f.row.pk for f in features}
-    rows = [r for r in retrieve.neighbours(look, [f.row for f in owners]) if r.pk not in listed_keys]
+    """Return the messages beside the best where something is asked."""
     if not reading.asks:
-        requests = {(f.row.thread_id, f.row.position - 1) for f in owners}
-        rows = [r for r in rows if r.role == USER and (r.thread_id, r.position) in requests]
+        return []
+    best = sorted(features, key=lambda f: -words[f.row.pk])[:ENTERING]
+    listed_keys = {f.row.pk for f in features}
+    rows = [r for r in retrieve.neighbours(look, [f.row for f in best]) if r.pk not in listed_keys]
     return _measured_alone(look.db, rows, pattern)
-
-
-def _has_requests(reading: _ReadQuery) -> bool:
-    """Return whether the requests are listed that the best texts answer."""
-    text = reading.query.text
-    return not reading.strict and len(text.split()) >= QUESTION and not looks_like_identifier(text)
 
 
 def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -88,6 +88,7 @@ class SearchPage(Struct, frozen=True):
     `unknown`: filters (name, value) of what is not there, read as words. `said`: what stands so in a text, and whose
     NOT is no operator. `with_all`: how many hits have all words, where that is told; they come first. `when`: the time
     that the query names, in which all hits are; `empty_time`: such a time without hits, so others are listed.
+    `only_excludes`: the query says only what to leave out, so the hits have that as it stands (`-fPIC`).
     """
 
     query: str
@@ -106,6 +107,7 @@ class SearchPage(Struct, frozen=True):
     with_all: int | None = None
     when: str = ""
     empty_time: str = ""
+    only_excludes: bool = False
 
     @property
     def found(self) -> str:
@@ -123,9 +125,7 @@ class SearchPage(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
-        texts: list[str] = [f"only {self.when}"] if self.when else []
-        if self.empty_time:
-            texts.append(f"nothing {self.empty_time}: looked at all times")
+        texts = [*self._notes_of_scope()]
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
         texts += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
@@ -142,3 +142,13 @@ class SearchPage(Struct, frozen=True):
         if self.elsewhere:
             texts.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
         return texts
+
+    def _notes_of_scope(self) -> Iterator[str]:
+        """Describe from which time the hits are, and why there are none for what is only left out."""
+        if self.when:
+            yield f"only {self.when}"
+        if self.only_excludes:
+            how = "read as text" if self.total else "only leaves out: add a word or filter"
+            yield f"“{self.query.strip()}” {how}"
+        if self.empty_time:
+            yield f"nothing {self.empty_time}" + ": these are from other times" * bool(self.total)

@@ -74,7 +74,7 @@ class Query(Struct, frozen=True):
     `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
     words in any form that no text is looked for with. `other_than`: filters (name, value) whose texts are left out.
     `role` and `kind` may be several, with commas. `unknown`: filters (name, value) that stay text, as there is no such
-    value.
+    value. `only_excludes`: nothing else was typed, so texts are meant that have `text` as it stands (`-fPIC`).
     """
 
     text: str
@@ -93,6 +93,7 @@ class Query(Struct, frozen=True):
     alternatives: tuple[tuple[str, ...], ...] = ()
     other_than: tuple[tuple[str, str], ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
+    only_excludes: bool = False
 
 
 NO_QUERY = Query("")
@@ -103,10 +104,12 @@ def parse_query(
     is_said: Callable[[str], bool] = lambda phrase: False,
     *,
     unknown: Mapping[str, str] = MappingProxyType({}),
+    needs_words: bool = True,
 ) -> Query:
     """Parse the operators in `text`; unknown or senseless ones stay text.
 
-    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has that value.
+    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has that value. `needs_words`: what
+    only leaves out is text.
     """
     query = Query(text="")
     if len(text.split()) > PASTED or not _SIGN.search(text):
@@ -143,13 +146,13 @@ def parse_query(
         return " "
 
     rest = _FILTER.sub(take_filter, _EITHER.sub(_either, rest))
-    has_no_filter = query == Query(text="", unknown=query.unknown)
+    needs_words = needs_words and query == Query(text="", unknown=query.unknown)
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
-    rest, unwanted = _exclusions(rest, needed=has_no_filter)
+    rest, unwanted = _exclusions(rest, needed=needs_words)
     if rest != text:  # `a AND role:user AND b`
         rest = _LOOSE.sub(" ", rest)
-    read = read_operators(rest, is_said, alone=has_no_filter)
+    read = read_operators(rest, is_said, alone=needs_words)
     rest = read.text
     phrases, rest = _required_phrases(rest)
     rest = _PREFIX.sub(lambda m: m[1] if is_cjk(m[1]) else m[0], rest)

@@ -3,7 +3,7 @@
 1. *Retrieve* (`retrieve.py`): two lists from FTS5. Words: stemmed, OR-ed, with the pieces of identifiers
    (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
    little, or is written without spaces. A query that asks (it begins with a question word, or has a question mark)
-   also has the messages beside the best hits as candidates; another one has the requests that the best three answer.
+   also has the messages beside the best hits as candidates.
 2. *Measure* (`features.py`): a frozen record for each candidate that may come up: its score in the index is at least
    0.4 of the best one's (0.3 if it is one of the best 20), or another one of its thread is of the best 20. How often
    each term stands in the text, in its identifiers, in the previous message; how long they are; where the words stand:

@@ -123,10 +123,21 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     unwanted = re.compile(
         "|".join([rf"(?<!{letter})(?:{spelled})(?!{letter})"] * bool(spelled) + [inside] * bool(inside))
     )
-    as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
-    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
+    typed = _as_exclusion(words)
     texts = texts_of(db, keys)
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
+
+
+def saying_exclusion(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
+    """Return the keys of the rows in whose text one of `words` stands with its dash or behind NOT."""
+    typed = _as_exclusion(words)
+    return {pk for pk, text in texts_of(db, [r.pk for r in rows]).items() if typed.search(text)}
+
+
+def _as_exclusion(words: Sequence[str]) -> re.Pattern[str]:
+    """Return the pattern of `words` as they are typed to leave them out."""
+    as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
+    return re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
 
 
 def _matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> list[int]:

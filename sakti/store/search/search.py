@@ -82,17 +82,24 @@ def search(
     query = parse_query(normalized, is_said)
     if unknown := filters.unknown(db, query):
         query = parse_query(normalized, is_said, unknown=unknown)
+    alone = parse_query(normalized, unknown=unknown, needs_words=False)
+    if query.text and alone == Query("", excluded=alone.excluded):
+        query = replace(query, excluded=alone.excluded, only_excludes=True)
+        phrases.clear()
     unread = [(name, value) for name, value in query.unknown if not is_said(f"{name}:{value}")]
     query = replace(query, unknown=(*unknown.items(), *unread))
     said_so = tuple(phrase for phrase, exists in phrases.items() if exists and ":" not in phrase)
     asking = _Asking(text, scope, limit, offset, now, first, clock)
-    if timed := _relative_time(query, now):
-        page = _search(db, _in_time(query, timed), asking)
-        if page.total or page.partial:
-            return replace(page, said=said_so, when=timed.described)
+    timed = _relative_time(query, now)
+    if timed is None:
+        return replace(_search(db, query, asking), said=said_so)
+    query = _in_time(query, timed)
     page = _search(db, query, asking)
-    has_all = page.total > 0 and page.with_all != 0
-    return replace(page, said=said_so, empty_time=timed.described if timed and not has_all else "")
+    if page.total or page.partial:
+        return replace(page, said=said_so, when=timed.described)
+    if query.text or query.phrases or query.prefixes:
+        page = _search(db, replace(query, since=None, until=None), asking)
+    return replace(page, said=said_so, empty_time=timed.described)
 
 
 class _Asking(Struct, frozen=True):
@@ -141,7 +148,8 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
         suggestion="" if query.unknown else candidates.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
-        without=query.excluded if listed.gone or candidates.avoided else (),
+        without=query.excluded if (listed.gone or candidates.avoided) and not query.only_excludes else (),
+        only_excludes=query.only_excludes,
         unquoted=candidates.unquoted,
         unknown=query.unknown,
         with_all=sum(r.features.complete for r, _ in listed.folded) if candidates.pattern.tells_all else None,

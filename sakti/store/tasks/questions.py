@@ -32,9 +32,9 @@ def get(db: Connection, task_id: str) -> Task | None:
     return None if row is None else task_of(row)
 
 
-def is_known(db: Connection, task_id: str) -> bool:
-    """Return whether a task exists, deleted or not."""
-    return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+def place_of(db: Connection, task_id: str) -> tuple[str, str] | None:
+    """Return the workspace and the handle of a task, deleted or not."""
+    return db.execute_sql("SELECT resource_id, handle FROM tasks WHERE id = ?", (task_id,)).fetchone()
 
 
 def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:

@@ -309,3 +309,32 @@ def test_what_is_no_file_of_tasks_is_refused_in_a_sentence(run: Any, tmp_path: P
     }.items():  # fmt: skip
         assert words in run("import", str(tmp_path / name), code=2)
     assert run("list", "--json")["tasks"] == []
+
+
+def test_an_import_reads_a_file_with_a_byte_order_mark(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "marked.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"id": "a", "title": "first"}\n')
+    assert run("import", str(file), "--json")["tasks"] == 1
+    assert run("import", "-", "--json", stdin=file.read_text("utf-8"))["known"] == 1
+
+
+def test_an_import_says_which_tasks_are_not_on_this_board(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, made = (run("create", title, "--json")["task"]["handle"] for title in ("deleted", "undone"))
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(run("export"))
+    run("undo")
+    run("delete", gone)
+    newer = [json.dumps(json.loads(line) | {"updated_at": 1 << 50}) for line in file.read_text().splitlines()]
+    for text in (file.read_text(), "\n".join(newer)):
+        answer = run("import", "-", stdin=text)
+        assert all(f"not taken: {h}: deleted here; `tasks restore {h}`" in answer for h in (made, gone))
+        assert "0 were already there" in answer
+    run("restore", gone)
+    assert run("import", str(file), "--json")["known"] == 1
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    answer = run("import", str(file))
+    assert "not taken: 2 tasks that belong to another workspace of this database" in answer
+    assert "0 were already there" in answer and run("list", "--json")["total"] == 0

@@ -252,7 +252,6 @@ def test_operators_may_be_as_deep_as_they_are_typed() -> None:
         ("how do the tokens expire -jwt -oauth", ("jwt", "oauth")),
         ("build the library with -fPIC to allow linking", ()),
         ("why does it fail with -Werror", ()),
-        ("-fPIC", ()),
     ],
 )
 async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, excluded: tuple[str, ...]) -> None:
@@ -263,6 +262,18 @@ async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, exc
     found = await page(store, typed)
     told = ", ".join(f"“{w}”" for w in excluded)
     assert found.notes == ([f"without texts that have {told}"] if excluded else [])
+
+
+@pytest.mark.parametrize("typed", ["-redirect", "NOT redirect", "-redirect -lake", "NOT redirect NOT lake"])
+async def test_a_query_that_only_leaves_out_lists_only_what_says_it_so(store: Store, typed: str) -> None:
+    told = [("a", "the redirect"), ("b", "redirects, not lost"), ("c", "a lake"), ("d", "redirecting a lake")]
+    await store.write(say, told)
+    nothing = await page(store, typed)
+    assert (nothing.total, nothing.notes) == (0, [f"“{typed}” only leaves out: add a word or filter"])
+    assert "a" not in await ids(store, f"role:user {typed}")
+    await store.write(say, [("flag", f"run it with {typed} on the server")], thread="t2")
+    said = await page(store, typed)
+    assert ([h.id for h in said.hits], said.notes) == (["flag"], [f"“{typed}” read as text"])
 
 
 @pytest.mark.parametrize(

@@ -96,17 +96,21 @@ async def test_a_time_selects(store: Store) -> None:
     assert {h.id for h in (await page(store, "deploy last week")).hits} == {f"said{n}" for n in range(3, 10)}
 
 
-async def test_a_time_in_which_nothing_was_said_is_words(store: Store) -> None:
+@pytest.mark.parametrize("text", ["gimbal last month", "what of the gimbal last month?", '"the gimbal" last month'])
+async def test_hits_of_other_times_are_no_hits_of_the_words_of_time(store: Store, text: str) -> None:
     await fill(store)
-    await store.write(say, [("it", "as we said yesterday: the gimbal")], thread="t-old")
-    found = await page(store, "gimbal yesterday")
-    assert found.hits[0].id == "it" and found.notes == []
+    await store.write(say, [("it", "turn the gimbal")], thread="t-old")
+    await store.write(say, [("last", "last of all, a month")], thread="t-other")
+    found = await page(store, text)
+    assert found.hits[0].id == "it" and "last" not in [h.id for h in found.hits]
+    assert found.notes == ["nothing last month (2026-10-01 to 2026-10-31): these are from other times"]
 
 
-@pytest.mark.parametrize("text", ["gimbal yesterday", "yesterday"])
+@pytest.mark.parametrize("text", ["yesterday", "zebra yesterday", "what did we do yesterday?"])
 async def test_a_time_without_hits_is_reported(store: Store, text: str) -> None:
-    await store.write(say, [("it", "the gimbal")], thread="t-old")
-    assert (await page(store, text)).notes == ["nothing yesterday (2026-11-24): looked at all times"]
+    await store.write(say, [("it", "the gimbal of yesterday")], thread="t-old")
+    found = await page(store, text)
+    assert (found.total, found.notes) == (0, ["nothing yesterday (2026-11-24)"])
 
 
 @pytest.mark.parametrize(
@@ -153,6 +157,14 @@ async def test_texts_with_all_words_come_first_and_are_counted(store: Store) -> 
     assert (await page(store, "git push")).found == "11 found"
     assert (await page(store, "push xylophone")).found == "11 with some words"
     assert (await page(store, "where is git push no-verify?")).with_all is None, "an answer leaves words out"
+
+
+async def test_words_beside_a_phrase_are_counted_as_some(store: Store) -> None:
+    await store.write(say, [("only", "the job loops forever"), ("all", "a gimbal loops forever"), ("no", "a gimbal")])
+    assert (await page(store, '"loops forever" zebra')).found == "2 with some words"
+    found = await page(store, '"loops forever" gimbal')
+    assert ([h.id for h in found.hits], found.found) == (["all", "only"], "1 with all words, 1 with some")
+    assert (await page(store, '"loops forever"')).found == "2 found"
 
 
 async def test_one_changed_letter_comes_before_what_is_like_it(store: Store) -> None:

@@ -209,7 +209,7 @@ class Board(RuleBasedStateMachine):
                 raise
             self.model.past.append(lambda: setattr(self.model.tasks[t], "deleted", True))
 
-        if any(o not in self.model.tasks or self.model.tasks[o].deleted for o in (*on, parent or t) if o != t):
+        if any(o not in self.model.tasks or self.model.tasks[o].deleted for o in (*on, parent) if o):
             on, parent = [], None  # which of several refusals comes first says nothing
         self.both(
             lambda db: service.create(

@@ -512,3 +512,12 @@ async def test_a_task_comes_back_from_another_board(store: Store, actor: Actor, 
         await other.close()
     done = await store.write(transfer.import_tasks, actor, back)
     assert done.updated == 1 and (await store.read(questions.get, "a")).summary == "done there"
+
+
+async def test_a_new_task_is_never_meant_by_its_own_edges(store: Store, actor: Actor) -> None:
+    created = await store.write(service.create, actor, "a", "first")
+    for edges in ({"parent": "b"}, {"depends_on": ["b"]}):
+        with pytest.raises(TaskError, match="There is no task 'b'"):
+            await store.write(partial(service.create, **edges), actor, "b", "second")
+    part = await store.write(partial(service.create, parent=created.handle[:1]), actor, "b", "second")
+    assert (await store.read(questions.get, "a")).open_children == 1 and part.handle != created.handle

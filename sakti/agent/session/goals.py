@@ -67,7 +67,7 @@ class Goal(Struct, frozen=True):
 
 
 def parse_goal(line: str, max_turns: int, max_usd: float) -> Goal:
-    """Read a goal with its options, which end the line. Raises `ValueError` with what is wrong."""
+    """Read a goal with its options, which end the line. Raises `ValueError` with the reason."""
     options: dict[str, str] = {}
     while (match := _OPTION.search(line)) and match[1] not in options:
         value = match[2]
@@ -128,7 +128,7 @@ def _at_limit(goal: Goal) -> Goal:
 
 
 def describe(goal: Goal) -> list[str]:
-    """Return a goal in lines: its text, its check, what it took, and its state."""
+    """Return a goal in lines: its text, check, turns, cost and state."""
     check = [f"until: {goal.until}"] if goal.until else []
     limits = f"turns {goal.turns} of {goal.max_turns}, ${goal.usd:.2f} of ${goal.max_usd:.2f}"
     return [*goal.text.split("\n"), *check, limits, f"{goal.state}: {goal.reason}" if goal.reason else goal.state]

@@ -144,7 +144,7 @@ class SearchPage(Struct, frozen=True):
         return texts
 
     def _notes_of_scope(self) -> Iterator[str]:
-        """Describe from which time the hits are, and why there are none for what is only left out."""
+        """Describe the time of the hits, and why exclusions alone find nothing."""
         if self.when:
             yield f"only {self.when}"
         if self.only_excludes:

@@ -129,7 +129,7 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
 
 
 def saying_exclusion(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
-    """Return the keys of the rows in whose text one of `words` stands with its dash or behind NOT."""
+    """Return the keys of rows whose text has one of `words` with its dash or after NOT."""
     typed = _as_exclusion(words)
     return {pk for pk, text in texts_of(db, [r.pk for r in rows]).items() if typed.search(text)}
 

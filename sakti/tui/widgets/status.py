@@ -168,7 +168,7 @@ class StatusLine(Widget):
         return self._parts(state, DROPPABLE)
 
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
-        """Return what goes on, piece by piece."""
+        """Return the running activities, piece by piece."""
         activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
         context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
         if "limit" in dropped:

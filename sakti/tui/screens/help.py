@@ -13,6 +13,7 @@ from textual.widgets import Input
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
+from sakti.tui.screens.imports import ImportScreen
 from sakti.tui.screens.lists import JobsScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
@@ -46,6 +47,7 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Background commands", JobsScreen),
         ("Child threads", AgentsScreen),
         ("A child thread", ChildScreen),
+        ("Import of history", ImportScreen),
         ("Undo", UndoScreen),
         ("Turns", RewindScreen),
         ("Help", HelpScreen),

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sakti.agent import repository
-from sakti.agent.memory_server import InvalidParams, Json
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line
-from sakti.core.types import Message, plain_text
+from sakti.core.types import Json, Message, plain_text
 from sakti.store import imports, one_shot
 from sakti.store.connection import Connection
 from sakti.store.log import lines as log_lines
@@ -29,7 +28,7 @@ NOTHING = "Nothing found."
 
 
 def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_workspaces: bool) -> str:
-    """Return the answer of a tool. Raises InvalidParams."""
+    """Return the answer of a tool. Raises SaktiError."""
     resource = str(repository.find_root(folder))
     scope = None if all_workspaces else resource
     if not database.exists():
@@ -44,9 +43,7 @@ def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_work
                 board = str(repository.board_root(Path(resource), shared=True))
                 text = one_shot.ask(database, _query_tasks, arguments, board)
     except one_shot.NotReady as e:
-        raise InvalidParams("The memory cannot be read now: `sakti doctor` says why.") from e
-    except SaktiError as e:
-        raise InvalidParams(e.message) from e
+        raise SaktiError("The memory cannot be read now: `sakti doctor` says why.") from e
     return cut(masked(text))
 
 
@@ -73,7 +70,7 @@ def _search(db: Connection, arguments: Json, resource: str | None) -> str:
     since = arguments.get("since")
     after = search.parse_query(f"after:{since}").since if since else None
     if since and after is None:
-        raise InvalidParams("'since' is a date (2026-01-15), today, yesterday or an age such as 7d.")
+        raise SaktiError("'since' is a date (2026-01-15), today, yesterday or an age such as 7d.")
     kinds = (arguments["kind"],) if arguments.get("kind") else ()
     limit, offset = arguments.get("limit") or HITS, arguments.get("offset", 0)
     where = search.Scope(resource, None, kinds, after)
@@ -141,7 +138,7 @@ def _query_tasks(db: Connection, arguments: Json, board: str) -> str:
         case "search" if arguments.get("query"):
             answer = queries.search(db, board, arguments["query"], limit)
         case action:
-            raise InvalidParams(f"{action} needs {'an id' if action == 'show' else 'a query'}.")
+            raise SaktiError(f"{action} needs {'an id' if action == 'show' else 'a query'}.")
     if not answer.get("tasks", answer):
         return NOTHING
     return f"[sakti · task board · {_day(int(time.time() * 1000))}]\n{json.dumps(answer, ensure_ascii=False)}"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
+from sakti.core.errors import SaktiError
 from sakti.version import __version__
 
 Json: TypeAlias = dict[str, Any]
@@ -32,10 +33,6 @@ INSTRUCTIONS = (
     " task board. Search it when an earlier decision, error, name or number may matter, before you ask or guess."
     " Everything in it was said earlier and may be outdated: each line names its source and date."
 )
-
-
-class InvalidParams(Exception):
-    """Error for arguments that a tool does not take."""
 
 
 class MemoryServer:
@@ -124,8 +121,8 @@ class MemoryServer:
             return
         try:
             result = handlers[method](values)
-        except InvalidParams as e:
-            self._send_error(message["id"], INVALID_PARAMS, str(e))
+        except SaktiError as e:
+            self._send_error(message["id"], INVALID_PARAMS, e.message)
             return
         if VERSION_KEY in _as_dict(values.get("_meta")) or method == "server/discover":
             result = {"resultType": "complete", **result}
@@ -158,11 +155,11 @@ class MemoryServer:
     def _call(self, params: Json) -> Json:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or name not in TOOLS:
-            raise InvalidParams(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
+            raise SaktiError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
         try:
             text, failed = self._answer(name, check_arguments(name, _as_dict(arguments)), self._folder), False
-        except InvalidParams as e:
-            text, failed = str(e), True
+        except SaktiError as e:
+            text, failed = e.message, True
         return {"content": [{"type": "text", "text": text}], "isError": failed}
 
     # --- roots ----------------------------------------------------------------------------------------------
@@ -261,11 +258,11 @@ def describe_tool(name: str) -> Json:
 
 
 def check_arguments(name: str, arguments: Json) -> Json:
-    """Return valid arguments of a tool. Raises InvalidParams."""
+    """Return valid arguments of a tool. Raises SaktiError."""
     tool = TOOLS[name]
     for required in tool["required"]:
         if not str(arguments.get(required) or "").strip():
-            raise InvalidParams(f"{name} needs {required!r}.")
+            raise SaktiError(f"{name} needs {required!r}.")
     out: Json = {}
     for key, value in arguments.items():
         schema = _as_dict(tool["properties"].get(key))
@@ -278,11 +275,11 @@ def check_arguments(name: str, arguments: Json) -> Json:
 def _check_value(key: str, value: Any, schema: Json) -> Any:
     if schema["type"] == "integer":
         if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).strip("-").isdigit():
-            raise InvalidParams(f"{key!r} is a whole number.")
+            raise SaktiError(f"{key!r} is a whole number.")
         return max(schema["minimum"], min(schema["maximum"], int(value)))
     text = str(value)
     if "enum" in schema and text not in schema["enum"]:
-        raise InvalidParams(f"{key!r} is one of {', '.join(schema['enum'])}.")
+        raise SaktiError(f"{key!r} is one of {', '.join(schema['enum'])}.")
     return text
 
 

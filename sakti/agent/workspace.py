@@ -63,11 +63,8 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "Nothing of this run was saved."
 
 
-def preload() -> None:
-    """Execute the modules that opening a session needs.
-
-    Run it in a thread, so that the screen responds meanwhile.
-    """
+def preload_store() -> None:
+    """Execute the modules of store and memory."""
     for module in (store_database, memory_engine, memory_factory):
         load(module)
 

@@ -55,7 +55,7 @@ class SaktiApp(App[int]):
     TITLE = "sakti"
     BINDINGS: ClassVar[list[BindingType]] = [keys.SUSPEND]  # on every screen; the help lists it with those of the chat
     AUTO_FOCUS = "#prompt"
-    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
+    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss"]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
 

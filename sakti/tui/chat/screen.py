@@ -130,7 +130,17 @@ class ChatScreen(Screen[None]):
         for problem in host.own_keys.problems:
             host.say(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
-        self.call_after_refresh(self.post_message, self.Painted())
+        self.call_after_refresh(self._mount_hidden)
+
+    async def _mount_hidden(self) -> None:
+        """Mount what the first picture does not show; the session starts after that."""
+        await self.conversation.mount_hidden()
+        await self.sidebar.observations.mount_hidden()
+        self.post_message(self.Painted())
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Skip styling all widgets again in the first picture."""
+        event.refresh_styles = self.stack_updates > 0
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)

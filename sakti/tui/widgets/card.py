@@ -274,18 +274,18 @@ class CardBox(Vertical):
             super().__init__()
             self.form, self.edit = form, edit
 
-    view = query_one("#card-view", CardView)
     line = query_one("#card-line", Input)
 
     def __init__(self, clock: Clock, may_auto: Callable[[], bool], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.view = CardView(id="card-view")
         self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield CardView(id="card-view")
+        yield self.view
         line = SafeInput(id="card-line", compact=True)
         line.display = False
         yield line

@@ -125,8 +125,6 @@ class ChatScreen(Screen[None]):
         host.appearance.adapt()
         self.sidebar.set_narrow(host.size.width < WIDE)
         self.sidebar.set_width(host.session.workspace.config.ui.sidebar_width or 0)
-        for problem in host.appearance.problems:
-            host.say(problem, title="Theme", tone="warning")
         for problem in host.own_keys.problems:
             host.say(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
@@ -136,6 +134,8 @@ class ChatScreen(Screen[None]):
         """Mount what the first picture does not show; the session starts after that."""
         await self.conversation.mount_hidden()
         await self.sidebar.observations.mount_hidden()
+        for problem in self.host.appearance.reload().problems:
+            self.host.say(problem, title="Theme", tone="warning")
         self.post_message(self.Painted())
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:

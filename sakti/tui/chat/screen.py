@@ -30,7 +30,7 @@ from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
-from sakti.tui.host import Host
+from sakti.tui.host import SHORTLY, Host
 from sakti.tui.keys import SUSPEND
 from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
@@ -56,7 +56,6 @@ with lazy_imports:
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
-SHORTLY = 2.0  # seconds that a note is shown
 WIDE = 100  # columns from which the panes are beside the chat
 
 

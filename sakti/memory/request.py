@@ -222,18 +222,22 @@ class RequestBuilder:
             raw = self._levels.uncovered(messages, state.prompts)
             sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
-        gone = window.cursor >= 0 and bool(window.active)
-        head = [m for m in state.prompts if m.index <= window.cursor]
-        messages = [*head, *messages]
-        reminder = self.log.reminder(window.thread.id, window.thread.resource_id) if gone else None
-        room = state.budget
-        if room is not None:
-            room -= sum(b.tokens for b in self.blocks(state)) + (reminder.tokens if reminder else 0)
-        limits = [x for x in (room, state.room(), self._room) if x is not None]
-        room = min(limits, default=None)
+        messages = [*(m for m in state.prompts if m.index <= window.cursor), *messages]
+        reminder: tuple[Message, ...] = ()
+        if window.cursor >= 0 and window.active:
+            reminder = (self.log.reminder(window.thread.id, window.thread.resource_id),)
+        room = self._room_for_messages(state, reminder)
         if room is not None and sum(m.tokens for m in messages) > room:
             messages = newest_that_fit(messages, room, state.prompts)
-        return (reminder, *messages) if reminder else tuple(messages)
+        return (*reminder, *messages)
+
+    def _room_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
+        """Return the tokens that messages may take; None without a limit."""
+        limits = [room for room in (state.room(), self._room) if room is not None]
+        if state.budget is not None:
+            before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)
+            limits.append(state.budget - before)
+        return min(limits, default=None)
 
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""

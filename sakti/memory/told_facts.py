@@ -40,6 +40,17 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}
+    current, time = _sent_facts(messages)
+    changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
+    if begins and last.role == "user" and not _sent_facts([last])[0].keys() & facts.keys():
+        return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
+    if NOW in current and now - time < STALE_MS:
+        changed.pop(NOW, None)
+    return changed
+
+
+def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
+    """Return the facts as they were sent last, and when the time was sent."""
     current: dict[str, str] = {}
     time = 0
     for message in messages:
@@ -47,10 +58,4 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
             if isinstance(part, ContextPart):
                 current |= part.facts
                 time = message.created_at if NOW in part.facts else time
-    changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
-    here = {name for p in last.parts if isinstance(p, ContextPart) for name in p.facts}
-    if begins and last.role == "user" and not here & facts.keys():
-        return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
-    if NOW in current and now - time < STALE_MS:
-        changed.pop(NOW, None)
-    return changed
+    return current, time

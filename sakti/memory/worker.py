@@ -199,17 +199,11 @@ class Worker:
         """Fill an empty group with a reflection of other groups."""
         # of several threads its own is the one with the newest notes
         thread_id = groups[-1].thread_id if made else group.thread_id
-        mine = [g for g in groups if g.thread_id == thread_id]
-        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
         return structs.replace(
-            group,
+            _with_range(group, groups, thread_id),
             thread_id=thread_id,
             kind="reflection",
             text=text,
-            first_message_id=mine[0].first_message_id if mine else None,
-            last_message_id=mine[-1].last_message_id if mine else None,
-            first_index=span.first if span else None,
-            last_index=span.last if span else None,
             message_tokens=sum(g.message_tokens for g in groups),
             observation_tokens=self.counter.count(text),
             model=result.model,
@@ -357,6 +351,19 @@ class Worker:
                 duration_ms=call.duration_ms,
                 stop_reason=call.stop_reason,
             )
+
+
+def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
+    """Give a group the range of messages that other groups cover of a thread."""
+    mine = [g for g in groups if g.thread_id == thread_id]
+    span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
+    return structs.replace(
+        group,
+        first_message_id=mine[0].first_message_id if mine else None,
+        last_message_id=mine[-1].last_message_id if mine else None,
+        first_index=span.first if span else None,
+        last_index=span.last if span else None,
+    )
 
 
 def _pinned_text(row: NewLine) -> str:

@@ -219,20 +219,26 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
         if not sentence:
             yield None
             continue
-        exact = 0.5 if SPECIFIC.search(sentence) else 0.0
-        is_fact = is_list and kind(sentence) in ("remark", "chatter")  # an item of a list states something
-        match "remark" if last and piece.opens else "statement" if is_fact else kind(sentence):
-            case "statement":
-                yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
-            case "request":
-                yield STATED + exact, "🟡", "User asked for:", sentence
-            case "question":
-                yield 4.5 + exact, "🟡", "User asked:", sentence
-            case "remark":
-                weight = STATED if not is_vague(sentence) and not piece.opens else 5.0 if answers else 3.5
-                yield weight + exact, "🟡", "User said:", sentence
-            case "chatter":
-                yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
+        sentence_kind = "remark" if last and piece.opens else kind(sentence)
+        if is_list and not (last and piece.opens) and sentence_kind in ("remark", "chatter"):
+            sentence_kind = "statement"  # an item of a list states something
+        yield _own_sentence(sentence, sentence_kind, answers=answers, opens=piece.opens)
+
+
+def _own_sentence(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool) -> Found:
+    exact = 0.5 if SPECIFIC.search(sentence) else 0.0
+    match sentence_kind:
+        case "statement":
+            return 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
+        case "request":
+            return STATED + exact, "🟡", "User asked for:", sentence
+        case "question":
+            return 4.5 + exact, "🟡", "User asked:", sentence
+        case "remark":
+            weight = STATED if not is_vague(sentence) and not opens else 5.0 if answers else 3.5
+            return weight + exact, "🟡", "User said:", sentence
+        case "chatter":
+            return 4.0 if answers else 0.5, "🟢", "User said:", sentence
 
 
 def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:

@@ -400,19 +400,29 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     open_claims = [claim for claim in all_claims if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
     is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
-    counts = [n for c in all_claims if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
+    counts = [] if is_quoted else _counts(all_claims)
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
     out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _near(content, n))}
-    if not verbatim and (words := source.voices.wrong(content)):
-        out[f"speaker: {words}"] = None
-    if words := source.voices.undecided(content):
-        out[f"decision: {words}"] = None
-    if words := source.voices.unproven(content):
-        out[f"result: {words}"] = None
-    return tuple(out)
+    return (*out, *_speech_flags(content, source.voices, verbatim=verbatim))
+
+
+def _counts(line_claims: Sequence[Claim]) -> list[str]:
+    """Return the whole numbers of a line: each counts, or belongs to, a noun."""
+    numbers = [c.text.split()[0] for c in line_claims if c.kind == "number"]
+    return [number for number in numbers if number.isdigit()]
+
+
+def _speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
+    """Yield the words of a line that its source attributes to another, does not decide, or does not prove."""
+    if not verbatim and (words := voices.wrong(content)):
+        yield f"speaker: {words}"
+    if words := voices.undecided(content):
+        yield f"decision: {words}"
+    if words := voices.unproven(content):
+        yield f"result: {words}"
 
 
 def _near(content: str, number: str) -> list[str]:

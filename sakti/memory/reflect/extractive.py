@@ -69,6 +69,15 @@ class _Line(Struct):
     def dropped(self) -> bool:
         return all(u.dropped for u in self.units)
 
+    @property
+    def remaining_tokens(self) -> int:
+        return 0 if self.dropped else self.tokens + sum(u.tokens for u in self.units if not u.dropped)
+
+    @property
+    def lists_files(self) -> bool:
+        """Return whether the units are names of files that the agent changed."""
+        return self.head.rstrip().endswith("Agent changed")
+
 
 class ExtractiveReflector:
     name = NAME
@@ -100,16 +109,13 @@ class ExtractiveReflector:
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
     def _drop_down_to(self, lines: list[_Line], target: int, limit: int | None, before: int) -> None:
-        total = sum(
-            line.tokens + sum(u.tokens for u in line.units if not u.dropped) for line in lines if not line.dropped
-        )
+        total = sum(line.remaining_tokens for line in lines)
         ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
         least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
         units = [(u.place, not u.replaced, n, u, line) for n, line in enumerate(lines) for u in line.units]
         for rank, _, _, unit, line in sorted(units, key=lambda entry: entry[:3]):
-            if total <= (ended if unit.replaced and rank == WORK else least[rank]):
-                continue
-            if unit.dropped or line.pinned:
+            limit_of_rank = ended if unit.replaced and rank == WORK else least[rank]
+            if total <= limit_of_rank or unit.dropped or line.pinned:
                 continue
             unit.dropped = True
             total -= unit.tokens + (line.tokens if line.dropped else 0)
@@ -182,26 +188,28 @@ def _bare(line: str) -> str:
 def _drop_repeated(lines: Sequence[_Line]) -> None:
     """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
     seen: set[tuple[bool, str]] = set()
-    newest: set[str] = set()
-    for line in lines:
-        for unit in line.units if not line.head.rstrip().endswith("Agent changed") else ():
-            key = (line.user, _bare(unit.text))
-            if unit.dropped:
-                continue
-            if key in seen and not line.pinned and not unit.replaced:
-                unit.dropped = True
-            if not unit.replaced:  # a statement repeated after a change is current
-                seen.add(key)
-    for line in reversed(lines):
-        changed = line.head.rstrip().endswith("Agent changed")
+    for line in (line for line in lines if not line.lists_files):
         for unit in line.units:
-            match = TOOL.match(unit.text)
-            key = f"file {unit.text}" if changed else match["command"] if match and match["command"] else ""
-            if unit.dropped:
+            if unit.dropped or unit.replaced:  # a statement repeated after a change is current
                 continue
-            if key and key in newest and not line.pinned:
-                unit.dropped = True
+            key = (line.user, _bare(unit.text))
+            unit.dropped = key in seen and not line.pinned
+            seen.add(key)
+    newest: set[str] = set()
+    for line in reversed(lines):
+        for unit in line.units:
+            if unit.dropped or not (key := _work_key(line, unit)):
+                continue
+            unit.dropped = key in newest and not line.pinned
             newest.add(key)
+
+
+def _work_key(line: _Line, unit: _Unit) -> str:
+    """Return the file or the command that a unit names; empty for others."""
+    if line.lists_files:
+        return f"file {unit.text}"
+    match = TOOL.match(unit.text)
+    return (match["command"] or "") if match else ""
 
 
 def _order_replaced(lines: Sequence[_Line]) -> None:

@@ -164,10 +164,7 @@ def _clause(text: str, start: int, end: int, german: bool) -> Clause:
             _add_value(values, Value(key, shape, at, stop))
         elif key not in lexicon.words("empty"):
             words.append((stem(key), at - start))
-            last = values[-1] if values else None
-            counted = last is not None and last.shape == "number" and not last.unit and not key.endswith("ed")
-            if last is not None and counted and at - last.end <= 1:
-                values[-1] = Value(last.key, "number", last.start, stop, stem(key))
+            _add_unit(values, key, at, stop)
     verb = _verb(text, start, end, values)
     name = _NAME_IS.match(text, start, end) if not german and verb > 0 else None
     if name is not None and not any(v.end <= start + verb for v in values):
@@ -191,6 +188,15 @@ def _add_value(values: list[Value], value: Value) -> None:
             values[-1] = Value(f"{last.key} {key}", merged, last.start, value.end)
             return
     values.append(Value(key, value.shape, value.start, value.end, unit))
+
+
+def _add_unit(values: list[Value], word: str, start: int, end: int) -> None:
+    """Take a word that follows a number as its unit: "5 retries", but not "5 added"."""
+    last = values[-1] if values else None
+    if last is None or last.shape != "number" or last.unit or word.endswith("ed"):
+        return
+    if start - last.end <= 1:
+        values[-1] = Value(last.key, "number", last.start, end, stem(word))
 
 
 def _verb(text: str, start: int, end: int, values: Sequence[Value]) -> int:
@@ -217,9 +223,7 @@ def _shape(token: str, first: bool, german: bool) -> Shape:
     low = token.casefold()
     if token[0] in "\"“„'":
         return "name"
-    if _CLOCK.fullmatch(token) or _DAY.fullmatch(token) or lexicon.DAYS.fullmatch(token):
-        return "date"
-    if lexicon.MONTHS.fullmatch(token) and token[0].isupper():
+    if _is_date(token):
         return "date"
     if low in lexicon.NUMBERS or _NUMBER.fullmatch(token) or _WITH_UNIT.fullmatch(token):
         return "number"
@@ -227,6 +231,12 @@ def _shape(token: str, first: bool, german: bool) -> Shape:
         return "code"
     capital = token[0].isupper() and not first and not german and low not in lexicon.words("empty")
     return "name" if capital else "word"
+
+
+def _is_date(token: str) -> bool:
+    if _CLOCK.fullmatch(token) or _DAY.fullmatch(token) or lexicon.DAYS.fullmatch(token):
+        return True
+    return token[0].isupper() and lexicon.MONTHS.fullmatch(token) is not None
 
 
 def _number(key: str) -> tuple[str, str]:

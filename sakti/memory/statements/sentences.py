@@ -31,11 +31,6 @@ SPECIFIC = lazy_pattern(
 )
 WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
 _LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
-_QUESTION = lazy_pattern(
-    r"^(?:and |but |so |or |also )?(?:how|what|why|where|when|which|who|whose|is|are|was|were|do|does|did|has|have|"
-    r"should|shall|may|might|am)\b",
-    re.IGNORECASE,
-)
 _POLITE = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|hey|hi|yes|well)[, ]+)*"
     r"(?:please|(?:can|could|would|will) you|i(?:'d| would) like you to|i (?:want|need) you to|kindly|"
@@ -200,15 +195,19 @@ def kind(sentence: str) -> Kind:
     if _LASTING_START.search(sentence) and (words > 2 or exact):
         return "statement"
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
-    if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
-        if _request_lasts(sentence, asks=asks, exact=exact):
-            return "statement"
-        return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
-    if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
+    chatters = words <= _SHORT and not exact and _CHATTER.search(sentence) is not None
+    if _is_request(sentence, asks=asks):
+        lasting = _request_lasts(sentence, asks=asks, exact=exact)
+        return "statement" if lasting else "chatter" if chatters else "request"
+    if asks:
         return "question"
-    if _CHATTER.search(sentence) and words <= _SHORT and not exact:
-        return "remark" if _says_something(sentence) else "chatter"
-    return "statement" if exact or _states(sentence, words) else "remark"
+    if chatters and not _says_something(sentence):
+        return "chatter"
+    return "statement" if not chatters and (exact or _states(sentence, words)) else "remark"
+
+
+def _is_request(sentence: str, *, asks: bool) -> bool:
+    return _POLITE.search(sentence) is not None or (not asks and _IMPERATIVE.search(sentence) is not None)
 
 
 def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:

@@ -79,8 +79,8 @@ MUTANTS = (
     ),
     M(
         "speaking-not-marked",
-        f"{FAITHFUL}:flags",
-        'out[f"speaker: {words}"] = None',
+        "sakti.memory.observe.faithfulness:_speech_flags",
+        'yield f"speaker: {words}"',
         "pass",
         by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
     ),

@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     M(
         "work-range",
-        f"{WORK}:Worker._as_reflection",
+        "sakti.memory.worker:_with_range",
         "first_index=span.first if span else None",
         "first_index=span.last if span else None",
         by="tests/unit/memory/test_faithfulness.py::test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop",

@@ -37,7 +37,7 @@ from sakti.memory.worker import Worker
 from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
-from sakti.store.log.corrections import Action, Corrected
+from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.maintenance.result_copies import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
@@ -487,7 +487,7 @@ class MemoryEngine:
         async with self._manual_operation() as state:
             return await corrections.erase(state, line)
 
-    async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
+    async def correct(self, line: str, action: Action, text: str = "") -> LineCorrection:
         """Correct a line, named by id or its end. Raises not_found, ambiguous, empty, unchanged, busy."""
         async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
@@ -501,7 +501,7 @@ class MemoryEngine:
         self._must_write()
         await self._request.remove_carried(self.state, line, removed=removed)
 
-    async def undo_correction(self, line: str | None = None) -> Corrected:
+    async def undo_correction(self, line: str | None = None) -> LineCorrection:
         """Undo the newest correction, of a line or the log. Raises `MemoryFailure` (not_found, busy)."""
         async with self._manual_operation() as state:
             return await corrections.undo(state, line)

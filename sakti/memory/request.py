@@ -54,8 +54,8 @@ class RequestBuilder:
         self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
         self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
-        self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
-        self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
+        self._pieces: list[carry_over.CarriedPiece] = []  # of it, if they could not be stored
+        self._unwanted: set[carry_over.CarriedPiece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
@@ -114,7 +114,7 @@ class RequestBuilder:
             and not thread.parent_id
         )
 
-    async def _find_pieces(self, thread: Thread) -> list[carry_over.Piece]:
+    async def _find_pieces(self, thread: Thread) -> list[carry_over.CarriedPiece]:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
         return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
@@ -133,7 +133,7 @@ class RequestBuilder:
             for n, p in enumerate(pieces)
         ]
 
-    def _build(self, pieces: list[carry_over.Piece]) -> list[carry_over.Piece]:
+    def _build(self, pieces: list[carry_over.CarriedPiece]) -> list[carry_over.CarriedPiece]:
         """Send those of `pieces` that the user did not remove, and return them."""
         remaining = [p for p in pieces if p not in self._unwanted]
         self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in remaining)]) if remaining else ""
@@ -145,7 +145,7 @@ class RequestBuilder:
         Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
-        piece = carry_over.Piece(line.kind, line.source_id, line.text)
+        piece = carry_over.CarriedPiece(line.kind, line.source_id, line.text)
         self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())
         if carry_over.KEY in thread.metadata:
             await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)

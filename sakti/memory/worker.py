@@ -80,7 +80,7 @@ class Worker:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector, self._aside = observer, reflector, aside
         self._remembered = marking.Remembered()
-        self._log: memory_log.Log | None = None
+        self._log: memory_log.LogSnapshot | None = None
         self._failed = 0  # reflections in a row that failed for good
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.deadlocks import Edge, Waiting
+from sakti.store.tasks.deadlocks import Edge, WaitGraph
 from sakti.tasks import graph as g
 
 
@@ -27,7 +27,7 @@ class Gate:
 
     def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
         self._db = db
-        self._waiting = Waiting(graph.edges(db, resource_id), coming)
+        self._waiting = WaitGraph(graph.edges(db, resource_id), coming)
         self._epics = questions.of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> Refused | None:

@@ -365,12 +365,12 @@ class Workspace:
             clock=self.clock,
         )
 
-    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
+    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
         info = self.models.info
-        out: list[memory_factory.Candidate] = []
+        out: list[memory_factory.ModelCandidate] = []
         for name, up_to in names:
             window = info.context_window if info is not None and name == info.full_name else None
-            out.append(memory_factory.Candidate(*self.models.background(name), up_to, window))
+            out.append(memory_factory.ModelCandidate(*self.models.background(name), up_to, window))
         return out
 
     def observer_reason(self) -> str:

@@ -33,7 +33,7 @@ from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
 from sakti.memory.slices import RunAside
 from sakti.memory.state import MemoryState, Phase, ReflectionPhase, Trigger
-from sakti.memory.worker import Worker
+from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
@@ -94,7 +94,7 @@ class MemoryEngine:
         self._leases = Leases(store, owner or leases.new_owner(), patience)
         self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
         self._chosen, self._reason = observer.name, reason
-        self._worker = Worker(
+        self._worker = MemoryWorker(
             store=store,
             counter=counter,
             clock=clock,

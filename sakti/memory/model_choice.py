@@ -15,21 +15,21 @@ log = logging.getLogger(__name__)
 Worker = TypeVar("Worker")
 
 
-class Choice(Struct, Generic[Worker], frozen=True):
+class SizedModel(Struct, Generic[Worker], frozen=True):
     """Model with its largest input, `up_to` tokens (None: no limit)."""
 
     worker: Worker
     up_to: int | None = None
 
 
-def fitting(choices: Sequence[Choice[Worker]], size: int) -> list[Worker]:
+def fitting(choices: Sequence[SizedModel[Worker]], size: int) -> list[Worker]:
     """Return the workers for `size` tokens, in order; if all are too small, the largest."""
     workers = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
     return workers or [max(choices, key=lambda c: c.up_to or 0).worker]
 
 
 class ChosenObserver:
-    def __init__(self, choices: Sequence[Choice[Observer]]) -> None:
+    def __init__(self, choices: Sequence[SizedModel[Observer]]) -> None:
         self._choices = choices
 
     @property
@@ -48,7 +48,7 @@ class ChosenObserver:
 
 
 class ChosenReflector:
-    def __init__(self, choices: Sequence[Choice[Reflector]], count: Callable[[str], int]) -> None:
+    def __init__(self, choices: Sequence[SizedModel[Reflector]], count: Callable[[str], int]) -> None:
         self._choices, self._count = choices, count
 
     @property

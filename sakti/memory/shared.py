@@ -149,7 +149,7 @@ def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
     return structs.replace(group, text=text, metadata={**group.metadata, **stored(new_sections)})
 
 
-class Part(Struct, frozen=True):
+class CondensedPart(Struct, frozen=True):
     """Unit of condensing: texts with id and label each, and all messages they cover."""
 
     groups: tuple[tuple[str, str], ...]
@@ -158,7 +158,7 @@ class Part(Struct, frozen=True):
     tokens: int
 
 
-def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
+def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[CondensedPart]:
     """Split groups by thread, so that no reflection mixes threads; the newest notes come last.
 
     Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
@@ -197,9 +197,9 @@ class _NamedSection(Struct, frozen=True):
         return self.spans[0].thread_id if len(self.spans) == 1 else ""
 
 
-def _part(members: Sequence[_NamedSection]) -> Part:
+def _part(members: Sequence[_NamedSection]) -> CondensedPart:
     with_text = [member for member in members if member.text]
-    return Part(
+    return CondensedPart(
         tuple((member.name, member.text) for member in with_text),
         {member.name: label(member.spans) for member in with_text},
         union(span for member in members for span in member.spans),

@@ -18,7 +18,7 @@ from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import answer, speaking
-from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
+from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, dropped, flags
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
     ModelCall,
@@ -62,7 +62,7 @@ class ToCondense(Struct, frozen=True):
     findings: list[str]
 
 
-class Worker:
+class MemoryWorker:
     """Caller of Observer and Reflector of one engine."""
 
     def __init__(
@@ -406,23 +406,23 @@ def _check_reflection(
     Losses and claims are measured against its input.
     """
     rows = [row for one in texts for row in lines.rows(one)]
-    source = Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
+    source = EvidenceSource(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
     return dropped(inputs, text), rows, _flags(rows, source)
 
 
-def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...]]:
+def _flags(found: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in found:
         masked(row.content)  # remembered, so that the transaction that stores it is shorter
     return [flags(unmarked(row.content), source) for row in found]
 
 
-def source_of(request: ObserveInput) -> Source:
+def source_of(request: ObserveInput) -> EvidenceSource:
     """Return the source of an observation: the complete messages, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
     moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
-    return Source(
+    return EvidenceSource(
         *texts, request.log, *aims, zones,
         said=itertools.chain(
             speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)

@@ -20,7 +20,7 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.worker import Worker, observable
+from sakti.memory.worker import MemoryWorker, observable
 from sakti.providers import refused_pieces
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
@@ -40,7 +40,7 @@ class Observation:
     `task` is the running or last one; `elsewhere`: it found another window observing.
     """
 
-    def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
+    def __init__(self, state: MemoryState, worker: MemoryWorker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
         self.task: asyncio.Task[bool] | None = None
         self.elsewhere = False

@@ -152,7 +152,7 @@ ANNOUNCED = 1  # the line that announces a quotation counts as one of it
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
-class Piece(Struct, frozen=True):
+class QuotedPiece(Struct, frozen=True):
     """Part of a message; `own`: the user's words, `opens`: they only introduce the quotation that follows."""
 
     text: str
@@ -181,7 +181,7 @@ def own(message: Message) -> str:
     return "\n".join(p.text for p in pieces(message.text) if p.own)
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def pieces(text: str) -> Iterator[QuotedPiece]:
     """Yield the non-empty parts of a text in order."""
     current: list[str] = []
     was = True
@@ -195,9 +195,9 @@ def pieces(text: str) -> Iterator[Piece]:
     yield from _piece([text[TYPED:]], False, last=True)
 
 
-def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[Piece]:
+def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[QuotedPiece]:
     if any(line and not line[:LINE_LIMIT].isspace() for line in lines):
-        yield Piece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
+        yield QuotedPiece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:

@@ -11,7 +11,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import quality
-from sakti.memory.shared import Part, joined, parts
+from sakti.memory.shared import CondensedPart, joined, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
@@ -61,7 +61,7 @@ async def reflect(
     return result, sections
 
 
-def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
+def _request(whole: ReflectInput, part: CondensedPart, text: str, total: int) -> ReflectInput:
     limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
     return structs.replace(
         whole,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements import lexicon
-from sakti.memory.statements.reading import Clause, Value, clauses, divided
+from sakti.memory.statements.reading import Clause, StatementValue, clauses, divided
 
 LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
 COVERED = 0.5  # share of an older statement's words that one which ends it repeats
@@ -106,7 +106,7 @@ _NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie
 _GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
 
 
-class Ended(Struct, frozen=True):
+class EndedText(Struct, frozen=True):
     """Text `start` to `end` of statement `old` that statement `new` ends (positions in the input)."""
 
     old: int
@@ -199,7 +199,7 @@ def is_act(text: str) -> bool:
     return re.match(rf"\W*{_LEADING}(?:{asks})", text, re.IGNORECASE) is not None
 
 
-def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
+def find_ended(statements: Sequence[str]) -> Iterator[EndedText]:
     """Yield what later statements end, of statements of one speaker given oldest first."""
     index = StatementIndex()
     gone: set[tuple[int, int]] = set()
@@ -209,7 +209,7 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
             for span in ended_by(old, new):
                 if (old.place, span[0]) not in gone:
                     gone.add((old.place, span[0]))
-                    yield Ended(old.place, new.place, *span)
+                    yield EndedText(old.place, new.place, *span)
 
 
 def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
@@ -278,7 +278,7 @@ def _is_in_use(clause: Clause, word: str) -> bool:
     return re.search(rf"{_IN_USE}{re.escape(word)}", clause.text, re.IGNORECASE) is not None
 
 
-def _is_needed(old: Clause, lost: Sequence[Value]) -> bool:
+def _is_needed(old: Clause, lost: Sequence[StatementValue]) -> bool:
     return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.phrases("need").search(old.text))
 
 
@@ -313,14 +313,16 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     return _can_replace(old, new, lost, new_values, changes)
 
 
-def _pair_up(lost: Sequence[Value], new: Sequence[Value]) -> bool:
+def _pair_up(lost: Sequence[StatementValue], new: Sequence[StatementValue]) -> bool:
     """Return whether each lost value has a new one; several only if they belong together and are alike."""
     if not lost or len(lost) != len(new):
         return False
     return len(lost) == 1 or (_is_one_value(lost) and all(map(_alike, lost, new)))
 
 
-def _can_replace(old: Clause, new: Clause, lost: Sequence[Value], given: Sequence[Value], changes: bool) -> bool:
+def _can_replace(
+    old: Clause, new: Clause, lost: Sequence[StatementValue], given: Sequence[StatementValue], changes: bool
+) -> bool:
     """Return whether one value can be put in the place of another for the same subject."""
     sets = _SETS.search(new.text) or _CHANGER.match(new.text)
     defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
@@ -387,7 +389,7 @@ def _items_unlike(items: Sequence[tuple[str, int]], others: Sequence[tuple[str, 
     return [item for item in items if not _is_like(item[0], words)]
 
 
-def _alike(a: Value, b: Value) -> bool:
+def _alike(a: StatementValue, b: StatementValue) -> bool:
     """Return whether one value can replace the other: of one kind, of one unit."""
     if a.shape != b.shape:
         return {a.shape, b.shape} == {"name", "code"}
@@ -399,7 +401,7 @@ def _alike(a: Value, b: Value) -> bool:
     return True
 
 
-def _is_one_value(values: Sequence[Value]) -> bool:
+def _is_one_value(values: Sequence[StatementValue]) -> bool:
     """Return whether two values belong together: "from 9 to 17", "Mondays and Fridays", "Postgres 16"."""
     first, second = values[0], values[1]
     pair = first.shape == second.shape != "name" or (second.shape == "number" and second.start - first.end == 1)

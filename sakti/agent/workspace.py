@@ -420,7 +420,7 @@ class Workspace:
                 shadow.recover()
             except (OSError, SaktiError) as e:  # the next undo says it
                 log.warning("unfinished undo or call: %s", e)
-            state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
+            state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 
     def _output_folder(self) -> Path:

@@ -185,13 +185,7 @@ def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -
 
 
 def _inside(
-    name: str,
-    command: str,
-    reach: Sequence[str],
-    mode: SessionMode,
-    rules: Rules,
-    place: Place,
-    found: CommandAnalysis,
+    name: str, command: str, reach: Sequence[str], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if refused := _refuse_hosts(reach, rules):

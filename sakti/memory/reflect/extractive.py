@@ -55,7 +55,7 @@ class _LogSentence(Struct):
         return min(self.rank, WORK) if self.replaced else self.rank
 
 
-class _LogLine(Struct):
+class _DigestLine(Struct):
     head: str  # sign, time and speaker
     units: list[_LogSentence]
     tokens: int  # of the head
@@ -108,7 +108,7 @@ class ExtractiveReflector:
             raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
-    def _drop_down_to(self, lines: list[_LogLine], target: int, limit: int | None, before: int) -> None:
+    def _drop_down_to(self, lines: list[_DigestLine], target: int, limit: int | None, before: int) -> None:
         total = sum(line.remaining_tokens for line in lines)
         ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
         least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
@@ -120,8 +120,8 @@ class ExtractiveReflector:
             unit.dropped = True
             total -= unit.tokens + (line.tokens if line.dropped else 0)
 
-    def _lines(self, text: str, pinned: set[str]) -> list[_LogLine]:
-        out: list[_LogLine] = []
+    def _lines(self, text: str, pinned: set[str]) -> list[_DigestLine]:
+        out: list[_DigestLine] = []
         header = ""
         for raw in text.split("\n"):
             line = raw.rstrip()
@@ -133,7 +133,7 @@ class ExtractiveReflector:
             out.append(self._line(line, header, _bare(line) in pinned))
         return out
 
-    def _line(self, line: str, header: str, pinned: bool) -> _LogLine:
+    def _line(self, line: str, header: str, pinned: bool) -> _DigestLine:
         count = self._counter.count
         sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
         decoration = _DECORATION.match(line)
@@ -158,7 +158,7 @@ class ExtractiveReflector:
             parts = [(content, "")]
         nested = line[0] in " \t" and sign == "none"
         units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        return _LogLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
+        return _DigestLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
@@ -185,7 +185,7 @@ def _bare(line: str) -> str:
     return _TIME.sub("", text).strip().casefold()
 
 
-def _drop_repeated(lines: Sequence[_LogLine]) -> None:
+def _drop_repeated(lines: Sequence[_DigestLine]) -> None:
     """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
     seen: set[tuple[bool, str]] = set()
     for line in (line for line in lines if not line.lists_files):
@@ -204,7 +204,7 @@ def _drop_repeated(lines: Sequence[_LogLine]) -> None:
             newest.add(key)
 
 
-def _work_key(line: _LogLine, unit: _LogSentence) -> str:
+def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
     """Return the file or the command that a unit names; empty for others."""
     if line.lists_files:
         return f"file {unit.text}"
@@ -212,7 +212,7 @@ def _work_key(line: _LogLine, unit: _LogSentence) -> str:
     return (match["command"] or "") if match else ""
 
 
-def _order_replaced(lines: Sequence[_LogLine]) -> None:
+def _order_replaced(lines: Sequence[_DigestLine]) -> None:
     """Mark words replaced by later lines, from their notes; raise those lines to the replaced rank."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
@@ -234,7 +234,7 @@ def _statements(text: str) -> int:
     return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
 
 
-def _outlive(newer: _LogLine, older: _LogSentence) -> None:
+def _outlive(newer: _DigestLine, older: _LogSentence) -> None:
     """Raise a line of the time that a mark names to the rank of the sentence that it ends.
 
     The agent's lines of that minute end nothing, and requests end no statement unless a note says so.
@@ -244,17 +244,17 @@ def _outlive(newer: _LogLine, older: _LogSentence) -> None:
             unit.rank = max(unit.rank, older.rank)
 
 
-def _moment(line: _LogLine) -> tuple[str, str]:
+def _moment(line: _DigestLine) -> tuple[str, str]:
     """Return date and time of a line, as marks name them."""
     time = _CLOCK.search(line.head)
     return _date(line), time[1] if time else ""
 
 
-def _date(line: _LogLine) -> str:
+def _date(line: _DigestLine) -> str:
     return line.header.removeprefix("Date:").strip()
 
 
-def _write(lines: Sequence[_LogLine]) -> str:
+def _write(lines: Sequence[_DigestLine]) -> str:
     out: list[str] = []
     header = ""
     for line in lines:

@@ -126,7 +126,7 @@ def test_a_killed_file_tool_leaves_no_temporary_file(place: Place, monkeypatch: 
         state = ToolState(place.root, place.root, place.root.parent, place.clock, TimeIds(place.clock), {})
         state.recorder = recorder = TurnRecorder(place.opened(), lambda _why: None)
         recorder.begin("thread", 1)
-        new = [changes.Changed(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
+        new = [changes.ChangedFile(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
         changes.put(state.context("call", "thread", "m"), new)
 
     with monkeypatch.context() as patched:

@@ -65,14 +65,14 @@ MUTANTS = (
     ),
     M(
         "faithful-part-of-longer",
-        f"{FAITHFUL}:Source._stands_alone",
+        f"{FAITHFUL}:EvidenceSource._stands_alone",
         "if not (longer or",
         "if True or not (longer or",
         by="tests/unit/memory/test_faithfulness.py::test_the_same_in_other_units_and_words_is_no_invention",
     ),
     M(
         "faithful-units",
-        f"{FAITHFUL}:Source._has_amount",
+        f"{FAITHFUL}:EvidenceSource._has_amount",
         "reach = max(share, NEAR) * amount",
         "continue",
         by="tests/unit/memory/test_faithfulness.py::test_the_same_in_other_units_and_words_is_no_invention",

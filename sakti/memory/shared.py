@@ -6,9 +6,9 @@ into the Reflector's input, and are never stored with it.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, structs
@@ -169,7 +169,7 @@ def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Condense
         for group in groups
         for number, (text, covered) in enumerate(pieces(group))
     ]
-    sizes = Counter[str]()
+    sizes = collections.Counter[str]()
     for section in named:
         if section.thread_id:
             sizes[section.thread_id] += section.tokens

@@ -20,7 +20,7 @@ from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
 from sakti.memory.statements.sentences import SPECIFIC, agent_kind, lasts
-from sakti.memory.statements.units import LEAD, TOOL, sentences
+from sakti.memory.statements.units import LEAD, TOOL, split_sentences
 from sakti.store.log.replaced import MARK, NOTE, Earlier, place, when, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first.
@@ -149,7 +149,7 @@ class ExtractiveReflector:
         parts: list[tuple[str, str]]
         if lead is not None:
             start += lead.end()
-            parts = list(sentences(line[start:]))
+            parts = list(split_sentences(line[start:]))
         elif tool is not None and tool["files"]:
             start += tool.start("files")
             names = tool["files"].split(", ")

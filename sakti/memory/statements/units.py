@@ -60,12 +60,12 @@ def units(content: str) -> Iterator[Unit]:
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0
     at = start
-    for text, behind in sentences(content[start:]):
+    for text, behind in split_sentences(content[start:]):
         yield Unit(text, at)
         at += len(text) + len(behind)
 
 
-def sentences(text: str) -> Iterator[tuple[str, str]]:
+def split_sentences(text: str) -> Iterator[tuple[str, str]]:
     """Yield sentences with the text after each; joined they are the text."""
     at = 0
     for match in _BOUNDARY.finditer(text):

@@ -21,7 +21,8 @@ from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, S
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status, told_facts
+from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status
+from sakti.memory import request as memory_request
 from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
@@ -327,7 +328,7 @@ class MemoryEngine:
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
         state, request = self.state, self._request
-        return told_facts.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
+        return memory_request.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""

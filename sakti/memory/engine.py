@@ -24,7 +24,6 @@ from sakti.core.types import Block, Message, Thread
 from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status
 from sakti.memory import request as memory_request
 from sakti.memory.fallback import FallbackObserver
-from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
@@ -540,11 +539,11 @@ class MemoryEngine:
     async def observe_left(self) -> bool:
         """Observe everything that may be observed, on exit; False when nothing came of it."""
         async with self._manual_operation():
-            return await exit_work.observe_left(self._observation)
+            return await compaction.observe_left(self._observation)
 
     def left(self) -> int:
         """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
-        return exit_work.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
+        return compaction.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
         """Stop background model calls of this memory until `resume`, in all windows, across restarts.

@@ -17,7 +17,6 @@ from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.memory import policy
-    from sakti.memory.working import files as page_files
     from sakti.memory.working import schema as page_schema
 
 IDLE_MS = (1_000, 86_400_000)  # between which a project may have groups activated after a pause
@@ -51,7 +50,7 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
                 if name == PAGES[0]:
                     page_schema.load(value, workspace)
                 else:
-                    page_files.template(value, workspace)
+                    page_schema.template(value, workspace)
             elif name == "memory.activate_after_idle":
                 pause = policy.parse_activation_ttl(value, name)
                 if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:

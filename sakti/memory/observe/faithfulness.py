@@ -32,7 +32,7 @@ from sakti.memory.observe.claims import (
     claims,
 )
 from sakti.memory.observe.speaking import Said, Voices, plain
-from sakti.memory.statements.units import LEAD
+from sakti.memory.statements.sentences import LEAD
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"

@@ -19,8 +19,7 @@ from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
-from sakti.memory.statements.sentences import SPECIFIC, agent_kind, lasts
-from sakti.memory.statements.units import LEAD, TOOL, split_sentences
+from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences
 from sakti.store.log.replaced import MARK, NOTE, Earlier, place, when, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first.

@@ -14,9 +14,8 @@ from msgspec import Struct, field
 
 from sakti.core.types import Json
 from sakti.memory.log import lines
-from sakti.memory.statements.sentences import agent_kind
+from sakti.memory.statements.sentences import agent_kind, is_request, speaker, units
 from sakti.memory.statements.superseding import Statement, StatementIndex, ended_by, is_cancelled
-from sakti.memory.statements.units import is_request, speaker, units
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replaced import KEY, MARK, Earlier, note, unmarked, with_marks
 

@@ -24,8 +24,8 @@ from sakti.core.types import Block, Message, Thread
 from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status
 from sakti.memory import request as memory_request
 from sakti.memory.fallback import FallbackObserver
-from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
+from sakti.memory.jobs.operation import PATIENCE_S, Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.jobs.waiting import TURN_WAIT_S, Patience, wait_for_messages
 from sakti.memory.opening import first_window, newest_prompt, open_record

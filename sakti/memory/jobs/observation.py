@@ -15,8 +15,7 @@ from msgspec import structs
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Message
 from sakti.memory import policy, shared
-from sakti.memory.jobs.lease import Leases
-from sakti.memory.jobs.operation import Operation
+from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices

@@ -2,7 +2,7 @@
 
 from tests.mutants.apply import Mutant as M
 
-LEASE = "sakti.memory.jobs.lease"
+LEASE = "sakti.memory.jobs.operation"
 WORK = "sakti.memory.worker"
 PARTS = "sakti.memory.reflect.parts"
 

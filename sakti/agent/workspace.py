@@ -367,12 +367,12 @@ class Workspace:
             clock=self.clock,
         )
 
-    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
+    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
         info = self.models.info
-        out: list[memory_factory.Candidate] = []
+        out: list[memory_factory.ModelCandidate] = []
         for name, up_to in names:
             window = info.context_window if info is not None and name == info.full_name else None
-            out.append(memory_factory.Candidate(*self.models.background(name), up_to, window))
+            out.append(memory_factory.ModelCandidate(*self.models.background(name), up_to, window))
         return out
 
     def observer_reason(self) -> str:
@@ -422,7 +422,7 @@ class Workspace:
                 shadow.recover()
             except (OSError, SaktiError) as e:  # the next undo says it
                 log.warning("unfinished undo or call: %s", e)
-            state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
+            state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 
     def _output_folder(self) -> Path:

@@ -48,7 +48,7 @@ FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # f
 LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
-class Call(Struct):
+class RunningCall(Struct):
     """A call while it is made.
 
     `omission` is what is left out to try because of `refusal`; None until there is one.
@@ -174,7 +174,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
     """Return the model's answer. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     retries = retry.Retries(turn.random.random, turn.wait_left)
-    call = Call(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
+    call = RunningCall(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
     while True:
         try:
             completed = await _attempt(turn, call)
@@ -187,7 +187,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
             turn.wait_left = retries.left
 
 
-async def _attempt(turn: Turn, call: Call) -> Completed:
+async def _attempt(turn: Turn, call: RunningCall) -> Completed:
     """Try once: emit the stream, then record its usage and time."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
@@ -214,7 +214,7 @@ async def _attempt(turn: Turn, call: Call) -> Completed:
     return completed
 
 
-async def _read_stream(turn: Turn, call: Call) -> Completed | None:
+async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
     """Emit an answer as it comes; return its end, None if it broke off."""
     written, answer = 0, None
     deltas = DeltaBuffer(turn.emit)
@@ -233,7 +233,7 @@ async def _read_stream(turn: Turn, call: Call) -> Completed | None:
     return answer
 
 
-def _show(turn: Turn, call: Call, chunk: StreamEvent, deltas: DeltaBuffer) -> None:
+def _show(turn: Turn, call: RunningCall, chunk: StreamEvent, deltas: DeltaBuffer) -> None:
     """Emit a chunk as the filters of the processors leave it."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
@@ -297,7 +297,7 @@ def _require_answer(done: Completed | None) -> Completed:
     return done
 
 
-async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
+async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) -> None:
     """Prepare the next try: a smaller request, a wait, another model.
 
     Raises `error` if no other try is possible.
@@ -336,7 +336,7 @@ def _discard_streamed(turn: Turn, error: ProviderError) -> bool:
     return True
 
 
-def _lower_output(call: Call, error: ProviderError) -> bool:
+def _lower_output(call: RunningCall, error: ProviderError) -> bool:
     """Request a shorter answer from a server that refused the length; False if that is no way out."""
     if error.code != "output_too_long" or call.lowered >= LOWERED:
         return False
@@ -349,7 +349,7 @@ def _lower_output(call: Call, error: ProviderError) -> bool:
     return True
 
 
-async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
+async def _fall_back(turn: Turn, call: RunningCall, error: ProviderError) -> str:
     """Let another model answer the rest of the turn; return the notice. Raises `error` without one."""
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
@@ -364,7 +364,7 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
     return f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
 
 
-async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
+async def _leave_out(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
     """Prepare one more try without the pieces that a server refuses; False if it refuses none."""
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
@@ -410,7 +410,7 @@ def _take_in(turn: Turn, error: ProviderError) -> bool:
     return narrower
 
 
-async def _renew(turn: Turn, call: Call) -> None:
+async def _renew(turn: Turn, call: RunningCall) -> None:
     step = call.step
     call.step = await step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
     call.request = make_request(turn, call.step, call.omission)

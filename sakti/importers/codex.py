@@ -25,6 +25,7 @@ from sakti.importers.entries import (
     decode_json,
     files_below,
     image_part,
+    is_file,
     read_json,
     read_time,
     result_part,
@@ -79,7 +80,7 @@ def _copies(root: Path, findings: Findings) -> set[str]:
     for record in map(as_dict, records):
         source = as_text(record.get("source_path")) or as_text(record.get("path"))
         session = as_text(record.get("imported_thread_id")) or as_text(record.get("thread_id"))
-        if source and session and Path(source).is_file():
+        if source and session and is_file(Path(source)):
             copies.add(session)
     return copies
 

@@ -22,6 +22,8 @@ from sakti.importers.entries import (
     call_part,
     files_below,
     image_part,
+    is_file,
+    leads_inside,
     read_time,
     result_part,
     speaker,
@@ -72,7 +74,7 @@ def _prefix(source: Source, header: Json) -> str:
     session = as_text(header.get("id")) or source.path.stem
     for _ in range(_DEEPEST):
         parent = Path(as_text(header.get("parentSession")) or "-")
-        if not parent.is_absolute() or not parent.resolve().is_relative_to(source.root.resolve()):
+        if not (parent.is_absolute() and is_file(parent) and leads_inside(parent, source.root)):
             break
         header = _header(parent)
         session = as_text(header.get("id")) or session

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
+from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
 from sakti.importers import lines, map_folder, mastra_memory
@@ -106,8 +109,10 @@ class Service:
         if folder not in self._workspaces:
             mapped = self._map(folder)
             path = Path(mapped)
-            is_folder = path.is_absolute() and state_of(path) is not None
-            self._workspaces[folder] = str(repository.find_root(path)) if is_folder else mapped
+            self._workspaces[folder] = mapped
+            if path.is_absolute() and state_of(path) is not None:
+                with contextlib.suppress(OSError):  # no permission
+                    self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
     def _map(self, folder: str) -> str:
@@ -130,9 +135,7 @@ class Service:
 
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
-        listed = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
-        renamed = self._options.renamed
-        sources = [replace(s, key=map_folder(str(s.path.resolve()), renamed)) for s in listed]
+        sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
         total = sum(_size(s) for s in sources)
         work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
         done = 0
@@ -147,6 +150,17 @@ class Service:
                 findings.add(source.path, 0, e.message)
             done += _size(source)
         return work.finish()
+
+    def _list_sources(self, importer: Importer, root: Path, findings: Findings) -> list[Source]:
+        """Return the sources below a folder; those whose name is no text are reported."""
+        sources: list[Source] = []
+        for source in importer.find(root, findings):
+            path = os.path.realpath(source.path)
+            if clean_surrogates(path) != path:
+                findings.add(source.path, 0, "its name is not UTF-8")
+            else:
+                sources.append(replace(source, key=map_folder(path, self._options.renamed)))
+        return sources
 
     @staticmethod
     def _report_to(progress: Progress | None, program: str, done: int, total: int) -> Callable[[int], None]:
@@ -393,6 +407,8 @@ def _leave_out_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry
 
 def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
+    if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
+        return 1 + count_unfinished(entries[:-1])
     groups = list(group_entries(entries))
     start = next((i for i in range(len(groups) - 1, -1, -1) if groups[i][0].role in ("assistant", "user")), -1)
     if start < 0 or groups[start][0].role == "user":
@@ -422,7 +438,7 @@ def _size(source: Source) -> int:
 def _look_at(source: Source) -> SourceState | None:
     """Return the state of a source, None if it cannot be read."""
     status = state_of(source.path)
-    if status is None:
+    if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
     sides = [state for path in source.side if (state := state_of(path)) is not None]
     try:
@@ -512,12 +528,10 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for part in plan.goes:
         try:
             await store.write(imports.remove_groups, part.thread_id)
-            if part.is_new:
+            if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
-            else:
-                await store.write(imports.remove_messages, plan.run, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)
             problems.append(f"{part.title!r} stays: {e.message}")

@@ -133,10 +133,15 @@ class Service:
                 report.sources.append(await self.import_program(importer, root, progress))
         return report
 
+    async def measure(self, importer: Importer, root: Path) -> SourceReport:
+        """Return the size of a program's sources, which takes no reading."""
+        sources = await asyncio.to_thread(self._list_sources, importer, root, Findings())
+        return SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
         sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
-        total = sum(_size(s) for s in sources)
+        total = sum(map(_size, sources))
         work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
         done = 0
         for source in sources:

@@ -50,6 +50,7 @@ _LINES = frozenset(
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
 COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
+_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events behind an answer
 _DEEPEST = 20  # forks of forks
 _ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
@@ -113,9 +114,13 @@ def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
     """Yield the entries of a fork: copies with the ids of their originals, and the next one behind the last of them."""
     last = ""
+    originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:
         last = original.id
     for entry in entries:
+        if entry.kind == "end":
+            yield entry
+            continue
         original = next(originals, None)
         if original is not None and (original.role, original.parts) == (entry.role, entry.parts):
             last = original.id
@@ -157,6 +162,8 @@ class _Rollout:
                 yield self._entry(line, value, "system", (COMPACTED,))
             elif kind == "response_item":
                 yield from self._item(line, value, payload)
+            elif kind == "event_msg" and payload.get("type") in _ENDS:
+                yield Entry(self._thread, f"end:{line.start}", kind="end", end=line.end)
             elif kind not in _LINES:
                 yield from self._unknown(line, value, kind)
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from sakti.core.text import clean_surrogates
 from sakti.core.types import ImagePart, Json, Part, Role, TextPart, ToolCallPart, ToolResultPart
 
-Kind: TypeAlias = Literal["message", "boundary", "raw", "note"]
+Kind: TypeAlias = Literal["message", "boundary", "raw", "note", "end"]
 DEEPEST = 200  # levels of JSON; deeper values are not interpreted
 
 
@@ -43,8 +43,8 @@ class Entry(Struct, frozen=True):
 
     `id` is unique within the program. `parent` is the entry before it, "" if that is the last one of the thread.
     Entries of one role with the same `answer` that follow each other are one message. `kind`: a note is no message; it
-    only stands for a line on which others hang. `counted`: it is a message of its own in the source. `is_open`: the
-    source may still change it.
+    only stands for a line on which others hang. An end says that the answer before it is finished. `counted`: it is a
+    message of its own in the source. `is_open`: the source may still change it.
     """
 
     thread: ThreadInfo

@@ -27,6 +27,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
+from sakti.store.secrets import masked
 from sakti.store.tasks import events
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
@@ -109,7 +110,7 @@ class Service:
         if folder not in self._workspaces:
             mapped = self._map(folder)
             path = Path(mapped)
-            self._workspaces[folder] = mapped
+            self._workspaces[folder] = masked(mapped)
             if path.is_absolute() and state_of(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
@@ -288,7 +289,7 @@ class _ProgramImport:
 
     async def _store_batch(self, source: Source, entries: Sequence[Entry], now: SourceState) -> None:
         for entry in entries:
-            if entry.kind != "note":
+            if entry.kind not in ("note", "end"):
                 (self._children if entry.thread.parent else self._threads).add(entry.thread.id)
                 self._folders.add(self._service.workspace_of(entry.thread.cwd))
                 self._report.version = entry.thread.version or self._report.version
@@ -419,6 +420,8 @@ def count_unfinished(entries: Sequence[Entry]) -> int:
     if start < 0 or groups[start][0].role == "user":
         return 0
     answer = [e for group in groups[start:] for e in group]
+    if any(e.kind == "end" for e in answer):
+        return 0
     is_open = any(e.is_open for e in groups[start]) or _has_open_call(part for e in answer for part in e.parts)
     return len(answer) if is_open else 0
 

@@ -75,7 +75,8 @@ class Codex:
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         rollout = _Rollout(source.path, findings)
         entries = rollout.entries(offset)
-        yield from entries if offset else _join_fork(entries, _originals(rollout, source.root), rollout.has_copies)
+        originals = iter(()) if offset or rollout.thread.parent else _originals(rollout, source.root)
+        yield from _join_fork(entries, originals, rollout.has_copies)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         return iter(())
@@ -126,7 +127,7 @@ def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies:
             last = original.id
             yield replace(entry, id=last)
         else:
-            yield replace(entry, parent=last)
+            yield replace(entry, parent=last) if last else entry
             last, originals = "", iter(())
 
 
@@ -135,7 +136,7 @@ class _Rollout:
 
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path, self._findings = path, findings
-        self._thread = ThreadInfo(path.stem[-36:], file=str(path))
+        self.thread = ThreadInfo(path.stem[-36:], file=str(path))
         self._step = 0  # of consecutive lines of the model
         self._names: dict[str, str] = {}  # of tools, by the id of an open call
         self.head = self._read_head()
@@ -150,7 +151,7 @@ class _Rollout:
         for line in lines.read_lines(self._path, offset, self._findings):
             value = line.value
             if value is None:
-                yield lines.raw_entry(self._thread, line, self._path)
+                yield lines.raw_entry(self.thread, line, self._path)
                 continue
             payload = as_dict(value.get("payload"))
             kind, ordinal = as_text(value.get("type")), value.get("ordinal")
@@ -163,7 +164,7 @@ class _Rollout:
             elif kind == "response_item":
                 yield from self._item(line, value, payload)
             elif kind == "event_msg" and payload.get("type") in _ENDS:
-                yield Entry(self._thread, f"end:{line.start}", kind="end", end=line.end)
+                yield Entry(self.thread, f"end:{line.start}", kind="end", end=line.end)
             elif kind not in _LINES:
                 yield from self._unknown(line, value, kind)
 
@@ -176,15 +177,15 @@ class _Rollout:
         return {}
 
     def _read_meta(self, payload: Json) -> Json:
-        session = as_text(payload.get("id")) or self._thread.id
+        session = as_text(payload.get("id")) or self.thread.id
         spawn = as_dict(as_dict(as_dict(payload.get("source")).get("subagent")).get("thread_spawn"))
         parent = as_text(spawn.get("parent_thread_id"))
         cwd, version = as_text(payload.get("cwd")), as_text(payload.get("cli_version"))
-        self._thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
+        self.thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
         return payload
 
     def _entry(self, line: lines.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
-        thread = self._thread
+        thread = self.thread
         number = value.get("ordinal")
         entry_id = f"{thread.id}:{number if isinstance(number, int) else f'@{line.start}'}"
         if role != "assistant":
@@ -232,7 +233,7 @@ class _Rollout:
         payload = as_dict(value.get("payload")) or value
         text = "\n".join(filter(None, (as_text(payload.get(k)) for k in ("text", "message", "content"))))
         if text:
-            yield lines.raw_entry(self._thread, line, self._path, text)
+            yield lines.raw_entry(self.thread, line, self._path, text)
 
 
 def _message(payload: Json) -> tuple[Part, ...]:

@@ -56,13 +56,13 @@ class Approvals:
             self._emit(ApprovalResolved(request.id, answer.approved, answer.note, request.call_id))
 
     def resolve(self, request_id: str, answer: ApprovalAnswer) -> None:
-        """ApprovalAnswer an open question; one that is no longer open is ignored."""
+        """Answer an open question; one that is no longer open is ignored."""
         question = self._open.get(request_id)
         if question is not None and not question.future.done():
             question.future.set_result(answer)
 
     def judge_again(self) -> None:
-        """ApprovalAnswer the open questions that the rules or the approval mode of now answer; keep the others."""
+        """Answer the open questions that the rules or the approval mode of now answer; keep the others."""
         for question in self._open.values():
             if question.future.done():
                 continue

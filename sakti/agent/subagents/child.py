@@ -90,6 +90,7 @@ class Child:
         self._spend, self._reached = spend, reached
         self._clock = parent.workspace.clock
         self._began, self._shown = self._clock.monotonic(), float("-inf")
+        self._timer: asyncio.TimerHandle | None = None  # until the progress is emitted
         self._gauge = Gauge(0, 0)
         self._refused = 0
         self._activations = 0
@@ -133,9 +134,19 @@ class Child:
         await self.thread.open_stored(self.id)
         if model and model != "inherit":
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
+        self._warn_without_price()
         if self.thread.hooks is not None:
             await self.thread.hooks.start_agent()
         await self.turns.ask(text)
+
+    def _warn_without_price(self) -> None:
+        """Say, once for each model, that the limit in dollars has no effect."""
+        models, answering = self.parent.workspace.models, self.thread.answering
+        info = answering[1] if answering is not None else models.info
+        if info is not None and info.input_price is None and info.full_name not in models.noticed_prices:
+            models.noticed_prices.add(info.full_name)
+            text = f"The price of {info.full_name} is not known: subagents.max_usd does not limit its child threads."
+            self.parent.emit(Notice("warning", "No price", text))
 
     async def stop(self, why: str) -> None:
         """Stop it with a partial report; waits no longer than `STOP_S`."""
@@ -160,7 +171,7 @@ class Child:
         block = reports.as_block(report, head)
         details: Json = {
             child_runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
-            "cost_usd": self.usage.cost_usd, "seconds": self.seconds,
+            "cost_usd": self.usage.cost_usd, "seconds": self.seconds, "calls": self.calls,
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
         findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
@@ -286,15 +297,27 @@ class Child:
         return True
 
     def _show(self) -> None:
-        """Emit the progress, at most four times a second."""
-        now = self._clock.monotonic()
-        if self.outcome is None and now - self._shown >= EVERY_S:
-            self._shown = now
+        """Emit the progress, at most four times a second; the last one is not left out."""
+        if self._timer is None:
+            wait = self._shown + EVERY_S - self._clock.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._emit_progress)
+
+    def _emit_progress(self) -> None:
+        self._timer = None
+        if self.outcome is None:
+            self._shown = self._clock.monotonic()
             self.parent.emit(self.progress())
 
     def progress(self) -> AgentProgress:
         return AgentProgress(
-            self.id, self.run.call_id, self.step, self.activity, self._gauge, self.usage.cost_usd, self.seconds
+            self.id,
+            self.run.call_id,
+            self.step,
+            self.activity,
+            self._gauge,
+            self.usage.cost_usd,
+            self.seconds,
+            tuple(self.calls),
         )
 
 

@@ -28,6 +28,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -340,7 +341,7 @@ class _MaskedDeltas:
         self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}
 
     def of(self, event: Event) -> Iterator[Event]:
-        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput):
+        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput) and event.text:
             key = type(event), event.call_id if isinstance(event, ToolOutput) else ""
             _, stream = self._open.setdefault(key, (event, MaskedStream()))
             if text := stream.feed(event.text):
@@ -384,7 +385,7 @@ def _tell(event: Event) -> None:
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
             | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentProgress() | ModelChanged() | TasksChanged()
             | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation()
-            | CompactionFinished() | SideQuestion() | JobsChanged()
+            | CompactionFinished() | SideQuestion() | JobsChanged() | McpServerChanged()
         ):  # fmt: skip
             return
         case _:

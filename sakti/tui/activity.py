@@ -15,6 +15,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -95,6 +96,7 @@ class Activity(Struct):
                 | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
                 | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
                 | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
+                | McpServerChanged()
             ):  # fmt: skip
                 return False
             case _:

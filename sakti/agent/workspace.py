@@ -43,6 +43,7 @@ with lazy_imports:
     from sakti.agent import moved_folder, project_summary
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.mcp import config as mcp_config
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import compose, registry
     from sakti.agent.project.hooks import settings as hook_settings
@@ -138,6 +139,15 @@ class WorkspaceFiles:
     def load_hooks(self) -> hook_settings.HookList:
         """Return the hooks in force."""
         return hook_settings.load_hooks(self._options.config.hooks, project_files.hook_files(self._options.files))
+
+    def may_have_servers(self) -> bool:
+        """Return whether MCP servers are configured; nothing of them is loaded if not."""
+        return bool(self._options.config.mcp or project_files.server_files(self._options.files))
+
+    def load_servers(self) -> mcp_config.ServerList:
+        """Return the MCP servers in force, those that do not start included."""
+        around = mcp_config.Surroundings(self.root, self._options.env, trust.read_answers(self.root))
+        return mcp_config.collect(self._options.config.mcp, project_files.server_files(self._options.files), around)
 
     @property
     def hashes(self) -> dict[str, str]:

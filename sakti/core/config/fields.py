@@ -368,3 +368,8 @@ class Config:
         make=dict[str, Any], help='Your own keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
     )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])
+    mcp: Mapping[str, Any] = setting(
+        make=dict[str, Any],
+        help="MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.",
+        secret=True,
+    )

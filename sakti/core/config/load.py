@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
 from sakti.core.config.meaning import Meaning, of_field
-from sakti.core.config.reading import TABLES, literal, parse, read_table, shown
+from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, shown
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
@@ -38,7 +38,7 @@ _NARROWS = (  # numbers that a project may only lower
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
 _STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
-_ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted
+_ELSEWHERE = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
 
 
@@ -138,7 +138,7 @@ def _of_project(
         return []
     out: list[Sourced] = []
     for name, value in table.items():
-        if name == _ELSEWHERE:
+        if name in _ELSEWHERE:
             continue
         why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
@@ -265,6 +265,9 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     child = getattr(node, head)
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
+    elif head == SERVERS and len(rest) == 2 and isinstance(node, Config):
+        server = typing.cast("dict[str, Any]", table if isinstance(table := node.mcp.get(rest[0]), dict) else {})
+        new = {**node.mcp, rest[0]: {**server, rest[1]: value}}
     elif dataclasses.is_dataclass(child):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
@@ -339,7 +342,7 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
             hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
             raise ConfigError(f"{origin}: {name} has no setting {shown(key)}.{hint}")
     for f in dataclasses.fields(kind):
-        if f.default is dataclasses.MISSING and f.name not in table:
+        if f.default is f.default_factory and f.name not in table:  # both are missing
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
     return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
 

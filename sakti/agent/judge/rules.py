@@ -8,8 +8,8 @@ A rule that denies or asks also holds for a command inside another one and behin
 holds for exactly its words at the beginning. `bash(git push*)` of older versions is read as words: what it denies
 or asks about it still does, what it allowed is asked about once more.
 
-`mcp__git__git_log # 5d2c…`: a tool of an MCP server, with the hash of its description and schema when the rule was saved;
-`mcp__git__*`: all tools of a server.
+`mcp__git__git_log # 5d2c…`: a tool of an MCP server, with the hash of its description and schema when the rule was
+saved; `mcp__git__*`: all tools of a server.
 """
 
 from __future__ import annotations

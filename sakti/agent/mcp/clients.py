@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # servers that start at the same time
-FIRST_WAIT_S = 2.0  # that the first request of a thread waits for servers
 LINES_TOKENS = 300  # of all lines in the system prompt; of the news about one server
 
 
@@ -210,6 +209,24 @@ class McpClients:
                 news[name] = one_line(f"The MCP server {name} does not run: {state.error or state.state}", 300)
         return news
 
+    def find_named(self, text: str) -> list[str]:
+        """Return the servers that a prompt or rules name."""
+        lower = text.lower()
+        return [n for n in self.connections if n.lower() in lower or schemas.clean_name(n).lower() in lower]
+
+    def list_missing(self) -> list[str]:
+        """Return a sentence for each enabled server that is not ready, with its tools as they were listed last."""
+        sentences: list[str] = []
+        for name, connection in self.connections.items():
+            state = connection.state
+            if state.state == "ready":
+                continue
+            names = [t.name for t in self._known[name].listed()]
+            tools = f"{', '.join(names[:10])}{' …' if len(names) > 10 else ''}" if names else "all of its tools"
+            why = state.error or f"it is {state.state}"
+            sentences.append(f"The server {name} is not ready ({why.removesuffix('.')}). Missing: {tools}.")
+        return sentences
+
     # --- resources and prompts ------------------------------------------------------------------------------------
 
     def resource_names(self) -> list[str]:
@@ -231,12 +248,6 @@ def _describe(tools: Sequence[McpTool], shown: int) -> str:
     if not shown and names:
         more = f"{len(names)} tools"
     return ", ".join(names[:shown]) + more
-
-
-def find_named(text: str, servers: Iterable[str]) -> list[str]:
-    """Return the servers that a prompt or a rule names."""
-    lower = text.lower()
-    return [name for name in servers if name.lower() in lower]
 
 
 async def read_mention(clients: McpClients, name: str, run: ToolContext) -> str:

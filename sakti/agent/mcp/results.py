@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-
 import mcp_types as types
 
 from sakti.agent.tools.context import Outcome, ToolContext
@@ -125,5 +124,3 @@ def outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
 def prompt_texts(result: types.GetPromptResult, run: ToolContext) -> list[str]:
     """Return the messages of a prompt as texts, each with its role."""
     return [f"{message.role}: {block_text(message.content, run)}" for message in result.messages]
-
-

@@ -130,6 +130,7 @@ class Session:
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
+        self.workspace.servers.begin(lambda: self.current.toolbox.approvals)
 
     def _begin_hooks(self) -> None:
         """Run the hooks of a session that begins with the open thread, or goes on with it."""

@@ -45,8 +45,8 @@ class Tool(Struct, frozen=True):
 
     `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments
     `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments where that has its
-    own form; `preview` takes the context and the arguments, and returns the diff of what a call would change; `remote` are
-    the facts of a tool of an MCP server.
+    own form; `preview` takes the context and the arguments, and returns the diff of what a call would change; `remote`
+    are the facts of a tool of an MCP server.
     """
 
     name: str

@@ -26,12 +26,13 @@ _NAME_WEIGHT = 3  # a word of a name counts as so many of the description
 Notes = Callable[[str, Sequence[str]], str]
 
 
-def _no_notes(_thread_id: str, _names: Sequence[str]) -> str:
+def no_notes(_thread_id: str, _names: Sequence[str]) -> str:
+    """Add nothing to an answer."""
     return ""
 
 
 def make(
-    deferred: Callable[[], Mapping[str, ToolSpec]], top_k: Callable[[], int], notes: Notes = _no_notes
+    deferred: Callable[[], Mapping[str, ToolSpec]], top_k: Callable[[], int], notes: Notes = no_notes
 ) -> list[Tool]:
     """Make the three tools for the `deferred` tools, by name.
 

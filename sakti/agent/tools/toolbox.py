@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -37,7 +37,21 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait")
+MEMORY_TOOLS = (
+    *("ask_user", "call_tool", "load_tool", "memory-search", "present_plan", "search_tools", "skill", "task-mutate"),
+    *("task-query", "wait"),
+)
+    "ask_user",
+    "call_tool",
+    "load_tool",
+    "memory-search",
+    "present_plan",
+    "search_tools",
+    "skill",
+    "task-mutate",
+    "task-query",
+    "wait",
+)
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
@@ -141,14 +155,28 @@ class Toolbox(Struct):
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
 
+    def offer_search(
+        self, always: Collection[str] | None, top_k: Callable[[], int], notes: tool_search.Notes = tool_search.no_notes
+    ) -> None:
+        """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
+        self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
+        self.tools |= {t.name: t for t in tool_search.make(self.deferred, top_k, notes)}
+
+    def load_always(self, tools: Sequence[Tool]) -> None:
+        """Add tools of servers to those of every request, before the first one."""
+        if tools:
+            self.tools |= {t.name: t for t in tools}
+            self.forget_specs()
+
     def find(self, name: str) -> Tool | None:
         """Return a tool of ours or of a server."""
-        return self.tools.get(name) or self.remote().get(name)
+        return self.remote().get(name) or self.tools.get(name)
 
     def deferred(self) -> dict[str, ToolSpec]:
         """Return the tools that are found by search, by name."""
         own = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
-        return {name: t.spec() for name, t in (own | dict(self.remote())).items() if name not in self.tools or name in own}
+        remote = {name: t for name, t in self.remote().items() if name not in self.tools}
+        return {name: t.spec() for name, t in (own | remote).items()}
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
@@ -344,7 +372,7 @@ class Toolbox(Struct):
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for calls of a tool: `plan` for commands and servers if the agent mode only reads."""
+        """Return the approval mode for calls of a tool: `plan` for what may change things if the agent mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:

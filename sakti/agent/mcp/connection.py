@@ -24,6 +24,7 @@ from sakti.agent.mcp import schemas
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
 from sakti.agent.mcp.transport import RingFile, StdioTransport
 from sakti.agent.tools.processes import ProcessTree
+from sakti.core import http
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.text import one_line
 from sakti.version import __version__

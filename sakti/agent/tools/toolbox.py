@@ -41,17 +41,6 @@ MEMORY_TOOLS = (
     *("ask_user", "call_tool", "load_tool", "memory-search", "present_plan", "search_tools", "skill", "task-mutate"),
     *("task-query", "wait"),
 )
-    "ask_user",
-    "call_tool",
-    "load_tool",
-    "memory-search",
-    "present_plan",
-    "search_tools",
-    "skill",
-    "task-mutate",
-    "task-query",
-    "wait",
-)
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 

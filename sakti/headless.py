@@ -60,6 +60,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
+from sakti.core.tool_names import display_name
 from sakti.core.types import Json, Usage, plain_values
 from sakti.store.secrets import MaskedStream, mask_output, masked
 
@@ -365,7 +366,7 @@ def _tell(event: Event) -> None:
     match event:
         case ToolStarted(call):
             what = one_line(masked(plain_values(call.arguments or {})), 100)
-            line = f"▸ {call.name}  {what}"
+            line = f"▸ {display_name(call.name)}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):

@@ -2,8 +2,8 @@
 
     python mcp_server.py OPTIONS        OPTIONS: a JSON object
 
-`tools` lists tools (recorded ones, for example); without it there are a few of its own. `modern`: it speaks 2026-07-28
-only. `mode` names what it does wrong. What it is sent goes to the file `log`, a line each.
+`listing` names a server of mcp_listings.json whose recorded tools it lists; without it there are a few of its own.
+`modern`: it speaks 2026-07-28 only. `mode` names what it does wrong. What it is sent goes to the file `log`, a line each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ TOOLS: list[dict[str, Any]] = [
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 COLOUR = {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
 
-tools: list[dict[str, Any]] = OPTIONS.get("tools") or TOOLS
+tools: list[dict[str, Any]] = TOOLS
+if "listing" in OPTIONS:
+    tools = json.loads(Path(__file__).with_name("mcp_listings.json").read_text("utf-8"))[OPTIONS["listing"]]
 cancelled: set[Any] = set()
 answers: dict[Any, threading.Event] = {}
 answered: dict[Any, Any] = {}

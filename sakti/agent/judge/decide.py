@@ -24,7 +24,7 @@ from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-from sakti.core.types import plain_values
+from sakti.core.tool_names import list_arguments
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
@@ -96,11 +96,11 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
 
 def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
     """Judge a call of a server's tool, by its name and what is known of it."""
-    target = one_line(f"{name}  {plain_values(dict(arguments))}", 300)
+    target = list_arguments(dict(arguments)) or name
     if rule_texts.names_tool(rules.deny, name):
-        return Decision("deny", "denied by your rules", target)
+        return Decision("deny", "denied by your rules", name)
     if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
-        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", target)
+        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", name)
     if rule_texts.names_tool(rules.ask, name):
         return Decision("ask", "Your rules ask first", target)
     if mode == "full":

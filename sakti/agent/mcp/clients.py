@@ -233,12 +233,43 @@ class McpClients:
         """Return the resources of ready servers as they are mentioned: `server:uri`."""
         return [f"{n}:{r.uri}" for n, c in self.connections.items() if c.state.state == "ready" for r in c.resources]
 
-    def prompt_names(self) -> list[tuple[str, str]]:
-        """Return the prompts of ready servers as they are typed, `server:prompt`, with their descriptions."""
-        return [
-            (f"{n}:{p.name}", schemas.clean_text(p.description or ""))
-            for n, c in self.connections.items() if c.state.state == "ready" for p in c.prompts
-        ]  # fmt: skip
+    def is_template(self, name: str) -> bool:
+        """Return whether a mention may name a resource that a ready server does not list, as `server:scheme://…`."""
+        server, _, uri = name.partition(":")
+        connection = self.connections.get(server)
+        return connection is not None and connection.state.state == "ready" and "://" in uri
+
+    def prompt_names(self) -> dict[str, str]:
+        """Return the prompts of ready servers as they are typed, `server:prompt`, with their arguments in words."""
+        return {
+            f"{name}:{prompt.name}": " ".join(a.name if a.required else f"[{a.name}]" for a in prompt.arguments or ())
+            for name, connection in self.connections.items()
+            if connection.state.state == "ready"
+            for prompt in connection.prompts
+        }
+
+    async def read_resource(self, name: str, run: ToolContext) -> str:
+        """Return the resource `server:uri` as outside text. Raises `ToolError`."""
+        server, _, uri = name.partition(":")
+        answer = await self.connections[server].read_resource(uri)
+        texts = [results.resource_text(content, run) for content in answer.contents]
+        return results.outside_text("mcp-resource", name, texts)
+
+    async def get_prompt(self, name: str, argument: str, run: ToolContext) -> str:
+        """Return the prompt `server:prompt` as outside text. Raises `ToolError`.
+
+        Its arguments are the words of `argument`, `name=value` or in their order; the last one takes the rest.
+        """
+        server, _, prompt_name = name.partition(":")
+        connection = self.connections[server]
+        prompt = next(p for p in connection.prompts if p.name == prompt_name)
+        arguments = _read_arguments([a.name for a in prompt.arguments or ()], argument)
+        missing = [a.name for a in prompt.arguments or () if a.required and a.name not in arguments]
+        if missing:
+            raise ToolError(f"/{name} needs {', '.join(missing)}: write NAME=VALUE, or the values in their order.")
+        answer = await connection.get_prompt(prompt_name, arguments)
+        texts = [f"{m.role}: {results.block_text(m.content, run)}" for m in answer.messages]
+        return results.outside_text("mcp-prompt", name, texts)
 
 
 def _describe(tools: Sequence[McpTool], shown: int) -> str:
@@ -250,12 +281,17 @@ def _describe(tools: Sequence[McpTool], shown: int) -> str:
     return ", ".join(names[:shown]) + more
 
 
-async def read_mention(clients: McpClients, name: str, run: ToolContext) -> str:
-    """Return the resource `server:uri` as outside text. Raises `ToolError`."""
-    server, _, uri = name.partition(":")
-    connection = clients.connections.get(server)
-    if connection is None:
-        raise ToolError(f"There is no MCP server {server}.")
-    answer = await connection.read_resource(uri)
-    texts = [results.resource_text(content, run) for content in answer.contents]
-    return results.outside_text("mcp-resource", name, texts)
+def _read_arguments(names: Sequence[str], text: str) -> dict[str, str]:
+    """Return the arguments of a prompt, by name, of the words that the user typed behind it."""
+    arguments: dict[str, str] = {}
+    free: list[str] = []
+    for word in text.split():
+        name, sign, value = word.partition("=")
+        if sign and name in names:
+            arguments[name] = value
+        else:
+            free.append(word)
+    rest = [name for name in names if name not in arguments]
+    for number, name in enumerate(rest[: len(free)], 1):
+        arguments[name] = free[number - 1] if number < len(rest) else " ".join(free[number - 1 :])
+    return arguments

@@ -116,6 +116,14 @@ class SessionServers:
         """Return the tools of all servers, by name."""
         return self.clients.tools() if self.clients is not None else {}
 
+    def prompts(self) -> dict[str, str]:
+        """Return the prompts of servers, as `server:prompt`, with their arguments in words."""
+        return self.clients.prompt_names() if self.clients is not None else {}
+
+    def resources(self) -> list[str]:
+        """Return the resources of servers, as `server:uri`."""
+        return self.clients.resource_names() if self.clients is not None else []
+
     def note_instructions(self, thread_id: str, names: Sequence[str]) -> str:
         """Return the instructions of the servers of these tools, once a thread, as outside text."""
         return self.clients.note_instructions(thread_id, names) if self.clients is not None else ""

@@ -13,7 +13,7 @@ import mcp_types as types
 
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import images
-from sakti.core.text import byte_size, clean_surrogates, head_and_tail, one_line, sanitise
+from sakti.core.text import byte_size, clean_surrogates, counted, head_and_tail, one_line, sanitise
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json
 from sakti.store.secrets import masked, masked_value
@@ -43,7 +43,7 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
             details["structured"] = masked_value(result.structured_content)
     text = clean_surrogates(sanitise("\n".join(t for t in texts if t)))
     if not text:
-        text = "[no output]" if not pictures else f"[{len(pictures)} images]"
+        text = "[no output]" if not pictures else f"[{counted(len(pictures), 'image')}]"
     return limit(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
 
 
@@ -119,8 +119,3 @@ def outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
     """Mark texts as outside text with their source."""
     body = sanitise("\n\n".join(t for t in texts if t)).replace(f"</{kind}>", f"<\u200b/{kind}>")
     return f'<{kind} from="{one_line(source, 300)}">\n{body}\n</{kind}>'
-
-
-def prompt_texts(result: types.GetPromptResult, run: ToolContext) -> list[str]:
-    """Return the messages of a prompt as texts, each with its role."""
-    return [f"{message.role}: {block_text(message.content, run)}" for message in result.messages]

@@ -109,6 +109,10 @@ class Session:
         """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}
 
+    def typed_names(self) -> frozenset[str]:
+        """Return the names that are sent when they are typed as `/name`: skills, and prompts of servers."""
+        return frozenset((*self.typed_skills(), *self.workspace.servers.prompts()))
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns the function that ends it."""
         return self.workspace.subscribe(listener)

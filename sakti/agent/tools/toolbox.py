@@ -30,6 +30,7 @@ from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, Too
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
+from sakti.core.tool_names import CALL
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
@@ -297,7 +298,7 @@ class Toolbox(Struct):
 
     def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        if call.name == tool_search.CALL and call.arguments is not None:
+        if call.name == CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)

@@ -126,24 +126,21 @@ class Connection:
                     client = await stack.enter_async_context(await self._make_client(transport, stack))
                     await self._load(client)
                 self._client = client
-                self._set("ready")
+                self._set("ready", self.state.error)
                 watching = asyncio.create_task(self._watch(client))
                 try:
                     await self._serve_lists(client, transport)
                 finally:
                     self._client = None
                     watching.cancel()
-        except asyncio.CancelledError:
-            raise
         except TimeoutError:
             return f"it was not ready within {self.server.startup_timeout:g} s", False
-        except BaseExceptionGroup as e:
-            return _first(e), not isinstance(_first(e), SaktiError)
-        except (OSError, ValueError, SaktiError) as e:
-            return e, transport is not None and transport.ended.is_set()
-        except Exception as e:
-            log.info("MCP server %s: %r", self.server.name, e)
-            return e, True
+        except (Exception, BaseExceptionGroup) as e:
+            error = _first(e)
+            log.info("MCP server %s: %r", self.server.name, error)
+            if transport is None or not transport.why:
+                started = transport is None or transport.ended.is_set()
+                return error, started and not isinstance(error, SaktiError)
         finally:
             self._client = None
         if transport is not None and transport.why:
@@ -162,7 +159,7 @@ class Connection:
                 if self._relist.is_set() and not ending.done():
                     self._relist.clear()
                     await self._load(client)
-                    self._set("ready")
+                    self._set("ready", self.state.error)
         finally:
             ending.cancel()
 

@@ -81,7 +81,8 @@ async def main():
     for off in (False, True):
         config = load(overrides=("sandbox.enabled=off",) if off else ()).config
         workspace = workspaces.Workspace(Options(pathlib.Path(sys.argv[1]), config, full=True))
-        behind = ("sh", "-c", 'exec 3<&0; python="$1"; shift; "$python" "$@" <&3 & wait', "sh", sys.executable, *sys.argv[2:])
+        shell = 'exec 3<&0; python="$1"; shift; "$python" "$@" <&3 & wait'
+        behind = ("sh", "-c", shell, "sh", sys.executable, *sys.argv[2:])
         server = McpServer("fake", pathlib.Path("c"), "user", behind[0], behind[1:])
         globals()[f"kept{off}"] = tree = await ServerProcess(workspace, server).start()
         tree.process.stdin.write(json.dumps({"id": 1, "method": "tools/list"}).encode() + b"\\n")

@@ -1,4 +1,4 @@
-"""A server as configured, and its state as lists and panels show it."""
+"""Configured MCP servers, and their state as lists and panels show it."""
 
 from __future__ import annotations
 

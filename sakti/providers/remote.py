@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from sakti.core import network
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json, ModelInfo, Request
-from sakti.providers import facts, network, prices, serving, stops
+from sakti.providers import facts, prices, serving, stops
 from sakti.providers.accepts import RefusedParameters
 from sakti.providers.endpoint import Endpoint
 from sakti.providers.facts import Served

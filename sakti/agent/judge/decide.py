@@ -27,7 +27,7 @@ from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.agent.judge import commands, git, network, running, visibility
-    from sakti.agent.sandbox import hosts
+    from sakti.core import hosts
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import Judged, Part

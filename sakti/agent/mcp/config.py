@@ -20,9 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
-from sakti.agent.sandbox import hosts
 from sakti.agent.sandbox.environment import is_secret_name
-from sakti.core import resources
+from sakti.core import hosts, resources
 from sakti.core.config.load import table_of
 from sakti.core.config.reading import SERVERS, parse, shown
 from sakti.core.errors import ConfigError

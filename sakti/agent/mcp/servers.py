@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sakti.core.errors import SaktiError
+
 Origin = Literal["user", "project"]
 StateName = Literal["starting", "ready", "needs login", "failed", "disabled"]
+
+
+class LoginNeededError(SaktiError):
+    """The server wants the user to log in."""
 
 
 @dataclass(frozen=True, slots=True)

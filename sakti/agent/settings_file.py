@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
 from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,44 @@ def changed(text: str, name: str, value: Any) -> str:
         return tomlkit.dumps(document)
     except TOMLKitError as e:
         raise ConfigError(str(e)) from e
+
+
+def edit_servers(text: str, servers: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Return the TOML `text` with MCP servers of these tables; None takes one out. Raises `ConfigError`."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        if SERVERS not in document:
+            document[SERVERS] = tomlkit.table(is_super_table=True)
+        tables: Any = document[SERVERS]
+        if not isinstance(tables, MutableMapping):
+            raise ConfigError(f"{SERVERS} is not a table there.")
+        entries = cast("MutableMapping[str, Any]", tables)
+        for name, fields in servers.items():
+            if fields is None:
+                entries.pop(name, None)
+            else:
+                entries[name] = _make_table(fields)
+        if not entries:
+            del document[SERVERS]
+        return tomlkit.dumps(document)
+    except TOMLKitError as e:
+        raise ConfigError(str(e)) from e
+
+
+def _make_table(fields: Mapping[str, Any]) -> Any:
+    """Return a table whose tables are written on one line."""
+    import tomlkit
+
+    table = tomlkit.table()
+    for name, value in fields.items():
+        inline: Any = tomlkit.inline_table()
+        if isinstance(value, Mapping):
+            inline.update(value)
+        table[name] = inline if isinstance(value, Mapping) else value
+    return table
 
 
 def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:

@@ -202,14 +202,8 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
 
 def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerContext) -> ServerEntry:
     named = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
-    label = f"{source.prefix}.{named.name}"
     try:
-        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-            raise ConfigError(f"{source.label}: {label} is not a name of at most {LONGEST_NAME} characters.")
-        settings = _read_settings(table, label, source.label)
-        oauth = _read_oauth(settings.oauth, label, source.label)
-        if fault := _find_fault(settings):
-            raise ConfigError(f"{source.label}: {label}: {fault}")
+        settings, oauth = _parse_entry(name, table, f"{source.prefix}.{named.name}", source.label)
     except ConfigError as e:
         return ServerEntry(named, e.message)
     if source.origin == "project":
@@ -217,6 +211,22 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
     variables = tuple(_list_variables(settings))
     return ServerEntry(server, _explain_missing(missing, ()) or _find_url_fault(server.url), variables)
+
+
+def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
+    """Raise `ConfigError` if an entry could not be used, whatever its variables are."""
+    _parse_entry(name, table, f"{SERVERS}.{one_line(name, LONGEST_NAME)}", origin)
+
+
+def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[ServerSettings, OAuthSettings]:
+    """Read the fields of an entry. Raises `ConfigError`."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise ConfigError(f"{origin}: {label} is not a name of at most {LONGEST_NAME} characters.")
+    settings = _read_settings(table, label, origin)
+    oauth = _read_oauth(settings.oauth, label, origin)
+    if fault := _find_fault(settings):
+        raise ConfigError(f"{origin}: {label}: {fault}")
+    return settings, oauth
 
 
 def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext) -> ServerEntry:
@@ -228,7 +238,8 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     refused = _list_refused((*secrets, *_list_places(server)), context)
     fault = _find_url_fault(server.url) or _explain_host(refused)
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
-    needs = tuple(need for need in refused if need.key not in context.answers)
+    askable = (need for need in refused if need.kind != "variable" or need.value in context.env)
+    needs = tuple(need for need in askable if need.key not in context.answers)
     return ServerEntry(_take_away(server, refused), why_not, tuple(_list_variables(settings)), needs)
 
 
@@ -250,7 +261,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
         raise ConfigError(f"{origin}: {label} cannot be {shown(table)}; it takes a table.")
     fields = dict(cast("Mapping[str, Any]", table))
     if origin.endswith(".json"):
-        fields = _adapt_json(fields)
+        fields = adapt_json(fields)
     kind = fields.get("type")
     if isinstance(kind, str):
         fields["type"] = _TYPES.get(kind.lower(), kind.lower())
@@ -261,7 +272,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     return table_of(ServerSettings, fields, label, origin)
 
 
-def _adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
+def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
     names = {f.name for f in dataclasses.fields(ServerSettings)}
     adapted = {name: value for name, value in fields.items() if name in names and value is not None}
@@ -373,7 +384,7 @@ def _explain_missing(missing: set[str], closed: Collection[str]) -> str:
     """Return why a server cannot start without its variables, "" if it has all."""
     for name in sorted(missing):
         if name in closed:
-            return f"it needs the variable {name}, which you have not allowed: `sakti trust` asks."
+            return f"it needs the variable {name}, which you have not allowed: `sakti trust --allow {name}` does."
         return f"the variable {name} is not set."
     return ""
 
@@ -381,7 +392,7 @@ def _explain_missing(missing: set[str], closed: Collection[str]) -> str:
 def _explain_host(refused: Iterable[ServerNeed]) -> str:
     """Return why a server may not be connected to, "" if it may."""
     host = next((one_line(need.value, 120) for need in refused if need.required), "")
-    return f"it is at {host}, which you have not allowed: `sakti trust` asks." if host else ""
+    return f"it is at {host}, which you have not allowed: `sakti trust --allow {host}` does." if host else ""
 
 
 def _find_url_fault(url: str) -> str:

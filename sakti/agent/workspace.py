@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sakti.agent import repository
+from sakti.agent.mcp.lifecycle import SessionServers
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -43,6 +44,7 @@ with lazy_imports:
     from sakti.agent import moved_folder, project_summary
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.mcp import clients as mcp_clients
     from sakti.agent.mcp import config as mcp_config
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import compose, registry
@@ -191,6 +193,7 @@ class Workspace:
         self._store, self._owns_store = store, store is None
         self._processors = tuple(compose.as_processor(p) for p in processors)
         self._named_processors: tuple[Processor, ...] | None = None  # None: not loaded yet
+        self.servers = SessionServers(self, lambda servers: mcp_clients.McpClients(self, servers))
 
     def _use_options(self, options: Options) -> None:
         self.options = options
@@ -327,6 +330,7 @@ class Workspace:
 
     async def close(self) -> None:
         """Close the sandbox, models, indexing and the store, if it is this workspace's."""
+        await self.servers.close()
         if self._sandbox is not None:
             self._sandbox.close()
         await self.models.close()

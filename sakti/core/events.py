@@ -83,10 +83,11 @@ class ToolStarted(ThreadEvent, frozen=True):
 
 
 class ToolOutput(ThreadEvent, frozen=True):
-    """Next piece of a running tool's output."""
+    """Next piece of a running tool's output, or its `progress` in a few words, which replaces the one before."""
 
     call_id: str
     text: str
+    progress: str = ""
 
 
 class ToolFinished(ThreadEvent, frozen=True):
@@ -312,6 +313,16 @@ class JobsChanged(ThreadEvent, frozen=True):
     running: int
 
 
+class McpServerChanged(Struct, frozen=True):
+    """An MCP server changed its state; `tools` counts those it offers, `error` says why it failed."""
+
+    name: str
+    state: str
+    version: str = ""
+    tools: int = 0
+    error: str = ""
+
+
 class StoreWaiting(Struct, frozen=True):
     """Write that has waited `seconds` for another process's write lock; None: the wait is over."""
 
@@ -477,6 +488,7 @@ Event: TypeAlias = (
     | ModelChanged
     | TasksChanged
     | JobsChanged
+    | McpServerChanged
     | StoreWaiting
     | Notice
     | MemoryStatus
@@ -489,7 +501,7 @@ Event: TypeAlias = (
 
 def get_thread_id(event: Event) -> str:
     """Return the id of an event's thread, "" for an event of the workspace."""
-    return "" if isinstance(event, ModelChanged | TasksChanged | StoreWaiting) else event.thread_id
+    return "" if isinstance(event, ModelChanged | TasksChanged | McpServerChanged | StoreWaiting) else event.thread_id
 
 
 def assign_thread(event: Event, thread_id: str) -> Event:

@@ -13,7 +13,7 @@ from sakti.store.secrets import masked_value
 
 NOW = "now"  # the fact that changes by itself
 # First words of facts that are long: sent only where they changed, in a new turn, too.
-ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report"})
+ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 

@@ -92,7 +92,7 @@ class Recorder:
         """
         turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
-        if turn is None or effect != "run" or _only_reads(command, place):
+        if turn is None or effect not in ("run", "remote") or (effect == "run" and _only_reads(command, place)):
             yield record
             return
         first = await self._look(command, turn, place)

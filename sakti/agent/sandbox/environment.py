@@ -45,6 +45,11 @@ def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     }
 
 
+def without_loaded(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name no code which a program loads as it starts."""
+    return {name: value for name, value in env.items() if not name.startswith(_LOADED)}
+
+
 def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """Return what a command gets besides, but not the program that encloses it: where libraries are."""
     named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(_LOADED))}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sakti.agent.mentions import MENTION
 from sakti.agent.project.skills import catalog, template
 from sakti.agent.project.skills.library import Skill
 from sakti.core import resources
@@ -18,6 +19,7 @@ from sakti.core.types import ContextPart, FilePart, ToolCallPart
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
+    from sakti.agent.tools.context import ToolContext
 
 INIT = "init"
 _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
@@ -70,6 +72,10 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | 
     """Prepare the texts of `/name argument`; None for a command of another kind."""
     if name == INIT:
         return Typed((_init(thread.workspace.root),))
+    clients = thread.workspace.servers.clients
+    if clients is not None and name in clients.prompt_names():
+        text = await clients.get_prompt(name, argument, _context(thread))
+        return Typed((Sent(FilePart(f"/{name}", text)),))
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
@@ -88,6 +94,21 @@ def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
     names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
     agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
     return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
+
+
+async def mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
+    """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
+    clients = thread.workspace.servers.clients
+    if clients is None or "@" not in text:
+        return ()
+    offered = set(clients.resource_names())
+    names = [n if n in offered else n.rstrip(".,;:!?)") for n in MENTION.findall(text)]
+    named = [n for n in dict.fromkeys(names) if n in offered or clients.is_template(n)]
+    return tuple([FilePart(f"@{n}", await clients.read_resource(n, _context(thread))) for n in named])
+
+
+def _context(thread: OpenThread) -> ToolContext:
+    return thread.toolbox.state.context("", thread.id, "")
 
 
 def _init(root: Path) -> Sent:

@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 class Outcome(Struct, frozen=True):
     """Result of a tool: text and images for the model, `details` for the screen only.
 
-    `details`: diff, exit code, …; `characters`: the length of the content before it was cut.
+    `details`: diff, exit code, …; `characters`: the length of the content before it was cut. `is_limited`: the tool has
+    limited the content by tokens.
     """
 
     content: str
     is_error: bool = False
     details: Json = field(default_factory=dict[str, Any])
     images: tuple[ImagePart, ...] = ()
+    is_limited: bool = False
 
 
 class CallRecord(Struct):
@@ -184,7 +186,7 @@ class ToolState(Struct):
     def limit_output(self, outcome: Outcome, call_id: str) -> Outcome:
         """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
         content = masked(clean_surrogates(outcome.content))
-        if len(content) <= self.output_bytes:
+        if outcome.is_limited or len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))
         path = outcome.details.get("output_file") or str(self.save_output(content, call_id))
@@ -200,6 +202,7 @@ class ToolContext(Struct):
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not; `is_alone`: no other may use its network.
+    `show_progress` shows in a few words how far the call is.
     """
 
     state: ToolState
@@ -212,6 +215,7 @@ class ToolContext(Struct):
     shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
     read_only: bool = False
     is_alone: bool = False
+    show_progress: Callable[[str], None] = lambda _text: None
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""

@@ -8,15 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sakti.actions.bar import confirm
+from sakti.actions import bar
 from sakti.actions.scope import Scope
 from sakti.actions.spec import MEMORY, UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sakti.agent.mcp.config import ServerList
     from sakti.agent.mcp.servers import McpServer, ServerState
 
@@ -25,6 +23,7 @@ with lazy_imports:
     from sakti.agent.mcp import config as mcp_config
     from sakti.agent.mcp import foreign as foreign_servers
     from sakti.agent.reports import mcp_view
+    from sakti.providers import keys
     from sakti.store import secrets
 
 GROUP = Group(
@@ -53,12 +52,14 @@ async def mcp(scope: Scope, all_workspaces: bool) -> None:
     option("--url", help="Address of a server that speaks streamable HTTP.", default=""),
     option("--env", help="Variable of the command, as NAME=VALUE; ${NAME} takes it from yours.", many=True,
            metavar="NAME=VALUE"),
-    option("--from", name="program", help="Copy the servers of claude-code, codex or opencode.", default="",
+    option("--from", name="program", help="Copy the servers of claude-code, codex or opencode.", default=None,
            choices=PROGRAMS),
     flag("--yes", help="Do not ask for confirmation."),
     shell="mcp add",
 )  # fmt: skip
-async def add(scope: Scope, name: str, command: list[str], url: str, env: list[str], program: str, yes: bool) -> Value:
+async def add(
+    scope: Scope, name: str, command: list[str], url: str, env: list[str], program: str | None, yes: bool
+) -> Value:
     """Add a server to your configuration, or copy those of another agent."""
     if program:
         if name or command or url or env:
@@ -74,7 +75,7 @@ async def add(scope: Scope, name: str, command: list[str], url: str, env: list[s
     if name in scope.config.mcp:
         raise Refused(f"{path} has a server {name} already; `sakti mcp remove {name}` removes it.", code=USAGE)
     text = connections.read(path) or ""
-    connections.write(path, settings_file.edit_servers(text, {name: table}))
+    connections.write(path, settings_file.add_servers(text, {name: table}))
     return Done(f"Added {name} to {path}. `sakti mcp test {name}` connects to it.", json={"added": [name]})
 
 
@@ -96,7 +97,7 @@ def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
     if not new:
         return Text((*notes, f"{others.path} has no servers to copy."), json=described)
     before = connections.read(path) or ""
-    after = settings_file.edit_servers(before, new)
+    after = settings_file.add_servers(before, new)
     shown = map(secrets.masked, difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path),
                                                      lineterm="", n=2))  # fmt: skip
     diff = (*shown, *notes)
@@ -104,7 +105,7 @@ def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
         if scope.json or not sys.stdin.isatty():
             raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
         scope.tell(Text(diff, kind="diff"))
-        if not confirm(f"Change {path}?"):
+        if not bar.confirm(f"Change {path}?"):
             raise Refused("Nothing was changed.")
     connections.write(path, after)
     return Text((*(diff if yes else ()), f"Added {', '.join(new)} to {path}."), json=described)
@@ -113,13 +114,13 @@ def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
 @action(arg("name", "Name of the server.", offers="servers"), shell="mcp remove")
 async def remove(scope: Scope, name: str) -> Value:
     """Remove a server from your configuration, with its login."""
-    if name not in scope.config.mcp:
-        raise Refused(f"{mcp_config.user_file()} has no server {name}; `sakti mcp list` shows all.", code=USAGE)
     path = mcp_config.user_file()
-    server = next((e.server for e in _load(scope).entries if e.server.name == name), None)
-    connections.write(path, settings_file.edit_servers(connections.read(path) or "", {name: None}))
-    if server is not None and server.url and importlib.util.find_spec("mcp") is not None:
-        _login_module().log_out(server)
+    if name not in scope.config.mcp:
+        raise Refused(f"{path} has no server {name}; `sakti mcp list` shows all.", code=USAGE)
+    server = _find(scope, name)
+    connections.write(path, settings_file.remove_server(connections.read(path) or "", name))
+    if server.url:
+        keys.delete_secret(server.login_name)
     return Done(f"Removed {name} from {path}.", json={"removed": name})
 
 
@@ -135,14 +136,21 @@ def _load(scope: Scope) -> ServerList:
     return mcp_view.load_all(scope.workspace, scope.config.mcp, scope.env)
 
 
-def _find(scope: Scope, name: str) -> McpServer:
-    """Return a server that may start. Raises Refused."""
-    entries = [e for e in _load(scope).entries if e.server.name == name]
-    if not entries:
+def _find(scope: Scope, name: str, *, may_start: bool = False) -> McpServer:
+    """Return the server of a name. Raises Refused without one; `may_start`: or if it does not start."""
+    entry = next((e for e in _load(scope).entries if e.server.name == name), None)
+    if entry is None:
         raise Refused(f"There is no server {name}; `sakti mcp list` shows all.", code=USAGE)
-    if entries[0].why_not:
-        raise Refused(f"{name}: {entries[0].why_not}")
-    return entries[0].server
+    if may_start and entry.why_not:
+        raise Refused(f"{name}: {entry.why_not}")
+    return entry.server
+
+
+def _find_remote(scope: Scope, name: str, *, may_start: bool = False) -> McpServer:
+    server = _find(scope, name, may_start=may_start)
+    if not server.url:
+        raise Refused(f"{name} has no url: only servers at an address have a login.", code=USAGE)
+    return server
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -151,7 +159,7 @@ def _find(scope: Scope, name: str) -> McpServer:
 @action(arg("name", "Name of the server.", offers="servers"), shell="mcp test", needs="loop")
 async def test(scope: Scope, name: str) -> Value:
     """Connect to a server; show its version, its tools and their tokens. Exit 1 if it is not ready."""
-    server = _find(scope, name)
+    server = _find(scope, name, may_start=True)
     state = await _connect(scope, server)
     lines = [f"{'✓' if state.state == 'ready' else '✗'} {name}: {mcp_view.describe_state(state)}"]
     lines += [state.error] if state.error else []
@@ -169,8 +177,7 @@ async def test(scope: Scope, name: str) -> Value:
 async def _connect(scope: Scope, server: McpServer) -> ServerState:
     """Connect to a server outside of a chat, and end it again."""
     clients: Any = _import_package("sakti.agent.mcp.clients")
-    session = scope.session_without_store()
-    servers = clients.McpClients(session.workspace, [server])
+    servers = clients.McpClients(scope.make_workspace(), [server])
     try:
         servers.start()
         await servers.wait([server.name], server.startup_timeout + 1)
@@ -189,31 +196,101 @@ def _import_package(name: str) -> Any:
         raise
 
 
-def _login_module() -> Any:
-    return _import_package("sakti.agent.mcp.login")
-
-
 @action(arg("name", "Name of the server.", offers="servers"), shell="mcp login", needs="loop")
 async def login(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser; the login is stored in the keyring.
 
     Over ssh, open the address that is shown in a browser of your own, and paste the address at which it ends.
     """
-    server = _find_remote(scope, name)
-    terminal: Any = importlib.import_module("sakti.actions.login_prompt")
-    await _login_module().log_in(server, terminal.open_address, terminal.read_line)
+    server = _find_remote(scope, name, may_start=True)
+    await _import_package("sakti.agent.mcp.login").log_in(server, bar.show_address, bar.read_line)
     return Done(f"Logged in to {name}.", json={"logged_in": name})
 
 
 @action(arg("name", "Name of the server.", offers="servers"), shell="mcp logout")
 async def logout(scope: Scope, name: str) -> Value:
     """Delete the login of a server from the keyring."""
-    deleted = _login_module().log_out(_find_remote(scope, name))
+    deleted = keys.delete_secret(_find_remote(scope, name).login_name)
     return Done(f"Logged out of {name}." if deleted else f"{name} had no login.", json={"logged_out": deleted})
 
 
-def _find_remote(scope: Scope, name: str) -> McpServer:
-    server = _find(scope, name)
-    if not server.url:
-        raise Refused(f"{name} is a command: only servers at a url have a login.", code=USAGE)
-    return server
+# --- in a chat --------------------------------------------------------------------------------------------------------
+
+VERBS = ("tools", "restart", "disable", "login")
+
+
+@action(
+    arg("verb", default="", choices=VERBS),
+    arg("name", default=""),
+    chat="mcp",
+    needs="session",
+    summary="list MCP servers with their state; show tools, restart, disable, log in",
+    hint="[tools | restart | disable | login NAME]",
+)
+async def servers(scope: Scope, verb: str, name: str) -> Value | None:
+    """List MCP servers with their state, or change one for this session."""
+    if verb and not name:
+        raise Refused(f"Write the name of a server after /mcp {verb}.", code=USAGE)
+    if verb:
+        return await _VERBS[verb](scope, name)
+    listed = _load(scope)
+
+    async def instead() -> Value:
+        running = scope.session.workspace.servers.states()
+        lines = tuple(mcp_view.list_lines(listed, running, scope.workspace))
+        return Text(lines or (mcp_view.NO_SERVERS,), title="MCP", kind="findings")
+
+    return Open("mcp", listed, instead)
+
+
+async def show_tools(scope: Scope, name: str) -> Value:
+    """Show the tools of a running server, and what it says about itself."""
+    state = _find_running(scope, name)
+    return Text(tuple(mcp_view.tool_lines(state)) or (f"{name} is {state.state}.",), title=f"MCP {name}")
+
+
+async def restart_server(scope: Scope, name: str) -> Value:
+    """End a server and start it again."""
+    await _running(scope).restart(_find_running(scope, name).server.name)
+    return Done(f"{name} starts again.", title="MCP")
+
+
+async def disable_server(scope: Scope, name: str) -> Value:
+    """End a server for the rest of the session."""
+    await _running(scope).disable(_find_running(scope, name).server.name)
+    return Done(f"{name} is off until sakti ends; `enabled = false` in its entry keeps it off.", title="MCP")
+
+
+async def log_in_here(scope: Scope, name: str) -> Value:
+    """Log in to a server in the browser of this machine, and connect to it again."""
+    server = _find_remote(scope, name, may_start=True)
+
+    async def show(address: str) -> None:
+        if "SSH_CONNECTION" in scope.env:
+            raise Refused(f"Over ssh, run `sakti mcp login {name}` in a shell: there you can paste the address.")
+        scope.tell(Text((f"Log in in the browser. If none opened: {address}",), title="MCP"))
+        await bar.open_browser(address)
+
+    with scope.working(f"login to {name}"):
+        await _import_package("sakti.agent.mcp.login").log_in(server, show)
+    if scope.session.workspace.servers.clients is not None:
+        await _running(scope).restart(name)
+    return Done(f"Logged in to {name}.", title="MCP")
+
+
+_VERBS = {"tools": show_tools, "restart": restart_server, "disable": disable_server, "login": log_in_here}
+
+
+def _running(scope: Scope) -> Any:
+    """Return the servers of the session. Raises Refused if none was started."""
+    clients = scope.session.workspace.servers.clients
+    if clients is None:
+        raise Refused("No MCP server was started in this session.")
+    return clients
+
+
+def _find_running(scope: Scope, name: str) -> ServerState:
+    state = next((state for state in scope.session.workspace.servers.states() if state.server.name == name), None)
+    if state is None:
+        raise Refused(f"The server {name} was not started in this session; /mcp shows why.")
+    return state

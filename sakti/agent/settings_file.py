@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import tomllib
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -51,42 +52,54 @@ def changed(text: str, name: str, value: Any) -> str:
         raise ConfigError(str(e)) from e
 
 
-def edit_servers(text: str, servers: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Return the TOML `text` with MCP servers of these tables; None takes one out. Raises `ConfigError`."""
+def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the TOML `text` with tables of MCP servers at its end. Raises `ConfigError`."""
+    import tomlkit
+
+    document: Any = tomlkit.document()
+    document[SERVERS] = tomlkit.table(is_super_table=True)
+    for name, fields in servers.items():
+        table: Any = tomlkit.table()
+        for key, value in fields.items():
+            inline: Any = tomlkit.inline_table()
+            table[key] = inline.update(value) or inline if isinstance(value, Mapping) else value
+        table.add(tomlkit.nl())
+        document[SERVERS][name] = table
+    after = f"{text.rstrip()}\n\n{tomlkit.dumps(document).strip()}\n".lstrip("\n")
+    try:
+        tables = tomllib.loads(after)[SERVERS]
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"the servers cannot be added: {e}") from e
+    assert all(tables[name] == dict(fields) for name, fields in servers.items())
+    return after
+
+
+def remove_server(text: str, name: str) -> str:
+    """Return the TOML `text` without an MCP server; comments stay. Raises `ConfigError`."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        document = tomlkit.parse(text)
-        if SERVERS not in document:
-            document[SERVERS] = tomlkit.table(is_super_table=True)
-        tables: Any = document[SERVERS]
-        if not isinstance(tables, MutableMapping):
-            raise ConfigError(f"{SERVERS} is not a table there.")
-        entries = cast("MutableMapping[str, Any]", tables)
-        for name, fields in servers.items():
-            if fields is None:
-                entries.pop(name, None)
-            else:
-                entries[name] = _make_table(fields)
-        if not entries:
+        document: Any = tomlkit.parse(text)
+        document[SERVERS].pop(name)
+        if not document[SERVERS]:
             del document[SERVERS]
-        return tomlkit.dumps(document)
-    except TOMLKitError as e:
+    except (TOMLKitError, AttributeError) as e:
         raise ConfigError(str(e)) from e
+    return _keep_comments(text, tomlkit.dumps(document))
 
 
-def _make_table(fields: Mapping[str, Any]) -> Any:
-    """Return a table whose tables are written on one line."""
-    import tomlkit
-
-    table = tomlkit.table()
-    for name, value in fields.items():
-        inline: Any = tomlkit.inline_table()
-        if isinstance(value, Mapping):
-            inline.update(value)
-        table[name] = inline if isinstance(value, Mapping) else value
-    return table
+def _keep_comments(before: str, after: str) -> str:
+    """Return the text `after` a table was removed, with the comments that stood behind the table."""
+    common = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))
+    start = before.rfind("\n", 0, common) + 1
+    removed, rest = before[start : start + len(before) - len(after)], after[start:]
+    if before != before[:start] + removed + rest:
+        return after
+    lines = removed.splitlines(keepends=True)
+    last = max(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    comments = "".join(lines[last + 1 :]) if any(line.strip() for line in lines[last + 1 :]) else ""
+    return before[:start] + comments.lstrip("\n") + rest
 
 
 def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:

@@ -215,7 +215,10 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
 
 def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
     """Raise `ConfigError` if an entry could not be used, whatever its variables are."""
-    _parse_entry(name, table, f"{SERVERS}.{one_line(name, LONGEST_NAME)}", origin)
+    label = f"{SERVERS}.{one_line(name, LONGEST_NAME)}"
+    settings, _ = _parse_entry(name, table, label, origin)
+    if not _VARIABLE.search(settings.url) and (fault := _find_url_fault(settings.url)):
+        raise ConfigError(f"{origin}: {label}: {fault}")
 
 
 def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[ServerSettings, OAuthSettings]:

@@ -63,21 +63,6 @@ class LoginError(SaktiError):
     code = "login"
 
 
-def entry_name(server: McpServer) -> str:
-    """Return the name of a server's login in the keyring: it is of this name at this address only."""
-    return f"mcp {server.name} {server.url}"
-
-
-def has_login(server: McpServer) -> bool:
-    """Return whether the keyring has a login. Slow: call it in a thread."""
-    return keyring_lookup(entry_name(server)) is not None
-
-
-def log_out(server: McpServer) -> bool:
-    """Delete a login; False if there is none. Raises `SaktiError`. Slow: call it in a thread."""
-    return keys.delete_secret(entry_name(server))
-
-
 def make_auth(server: McpServer) -> Any:
     """Return what authorises the requests to a server by a stored login, for an HTTP client.
 
@@ -99,7 +84,7 @@ class KeyringTokens:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Read the login; the rest of it goes into the context."""
-        record = _read_record(await asyncio.to_thread(keyring_lookup, entry_name(self._server)))
+        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
         context = self.context
         assert context is not None
         try:
@@ -136,11 +121,11 @@ class KeyringTokens:
             record["resource"] = context.protected_resource_metadata.model_dump(mode="json", exclude_none=True)
         if context.oauth_metadata is not None:
             record["metadata"] = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-        await asyncio.to_thread(keys.keep_secret, entry_name(self._server), json.dumps(record))
+        await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps(record))
 
     async def forget(self) -> None:
         with contextlib.suppress(SaktiError):
-            await asyncio.to_thread(log_out, self._server)
+            await asyncio.to_thread(keys.delete_secret, self._server.login_name)
 
 
 def _read_record(text: str | None) -> Mapping[str, Any]:

@@ -40,6 +40,11 @@ class McpServer:
     timeout: float = 60.0
     startup_timeout: float = 20.0
 
+    @property
+    def login_name(self) -> str:
+        """Name of its login in the keyring, which is for this name at this address only."""
+        return f"mcp {self.name} {self.url}"
+
 
 @dataclass(frozen=True, slots=True)
 class McpTool:

@@ -63,7 +63,7 @@ def list_lines(listed: ServerList, states: Iterable[ServerState] = (), workspace
 
 def _line(entry: ServerEntry, running: Mapping[str, ServerState], workspace: Path | None) -> str:
     server = entry.server
-    source = display_path(server.source, workspace)
+    source = display_path(server.source, workspace if server.origin == "project" else None)
     if entry.why_not:
         return f"! {server.name}  {source}: {one_line(entry.why_not, 300)}"
     state = running.get(server.name)
@@ -74,6 +74,16 @@ def _line(entry: ServerEntry, running: Mapping[str, ServerState], workspace: Pat
     grants = describe_grants(server)
     facts = "  ".join(part for part in (describe_state(state) + error, grants, source) if part)
     return f"{_MARKS.get(state.state, '!')} {server.name}  {facts}"
+
+
+def tool_lines(state: ServerState) -> list[str]:
+    """Return what a running server says about itself, and a line for each of its tools."""
+    lines = state.instructions.splitlines()
+    for tool in state.tools:
+        marks = [word for word, applies in (("reads", tool.is_read_only), ("destroys", tool.is_destructive)) if applies]
+        facts = " · ".join([f"{tool.tokens} tokens", *marks])
+        lines.append(f"{tool.original_name}  {facts}  {one_line(tool.description, 120)}")
+    return lines
 
 
 def as_json(listed: ServerList) -> dict[str, Any]:

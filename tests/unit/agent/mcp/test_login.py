@@ -17,6 +17,7 @@ from sakti.agent.mcp import login
 from sakti.agent.mcp.login import LoginError
 from sakti.agent.mcp.servers import LoginNeededError, McpServer
 from sakti.core import http
+from sakti.providers import keys
 from tests.fakes.issuer import OAuthIssuer, find_redirect, open_in_browser, running_issuer
 
 
@@ -77,7 +78,7 @@ async def test_a_login_is_stored_and_used(issuer: OAuthIssuer, backend: KeyringI
     with pytest.raises(LoginNeededError, match="run `sakti mcp login other`"):
         await status(replace(notes, name="other"))
 
-    assert login.log_out(notes) and not login.log_out(notes)
+    assert keys.delete_secret(notes.login_name) and not keys.delete_secret(notes.login_name)
     issuer.requests.clear()
     with pytest.raises(LoginNeededError):
         await status(notes)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -94,11 +95,12 @@ class ServerNeed(Struct, frozen=True):
 class ServerEntry(Struct, frozen=True):
     """An entry of a file; `why_not` is a sentence on why it does not start, empty if it may.
 
-    `variables` are the names of those that it expands; `needs` are not answered yet.
+    `written` is its command or address with the `variables` not expanded; `needs` are not answered yet.
     """
 
     server: McpServer
     why_not: str = ""
+    written: str = ""
     variables: tuple[str, ...] = ()
     needs: tuple[ServerNeed, ...] = ()
 
@@ -209,8 +211,12 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
     if source.origin == "project":
         return _limit(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
-    variables = tuple(_list_variables(settings))
-    return ServerEntry(server, _explain_missing(missing, ()) or _find_url_fault(server.url), variables)
+    why_not = _explain_missing(missing, ()) or _find_url_fault(server.url)
+    return ServerEntry(server, why_not, _write_way(settings), tuple(_list_variables(settings)))
+
+
+def _write_way(settings: ServerSettings) -> str:
+    return settings.url or shlex.join((settings.command, *settings.args))
 
 
 def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
@@ -243,7 +249,8 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
     askable = (need for need in refused if need.kind != "variable" or need.value in context.env)
     needs = tuple(need for need in askable if need.key not in context.answers)
-    return ServerEntry(_take_away(server, refused), why_not, tuple(_list_variables(settings)), needs)
+    variables = tuple(_list_variables(settings))
+    return ServerEntry(_take_away(server, refused), why_not, _write_way(settings), variables, needs)
 
 
 def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[ServerNeed]:

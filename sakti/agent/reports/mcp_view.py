@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sakti.agent.mcp import config as mcp_config
-from sakti.agent.mcp.config import ServerEntry, ServerList
+from sakti.agent.mcp.config import ServerEntry, ServerList, ServerNeed
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.agent.project import trust
-from sakti.agent.project.files import server_files
+from sakti.agent.project.files import ProjectFiles, server_files
 from sakti.core.config import masked_value
 from sakti.core.text import count_k, counted, display_path, one_line
 from sakti.store import secrets
@@ -35,10 +34,15 @@ def load_reviewed(review: trust.TrustReview, user: Mapping[str, Any], env: Mappi
     return mcp_config.collect(user, server_files(review.project.files), context, untrusted=why)
 
 
-def describe_way(server: McpServer) -> str:
-    """Return the command or the address of a server on one line, secrets masked."""
-    text = masked_value("url", server.url) if server.url else shlex.join((server.command, *server.args))
-    return one_line(secrets.masked(text), 200) if server.url or server.command else ""
+def list_needs(review: trust.TrustReview, env: Mapping[str, str]) -> tuple[ServerNeed, ...]:
+    """Return all that servers of a workspace's reviewed files need the user's permission for."""
+    context = mcp_config.ServerContext(review.project.workspace, env)
+    return mcp_config.collect({}, server_files(review.project.files), context).needs
+
+
+def describe_way(entry: ServerEntry) -> str:
+    """Return the command or the address of a server as its file has it, secrets masked; "" if it is broken."""
+    return one_line(secrets.masked(str(masked_value("url", entry.written))), 200)
 
 
 def describe_grants(server: McpServer) -> str:
@@ -69,7 +73,7 @@ def _line(entry: ServerEntry, running: Mapping[str, ServerState], workspace: Pat
     state = running.get(server.name)
     if state is None:
         word = "" if server.enabled else "disabled  "
-        return f"✓ {server.name}  {word}{describe_way(server)}  {source}"
+        return f"✓ {server.name}  {word}{describe_way(entry)}  {source}"
     error = f": {one_line(state.error, 200)}" if state.error else ""
     grants = describe_grants(server)
     facts = "  ".join(part for part in (describe_state(state) + error, grants, source) if part)
@@ -94,7 +98,7 @@ def as_json(listed: ServerList) -> dict[str, Any]:
                 "name": entry.server.name,
                 "origin": entry.server.origin,
                 "file": str(entry.server.source),
-                "way": describe_way(entry.server),
+                "way": describe_way(entry),
                 "enabled": entry.server.enabled,
                 "network": list(entry.server.network),
                 "write": list(entry.server.write),
@@ -107,13 +111,15 @@ def as_json(listed: ServerList) -> dict[str, Any]:
     }
 
 
-def describe_project(review: trust.TrustReview, user: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+def describe_project(project: ProjectFiles) -> list[str]:
     """Return a line for each server that a project's files name, with its variables, and each broken part."""
-    listed = load_reviewed(review, user, env)
+    context = mcp_config.ServerContext(project.workspace, {})
+    listed = mcp_config.collect({}, server_files(project.files), context)
     lines: list[str] = []
     for entry in listed.entries:
-        if entry.server.origin == "project":
-            way = describe_way(entry.server)
-            variables = f"; names {', '.join(entry.variables)}" if entry.variables else ""
-            lines.append(f"MCP server {entry.server.name}: {way}{variables}" if way else f"not used: {entry.why_not}")
+        needs = [need.value for need in entry.needs if need.kind != "variable" and not need.required]
+        wants = f"; wants {one_line(', '.join(needs), 120)}" if needs else ""
+        gets = f"; uses the variables {one_line(', '.join(entry.variables), 120)}" if entry.variables else ""
+        name, way = entry.server.name, describe_way(entry)
+        lines.append(f"MCP server {name}: {way}{gets}{wants}" if way else f"not used: {entry.why_not}")
     return [*lines, *(f"not used: {problem}" for problem in listed.problems)]

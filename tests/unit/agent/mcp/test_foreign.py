@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.mcp import foreign
@@ -46,8 +46,10 @@ OPENCODE = """
 {
   // servers
   "mcp": {
-    "db": {"type": "local", "command": ["bunx", "db", "--url=//x"], "environment": {"K": "{env:DB_KEY}"}, "enabled": true},
-    "jira": {"type": "remote", "url": "https://jira.example/mcp", "oauth": {"clientId": "c", "scope": "a b"}, "timeout": 9000},
+    "db": {"type": "local", "command": ["bunx", "db", "--url=//x"], "environment": {"K": "{env:DB_KEY}"},
+           "enabled": true},
+    "jira": {"type": "remote", "url": "https://jira.example/mcp", "oauth": {"clientId": "c", "scope": "a b"},
+             "timeout": 9000},
     "files": {"type": "remote", "url": "https://f.example", "headers": {"A": "{file:~/key}"}}, /* last */
   },
 }
@@ -159,6 +161,7 @@ values = st.text(max_size=12)
 tables = st.fixed_dictionaries({"command": values, "args": st.lists(values), "env": st.dictionaries(names, values)})
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(names, tables, min_size=1, max_size=3))
 def test_whatever_is_added_is_read_again_and_can_be_removed(servers: dict[str, dict[str, object]]) -> None:
     text = "# mine\n[ui]\nmouse = false\n"

@@ -56,8 +56,15 @@ class FakeClients:
         self.all[name] = dataclasses.replace(self.all[name], state="disabled", tools=())
 
 
+async def run(app, pilot, command):
+    app.run_command(command)
+    await pilot.pause()
+    await settle(app, pilot)
+
+
 @pytest.fixture
-def session():
+def session(home, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     made = scene(Path("/work"))
     workspace = made.workspace
     workspace.config = dataclasses.replace(workspace.config, mcp=ENTRIES)
@@ -70,8 +77,7 @@ def session():
 def test_picture_of_the_servers(snap_compare, session):
     async def show(pilot):
         await posed("sakti-dark")(pilot)
-        pilot.app.run_command("/mcp")
-        await settle(pilot.app, pilot)
+        await run(pilot.app, pilot, "/mcp")
 
     assert snap_compare(SaktiApp(session), terminal_size=(80, 24), run_before=show)
 
@@ -80,10 +86,9 @@ async def test_keys_act_on_the_chosen_server(session):
     app = SaktiApp(session)
     async with app.run_test(size=(110, 40)) as pilot:
         await settle(app, pilot)
-        app.run_command("/mcp")
-        await settle(app, pilot)
-        assert "MCP servers  1 of 6 ready" in screen_text(app)
-        assert "2 tools, 153 tokens if loaded" in screen_text(app)
+        await run(app, pilot, "/mcp")
+        assert "MCP servers 1 of 6 ready" in screen_text(app)
+        assert "2 tools, 153 tokens" in screen_text(app)
         assert "reaches github.com, changes /srv/repos" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
@@ -99,7 +104,7 @@ async def test_keys_act_on_the_chosen_server(session):
         assert session.workspace.servers.calls == ["restart git", "disable notes"]
         await pilot.press("escape")
         await settle(app, pilot)
-        assert "The server old was not started in this session; /mcp shows why." in chat_text(app)
+        assert "✗ /mcp  The server old was not started" in chat_text(app)
 
 
 async def test_words_behind_the_command_do_the_same(session):
@@ -107,8 +112,7 @@ async def test_words_behind_the_command_do_the_same(session):
     async with app.run_test(size=(110, 40)) as pilot:
         await settle(app, pilot)
         for words in ("tools git", "restart notes", "login git", "tools nothing", "restart"):
-            app.run_command(f"/mcp {words}")
-            await settle(app, pilot)
+            await run(app, pilot, f"/mcp {words}")
         text = chat_text(app)
         assert "git_commit  61 tokens" in text and "notes starts again." in text
         assert "git has no url: only servers at an address have a login." in text

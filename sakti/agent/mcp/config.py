@@ -207,7 +207,7 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
     try:
         settings, oauth = _parse_entry(name, table, f"{source.prefix}.{named.name}", source.label)
     except ConfigError as e:
-        return ServerEntry(named, e.message)
+        return ServerEntry(named, e.message.removeprefix(f"{source.label}: "))
     if source.origin == "project":
         return _limit(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)

@@ -52,10 +52,10 @@ def describe_grants(server: McpServer) -> str:
 
 
 def describe_state(state: ServerState) -> str:
-    """Return a running server's state, version, number of tools and their tokens."""
+    """Return a running server's state, number of tools, their tokens and its version."""
     tokens = sum(tool.tokens for tool in state.tools)
-    tools = f"{counted(len(state.tools), 'tool')}, {count_k(tokens)} tokens if loaded" if state.tools else ""
-    return " · ".join(part for part in (state.state, one_line(state.version, 80), tools) if part)
+    tools = f"{counted(len(state.tools), 'tool')}, {count_k(tokens)} tokens" if state.tools else ""
+    return " · ".join(part for part in (state.state, tools, one_line(state.version, 80)) if part)
 
 
 def list_lines(listed: ServerList, states: Iterable[ServerState] = (), workspace: Path | None = None) -> list[str]:

@@ -82,10 +82,11 @@ class ServersScreen(Panel[None]):
         ]
         grants = mcp_view.describe_grants(server)
         source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
-        below = [" · ".join(part for part in (source, grants, mcp_view.describe_way(row)) if part)]
+        below = [" · ".join(part for part in (source, grants) if part)]
         below += [state.error] if state is not None and state.error else []
-        if server.name == self._unfolded and state is not None:
-            below += mcp_view.tool_lines(state) or ["no tools"]
+        if server.name == self._unfolded:
+            below += [mcp_view.describe_way(row) or row.why_not]
+            below += mcp_view.tool_lines(state) if state is not None else []
         return [*lines, *([Segment("  "), Segment(shorten(text, width - 4), palette.faint)] for text in below)]
 
     @on(LineList.Opened)

@@ -148,8 +148,8 @@ class WorkspaceFiles:
 
     def load_servers(self) -> mcp_config.ServerList:
         """Return the MCP servers in force, those that do not start included."""
-        around = mcp_config.Surroundings(self.root, self._options.env, trust.read_answers(self.root))
-        return mcp_config.collect(self._options.config.mcp, project_files.server_files(self._options.files), around)
+        context = mcp_config.ServerContext(self.root, self._options.env, trust.read_answers(self.root))
+        return mcp_config.collect(self._options.config.mcp, project_files.server_files(self._options.files), context)
 
     @property
     def hashes(self) -> dict[str, str]:

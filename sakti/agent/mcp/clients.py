@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from sakti.agent.mcp import elicitation, results, schemas
+from sakti.agent.mcp import elicitation, login, results, schemas
 from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.known import KnownTools
 from sakti.agent.mcp.process import ServerProcess, is_confined
@@ -114,7 +114,9 @@ class McpClients:
         return RingFile(resources.state_home() / "mcp" / f"{schemas.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
-        return None
+        """Return what adds a server's login to requests; None if its entry has a header for that."""
+        has_header = any(name.lower() == "authorization" for name in server.headers)
+        return None if has_header else login.make_auth(server)
 
     def notify(self, server: McpServer, text: str) -> None:
         self._workspace.emit(Notice("warning", "MCP", f"The server {server.name} {text}."))

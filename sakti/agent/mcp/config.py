@@ -1,4 +1,4 @@
-"""Read the entries of MCP servers: those of the user, and those of the project with what the user allowed them.
+"""Read the entries of MCP servers of the user, and of the project with what the user allowed them.
 
 A faulty entry does not affect the others: it is listed with the reason. If two entries have the same name, the first
 applies: the user's, so that a project cannot replace a server that the user trusts.
@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -38,6 +39,7 @@ NeedKind: TypeAlias = Literal["variable", "host", "path"]
 _VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Names that programs use for the two transports.
 _TYPES = {"local": "stdio", "remote": "http", "streamable-http": "http", "streamablehttp": "http"}
+_OAUTH = {"clientId": "client_id", "callbackPort": "port", **{n: n for n in ("client_id", "port", "scopes")}}
 _MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs count them
 
 
@@ -64,7 +66,7 @@ class ServerSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Table `oauth` of an entry: a client that was registered by hand, scopes, and the port of the redirect."""
+    """Table `oauth` of an entry: a client registered by hand, scopes, and the port of the redirect."""
 
     client_id: str = ""
     scopes: tuple[str, ...] = ()
@@ -93,11 +95,12 @@ class ServerNeed(Struct, frozen=True):
 class ServerEntry(Struct, frozen=True):
     """An entry of a file; `why_not` is a sentence on why it does not start, empty if it may.
 
-    `variables` are the names of those that it expands; `needs` are not answered yet.
+    `written` is its command or address with the `variables` not expanded; `needs` are not answered yet.
     """
 
     server: McpServer
     why_not: str = ""
+    written: str = ""
     variables: tuple[str, ...] = ()
     needs: tuple[ServerNeed, ...] = ()
 
@@ -119,7 +122,7 @@ class ServerList(Struct, frozen=True):
         return tuple({need.key: need for entry in self.entries for need in entry.needs}.values())
 
 
-class Surroundings(Struct, frozen=True):
+class ServerContext(Struct, frozen=True):
     """The workspace, the variables of its session, and the answers of the user to needs, by their keys."""
 
     workspace: Path
@@ -141,14 +144,14 @@ def user_file() -> Path:
 
 
 def collect(
-    user: Mapping[str, Any], files: Mapping[str, bytes], around: Surroundings, *, untrusted: str = ""
+    user: Mapping[str, Any], files: Mapping[str, bytes], context: ServerContext, *, untrusted: str = ""
 ) -> ServerList:
     """Merge the entries of the user's configuration and of the project's `files`, by name.
 
     `untrusted` is the reason why no entry of the project starts, empty if the project is trusted.
     """
     source = _EntrySource(user_file(), str(user_file()), SERVERS, "user")
-    entries = [_read_entry(name, table, source, around) for name, table in user.items()]
+    entries = [_read_entry(name, table, source, context) for name, table in user.items()]
     problems: list[str] = []
     for name in sorted(files, key=lambda name: name.endswith(".json")):  # sakti's own file first
         try:
@@ -157,8 +160,8 @@ def collect(
             problems.append(e.message)
             continue
         prefix = "mcpServers" if name.endswith(".json") else SERVERS
-        source = _EntrySource(around.workspace / name, name, prefix, "project")
-        project = [_read_entry(key, table, source, around) for key, table in list(tables.items())[:MOST_ENTRIES]]
+        source = _EntrySource(context.workspace / name, name, prefix, "project")
+        project = [_read_entry(key, table, source, context) for key, table in list(tables.items())[:MOST_ENTRIES]]
         if len(tables) > MOST_ENTRIES:
             problems.append(f"{name}: only {MOST_ENTRIES} of {len(tables)} servers are read.")
         entries += [replace(e, why_not=untrusted or e.why_not) for e in project]
@@ -199,32 +202,67 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
 # --- one entry --------------------------------------------------------------------------------------------------------
 
 
-def _read_entry(name: str, table: Any, source: _EntrySource, around: Surroundings) -> ServerEntry:
-    nothing = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
-    label = f"{source.prefix}.{one_line(name, LONGEST_NAME)}"
+def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerContext) -> ServerEntry:
+    named = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
     try:
-        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-            raise ConfigError(f"{source.label}: {label} is not a name of at most {LONGEST_NAME} characters.")
-        settings = _read_settings(table, label, source.label)
-        oauth = _read_oauth(settings.oauth, label, source.label)
-        if why := _find_fault(settings):
-            raise ConfigError(f"{source.label}: {label}: {why}")
+        settings, oauth = _parse_entry(name, table, f"{source.prefix}.{named.name}", source.label)
     except ConfigError as e:
-        return ServerEntry(nothing, e.message)
-    secrets = _list_secrets(name, settings) if source.origin == "project" else ()
-    held_back = {need.value for need in secrets if not around.answers.get(need.key)}
-    missing = set[str]()
-    expander = _Expander({k: v for k, v in around.env.items() if k not in held_back}, missing)
-    server = _make_server(nothing, settings, oauth, around.workspace, expander)
-    needs = (*secrets, *(_list_places(server) if source.origin == "project" else ()))
-    refused = [need for need in needs if not around.answers.get(need.key)]
-    if server.origin == "project":
-        closed = {need.value for need in refused}
-        network = tuple(h for h in server.network if h not in closed)
-        server = dataclasses.replace(server, network=network, write=tuple(p for p in server.write if p not in closed))
-    why_not = _explain_missing(missing, held_back, around.env) or _find_url_fault(server.url) or _explain_host(refused)
-    asks = tuple(need for need in refused if need.key not in around.answers)
-    return ServerEntry(server, why_not, tuple(_list_variables(settings)), asks)
+        return ServerEntry(named, e.message.removeprefix(f"{source.label}: "))
+    if source.origin == "project":
+        return _limit(named, settings, oauth, context)
+    server, missing = _expand(named, settings, oauth, context.workspace, context.env)
+    why_not = _explain_missing(missing, ()) or _find_url_fault(server.url)
+    return ServerEntry(server, why_not, _write_way(settings), tuple(_list_variables(settings)))
+
+
+def _write_way(settings: ServerSettings) -> str:
+    return settings.url or shlex.join((settings.command, *settings.args))
+
+
+def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
+    """Raise `ConfigError` if an entry could not be used, whatever its variables are."""
+    label = f"{SERVERS}.{one_line(name, LONGEST_NAME)}"
+    settings, _ = _parse_entry(name, table, label, origin)
+    if not _VARIABLE.search(settings.url) and (fault := _find_url_fault(settings.url)):
+        raise ConfigError(f"{origin}: {label}: {fault}")
+
+
+def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[ServerSettings, OAuthSettings]:
+    """Read the fields of an entry. Raises `ConfigError`."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise ConfigError(f"{origin}: {label} is not a name of at most {LONGEST_NAME} characters.")
+    settings = _read_settings(table, label, origin)
+    oauth = _read_oauth(settings.oauth, label, origin)
+    if fault := _find_fault(settings):
+        raise ConfigError(f"{origin}: {label}: {fault}")
+    return settings, oauth
+
+
+def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext) -> ServerEntry:
+    """Return the entry of a project's server with no more than the user allowed."""
+    secrets = _list_secrets(named.name, settings)
+    closed = {need.value for need in _list_refused(secrets, context)}
+    env = {name: value for name, value in context.env.items() if name not in closed}
+    server, missing = _expand(named, settings, oauth, context.workspace, env)
+    refused = _list_refused((*secrets, *_list_places(server)), context)
+    fault = _find_url_fault(server.url) or _explain_host(refused)
+    why_not = _explain_missing(missing, closed & context.env.keys()) or fault
+    askable = (need for need in refused if need.kind != "variable" or need.value in context.env)
+    needs = tuple(need for need in askable if need.key not in context.answers)
+    variables = tuple(_list_variables(settings))
+    return ServerEntry(_take_away(server, refused), why_not, _write_way(settings), variables, needs)
+
+
+def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[ServerNeed]:
+    """Return the needs that the user did not allow, or was not asked about yet."""
+    return [need for need in needs if not context.answers.get(need.key)]
+
+
+def _take_away(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
+    """Return a server without the hosts and paths of some needs."""
+    values = {need.value for need in refused}
+    network = tuple(host for host in server.network if host not in values)
+    return dataclasses.replace(server, network=network, write=tuple(p for p in server.write if p not in values))
 
 
 def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
@@ -233,7 +271,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
         raise ConfigError(f"{origin}: {label} cannot be {shown(table)}; it takes a table.")
     fields = dict(cast("Mapping[str, Any]", table))
     if origin.endswith(".json"):
-        fields = _adapt_json(fields)
+        fields = adapt_json(fields)
     kind = fields.get("type")
     if isinstance(kind, str):
         fields["type"] = _TYPES.get(kind.lower(), kind.lower())
@@ -244,20 +282,18 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     return table_of(ServerSettings, fields, label, origin)
 
 
-def _adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
+def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
-    allowed = {f.name for f in dataclasses.fields(ServerSettings)}
-    adapted = {name: value for name, value in fields.items() if name in allowed and value is not None}
+    names = {f.name for f in dataclasses.fields(ServerSettings)}
+    adapted = {name: value for name, value in fields.items() if name in names and value is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
     timeout = adapted.get("timeout")
     if isinstance(timeout, int | float) and timeout >= _MILLISECONDS:
         adapted["timeout"] = min(timeout / 1000, LONGEST_TIMEOUT)
-    oauth = adapted.get("oauth")
-    if isinstance(oauth, Mapping):
-        names = {"clientId": "client_id", "client_id": "client_id", "callbackPort": "port", "port": "port"}
+    if isinstance(oauth := adapted.get("oauth"), Mapping):
         values = cast("Mapping[str, Any]", oauth)
-        adapted["oauth"] = {names.get(k, k): v for k, v in values.items() if k in names or k == "scopes"}
+        adapted["oauth"] = {_OAUTH[name]: value for name, value in values.items() if name in _OAUTH}
     return adapted
 
 
@@ -281,20 +317,26 @@ def _read_oauth(table: Mapping[str, Any], label: str, origin: str) -> OAuthSetti
 
 def _find_fault(settings: ServerSettings) -> str:
     """Return the error in the settings of an entry, "" if it can start."""
-    if settings.type == "sse":
-        return NO_SSE
-    if settings.command and settings.url:
-        return "command and url are both set; keep one of them."
-    if not (settings.command or settings.url):
-        return "it needs a command, or a url for streamable HTTP."
-    if settings.type == "http" and not settings.url:
-        return 'type = "http" needs a url.'
-    if settings.type == "stdio" and not settings.command:
-        return 'type = "stdio" needs a command.'
-    if any("\n" in text or "\r" in text for pair in settings.headers.items() for text in pair):
-        return "a header has several lines."
-    if bad := [h for h in settings.network if hosts.read(h) is None]:
-        return f"network: {shown(bad[0])} is not a host; write it as in example.org or example.org:8443."
+    command, url = bool(settings.command), bool(settings.url)
+    faults = {
+        NO_SSE: settings.type == "sse",
+        "command and url are both set; keep one of them.": command and url,
+        "it needs a command, or a url for streamable HTTP.": not (command or url),
+        'type = "http" needs a url.': settings.type == "http" and not url,
+        'type = "stdio" needs a command.': settings.type == "stdio" and not command,
+        "a header has several lines.": any(map(_has_lines, (*settings.headers, *settings.headers.values()))),
+    }
+    return next((fault for fault, applies in faults.items() if applies), "") or _find_wrong_value(settings)
+
+
+def _has_lines(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _find_wrong_value(settings: ServerSettings) -> str:
+    for host in settings.network:
+        if hosts.read(host) is None:
+            return f"network: {shown(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
             return f"{name} = {seconds:g} must be above 0 and at most {LONGEST_TIMEOUT:g} seconds."
@@ -320,12 +362,14 @@ class _Expander(Struct, frozen=True):
         return value or ""
 
 
-def _make_server(
-    nothing: McpServer, settings: ServerSettings, oauth: OAuthSettings, workspace: Path, expander: _Expander
-) -> McpServer:
-    expand = expander.expand
-    return dataclasses.replace(
-        nothing,
+def _expand(
+    named: McpServer, settings: ServerSettings, oauth: OAuthSettings, workspace: Path, env: Mapping[str, str]
+) -> tuple[McpServer, set[str]]:
+    """Return the server of an entry, and the variables without a value that it names."""
+    missing = set[str]()
+    expand = _Expander(env, missing).expand
+    server = dataclasses.replace(
+        named,
         command=expand(settings.command),
         args=tuple(map(expand, settings.args)),
         env={name: expand(value) for name, value in settings.env.items()},
@@ -343,13 +387,14 @@ def _make_server(
         timeout=settings.timeout,
         startup_timeout=settings.startup_timeout,
     )
+    return server, missing
 
 
-def _explain_missing(missing: set[str], held_back: set[str], env: Mapping[str, str]) -> str:
+def _explain_missing(missing: set[str], closed: Collection[str]) -> str:
     """Return why a server cannot start without its variables, "" if it has all."""
     for name in sorted(missing):
-        if name in held_back and name in env:
-            return f"it needs the variable {name}, which you have not allowed: `sakti trust` asks."
+        if name in closed:
+            return f"it needs the variable {name}, which you have not allowed: `sakti trust --allow {name}` does."
         return f"the variable {name} is not set."
     return ""
 
@@ -357,7 +402,7 @@ def _explain_missing(missing: set[str], held_back: set[str], env: Mapping[str, s
 def _explain_host(refused: Iterable[ServerNeed]) -> str:
     """Return why a server may not be connected to, "" if it may."""
     host = next((one_line(need.value, 120) for need in refused if need.required), "")
-    return f"it is at {host}, which you have not allowed: `sakti trust` asks." if host else ""
+    return f"it is at {host}, which you have not allowed: `sakti trust --allow {host}` does." if host else ""
 
 
 def _find_url_fault(url: str) -> str:

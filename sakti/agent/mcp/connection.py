@@ -22,7 +22,7 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sakti.agent.mcp import schemas
-from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
+from sakti.agent.mcp.servers import LoginNeededError, McpServer, McpTool, ServerState
 from sakti.agent.mcp.transport import RingFile, StdioTransport
 from sakti.agent.tools.processes import ProcessTree
 from sakti.core import http
@@ -39,10 +39,6 @@ CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
 MOST_ROUNDS = 5  # questions to the user in one call
 MOST_PAGES = 100
 LARGEST_ANSWER = 64_000_000  # bytes of one answer over HTTP
-
-
-class LoginNeededError(SaktiError):
-    """The server wants the user to log in."""
 
 
 class ConnectionHost(Protocol):
@@ -212,14 +208,16 @@ class Connection:
     async def _make_http(self, stack: AsyncExitStack) -> Any:
         server = self.server
         limits = http.HttpLimits(LONGEST_CALL, LARGEST_ANSWER, (urlsplit(server.url).hostname or "",))
-        client = http.make_client(limits, server.headers, self._host.make_auth(server))
-        client.event_hooks = {"response": [self._check_answer]}
+        auth = self._host.make_auth(server)
+        client = http.make_client(limits, server.headers, auth)
+        if auth is None:
+            client.event_hooks = {"response": [self._check_answer]}
         await stack.enter_async_context(client)
         return streamable_http_client(server.url, http_client=client)
 
     async def _check_answer(self, response: Any) -> None:
         if response.status_code in (401, 403):
-            raise LoginNeededError(f"It refuses requests without a login: run `sakti mcp login {self.server.name}`.")
+            raise SaktiError(f"It refuses the Authorization header of its entry (HTTP {response.status_code}).")
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         root = self._host.root

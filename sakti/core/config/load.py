@@ -265,15 +265,12 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     child = getattr(node, head)
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
-    elif head == SERVERS and len(rest) == 2 and isinstance(node, Config):
-        server = typing.cast("dict[str, Any]", table if isinstance(table := node.mcp.get(rest[0]), dict) else {})
-        new = {**node.mcp, rest[0]: {**server, rest[1]: value}}
     elif dataclasses.is_dataclass(child):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)
     elif rest and isinstance(child, Mapping):
-        key = ".".join(rest)
+        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
         table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
@@ -282,6 +279,14 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         (target,) = (f for f in dataclasses.fields(node) if f.name == head)
         new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
     return dataclasses.replace(node, **{head: new})
+
+
+def _replace_field(servers: Mapping[str, Any], path: list[str], value: Any) -> tuple[str, Any]:
+    """Return the name of an MCP server and its table with another value of the field that `path` names."""
+    name, *field = path
+    table = servers.get(name)
+    fields = typing.cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    return name, {**fields, ".".join(field): value} if field else value
 
 
 def _replace_provider(

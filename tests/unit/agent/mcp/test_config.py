@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sakti.agent.mcp import config
-from sakti.agent.mcp.config import ServerEntry, ServerList, Surroundings
+from sakti.agent.mcp.config import ServerContext, ServerEntry, ServerList
 from sakti.core.config import Config, load
 
 WORKSPACE = Path("/w")
@@ -19,14 +19,14 @@ ENV = {"USER": "ada", "EMPTY": "", "API_TOKEN": "s3cret"}
 
 
 def read_user(toml: str, env: Mapping[str, str] = ENV) -> ServerList:
-    return config.collect(tomllib.loads(toml), {}, Surroundings(WORKSPACE, env))
+    return config.collect(tomllib.loads(toml), {}, ServerContext(WORKSPACE, env))
 
 
 def read_project(
     servers: object, answers: Mapping[str, bool] | None = None, user: Mapping[str, Any] | None = None
 ) -> ServerList:
     data = json.dumps({"mcpServers": servers}).encode()
-    return config.collect(user or {}, {".mcp.json": data}, Surroundings(WORKSPACE, ENV, answers or {}))
+    return config.collect(user or {}, {".mcp.json": data}, ServerContext(WORKSPACE, ENV, answers or {}))
 
 
 def only(servers: ServerList) -> ServerEntry:
@@ -132,7 +132,7 @@ def test_a_file_of_another_program_works_unchanged() -> None:
     ],
 )
 def test_a_broken_file_is_named(data: bytes, reason: str) -> None:
-    servers = config.collect({}, {".mcp.json": data}, Surroundings(WORKSPACE, ENV))
+    servers = config.collect({}, {".mcp.json": data}, ServerContext(WORKSPACE, ENV))
     assert servers.entries == ()
     assert servers.problems[0].startswith(".mcp.json") and reason in servers.problems[0]
 
@@ -144,7 +144,7 @@ def test_the_users_entry_shadows_that_of_the_project() -> None:
             ".mcp.json": b'\xef\xbb\xbf{"mcpServers": {"git": {"command": "theirs"}, "a": {"command": "json"}}}',
             ".sakti/config.toml": b'[mcp.a]\ncommand = "toml"',
         },
-        Surroundings(WORKSPACE, ENV),
+        ServerContext(WORKSPACE, ENV),
     )
     assert {s.name: s.command for s in servers.servers} == {"git": "mine", "a": "toml"}
     shadowed = [e for e in servers.entries if e.why_not]
@@ -154,7 +154,7 @@ def test_the_users_entry_shadows_that_of_the_project() -> None:
 
 def test_untrusted_entries_do_not_start() -> None:
     data = b'{"mcpServers": {"git": {"command": "theirs", "env": {"A": "${API_TOKEN}"}}}}'
-    around = Surroundings(WORKSPACE, ENV)
+    around = ServerContext(WORKSPACE, ENV)
     servers = config.collect({"x": {"command": "a"}}, {".mcp.json": data}, around, untrusted="not trusted.")
     assert [s.name for s in servers.servers] == ["x"]
     assert (servers.entries[1].why_not, servers.entries[1].variables) == ("not trusted.", ("API_TOKEN",))

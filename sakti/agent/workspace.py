@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import moved_folder, project_summary
+    from sakti.agent import moved_folder, project_summary, web_pages
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.processors import base as processing
@@ -229,6 +229,11 @@ class Workspace:
     def env(self) -> Mapping[str, str]:
         return self.options.env
 
+    @cached_property
+    def pages(self) -> web_pages.WebPages:
+        """Return what opens web pages; its cache is shared by all threads."""
+        return web_pages.WebPages(self.counter, self.clock)
+
     @property
     def saved(self) -> bool:
         """Return whether anything is kept."""
@@ -411,6 +416,7 @@ class Workspace:
             readable=self.files.library.folders,
             added=self.options.added,
             network=proxy.Network(settings.sandbox.hosts),
+            web=(lambda: self.pages) if settings.web.fetch else None,
         )
         if recorder is not None:
             state.recorder = recorder

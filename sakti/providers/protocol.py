@@ -94,6 +94,14 @@ class Prepares(Protocol):
         ...
 
 
+@runtime_checkable
+class SearchesWeb(Protocol):
+    """A provider whose API may have a web search of its own; `has_search` tells whether this server has it."""
+
+    @property
+    def has_search(self) -> bool: ...
+
+
 MOST = 10**9  # tokens; a larger number is none of a single answer
 
 

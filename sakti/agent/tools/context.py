@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.job_log import JobLog
     from sakti.agent.tools.processes import Running
-    from sakti.agent.web_pages import WebPages
-    from sakti.agent.web_search import WebSearch
 
 
 class Outcome(Struct, frozen=True):
@@ -103,6 +101,21 @@ class NoRecorder:
         return None
 
 
+class PageOpener(Protocol):
+    """Opens web pages for the model."""
+
+    async def open(self, run: ToolContext, url: str) -> Outcome: ...
+
+
+class WebSearch(Protocol):
+    """Searches the web for the model; `service` is the name of what searches, "" if nothing can."""
+
+    @property
+    def service(self) -> str: ...
+
+    async def search(self, run: ToolContext, query: str, limit: int, site: str | None) -> Outcome: ...
+
+
 class ToolState(Struct):
     """State of a thread's tools, kept from one call to the next.
 
@@ -127,7 +140,7 @@ class ToolState(Struct):
     readable: tuple[Path, ...] = ()  # folders of skills
     added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
-    web: Callable[[], WebPages] | None = None  # opens URLs; made when it is first used
+    web: Callable[[], PageOpener] | None = None  # made when it is first used
     search: WebSearch | None = None
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call

@@ -2,15 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Protocol
 
 from msgspec import Meta
 
+from sakti.agent.session.models import Models
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import ToolError
+from sakti.providers.protocol import SearchesWeb
 
-FETCH, SEARCH = "webfetch", "websearch"
+# Search services with a key of the user, the preferred one first: name and variable of the key.
+KEYED = {
+    "brave": ("Brave Search", "BRAVE_API_KEY"),
+    "tavily": ("Tavily", "TAVILY_API_KEY"),
+    "exa": ("Exa", "EXA_API_KEY"),
+}
+
+
+class ServiceSearch(Protocol):
+    """Searches by one of the services: a name in `KEYED`, or `provider`."""
+
+    async def search(self, run: ToolContext, service: str, query: str, limit: int, site: str | None) -> Outcome: ...
+
+
+class SearchChoice:
+    """Choice of a search service by the setting, the keys and the model of the moment.
+
+    `make` imports and makes what searches, at the first search.
+    """
+
+    def __init__(self, setting: str, env: Mapping[str, str], models: Models, make: Callable[[], ServiceSearch]) -> None:
+        self._setting, self._env, self._models, self._make = setting, env, models, make
+
+    @property
+    def _name(self) -> str:
+        provider = self._models.provider
+        if self._setting in ("auto", "provider") and isinstance(provider, SearchesWeb) and provider.has_search:
+            return "provider"
+        names = tuple(KEYED) if self._setting == "auto" else (self._setting,)
+        return next((name for name in names if name in KEYED and self._env.get(KEYED[name][1])), "")
+
+    @property
+    def service(self) -> str:
+        """Return what people call the service, "" if nothing can search."""
+        provider = self._models.provider
+        if (name := self._name) == "provider" and provider is not None:
+            return provider.name
+        return KEYED[name][0] if name else ""
+
+    async def search(self, run: ToolContext, query: str, limit: int, site: str | None) -> Outcome:
+        """Return results for the model. Raises SaktiError with one sentence."""
+        if not (name := self._name):
+            raise ToolError("No search service is available: see `sakti help web`.")
+        return await self._make().search(run, name, query, limit, site)
 
 
 @tool(effect="fetch", parallel=True)

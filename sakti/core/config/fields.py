@@ -199,8 +199,7 @@ class WebSettings:
     fetch: bool = setting(True, "Let the model open web pages; each new host is asked about.")
     search: Literal["auto", "provider", "brave", "tavily", "exa", "off"] = setting(
         "auto",
-        "What searches the web; auto: the model's provider, else the service whose key is set (BRAVE_API_KEY, "
-        "TAVILY_API_KEY, EXA_API_KEY).",
+        "What searches the web; auto: the model's provider if it can, else a service whose key is set.",
     )
 
 

@@ -11,7 +11,7 @@ from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import ToolResultPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
-from tests.fakes.pictures import pdf
+from tests.fakes.pictures import pdf, picture
 from tests.fakes.session import Recorded, start
 from tests.fakes.web import FakeWeb, Page, redirect, web
 
@@ -183,9 +183,9 @@ async def test_pdf_and_images_are_read(store: Store, tmp_path: Path) -> None:
         calls = (fetch("http://x.org/a"), fetch("http://x.org/b"))
         run = await begin(store, tmp_path, fake, *calls, overrides=('approval.allow=["webfetch"]',))
         await run.ask("look it up")
-    text, picture = results(run)
+    text, image = results(run)
     assert "--- page 1 of 2 ---\nPage number 1\n--- page 2 of 2 ---\nPage number 2" in text.content
-    assert "image/png, 40 × 30 pixels" in picture.content
+    assert "image/png, 40 × 30 pixels" in image.content
     await run.session.close()
 
 

@@ -40,7 +40,7 @@ _TOKENS_COUNTED = MOST_TOKENS * 20  # characters of a text that are counted
 
 
 class WebPage(Struct, frozen=True):
-    """Converted page; `size` is that of what was sent, `fetched_at` in ms."""
+    """Converted page; `size` in bytes as it was received, `fetched_at` in ms."""
 
     target: Target
     text: str
@@ -63,7 +63,7 @@ class WebPages:
         self._cache: dict[str, tuple[float, WebPage]] = {}
 
     async def open(self, run: ToolContext, url: str) -> Outcome:
-        """Return a page for the model. Raises HttpError, and ToolError for what cannot be read as text."""
+        """Return a page for the model. Raises HttpError, ToolError for an unreadable type."""
 
         def may_open(target: Target) -> bool:
             return "*" in run.hosts or hosts.allows(run.hosts, target.host, target.port)

@@ -1,4 +1,4 @@
-"""Search the web for the model: by its provider's own search, or by a service whose key the user has set."""
+"""Search the web for the model, by its provider's own search or a service with a key of the user."""
 
 from __future__ import annotations
 
@@ -188,5 +188,5 @@ def _describe_hit(number: int, hit: WebHit) -> list[str]:
 
 
 def _as_plain(text: str) -> str:
-    """Return a text of a service without its markup; what is left cannot end the results."""
+    """Return a text of a service without markup and without the end of the results."""
     return html.unescape(_MARKUP.sub("", text)).replace("</", "<\u200b/")

@@ -96,7 +96,7 @@ class Prepares(Protocol):
 
 @runtime_checkable
 class SearchesWeb(Protocol):
-    """A provider whose API may have a web search of its own; `has_search` tells whether this server has it."""
+    """A provider whose protocol has a web search; `has_search`: its server has it, too."""
 
     @property
     def has_search(self) -> bool: ...

@@ -78,7 +78,7 @@ class RemoteProvider(ABC):
         yield stops.completed(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
 
     async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
-        """Post a body in the protocol's own form; return the answer with its usage and cost. Raises ProviderError."""
+        """Post a rendered body; return the answer with its usage and cost. Raises ProviderError."""
         answer = await self._server.post(self.path, body)
         parser = self.parser(self.name, model, CallIds(()), self._where)
         with protocol_errors(self._where):

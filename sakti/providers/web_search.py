@@ -69,7 +69,10 @@ def _anthropic_body(model: str, prompt: str, site: str) -> Json:
 
 
 def read_anthropic(answer: Json) -> tuple[list[WebHit], int]:
-    """Return the results of an answer, those it cites first, and the number of searches. Raises ProviderError."""
+    """Return the results of an answer, the cited ones first, and the number of searches.
+
+    Raises ProviderError if the search failed.
+    """
     blocks = cast("list[Json]", answer.get("content") or [])
     hits: dict[str, WebHit] = {}
     for block in blocks:
@@ -114,7 +117,7 @@ def _responses_body(model: str, prompt: str, site: str) -> Json:
 
 
 def read_responses(answer: Json) -> tuple[list[WebHit], int]:
-    """Return the results of an answer, those it cites first, and the number of searches."""
+    """Return the results of an answer, the cited ones first, and the number of searches."""
     hits: dict[str, WebHit] = {}
     searches = 0
     output = cast("list[Json]", answer.get("output") or [])

@@ -42,7 +42,7 @@ class Place(Struct, frozen=True):
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
     read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
     beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
-    `search_service` is the name of what searches the web.
+    `search_service` is the name of the service that searches the web.
     """
 
     workspace: Path

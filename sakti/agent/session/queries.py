@@ -97,7 +97,10 @@ class Windows(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting, `search` of the web."""
+    """Usage of a thread.
+
+    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    """
 
     actor: Usage = field(default_factory=Usage)
     memory: Usage = field(default_factory=Usage)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def all_tools(store: Store, *, without: Collection[str] = (), **of_session: Any) -> list[Tool]:
-    """Return every tool of a session but `without`; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    """Return every tool of a session but `without`.
+
+    `of_session` goes to the memory tools (see `memory.make_tools`).
+    """
     return [*(tool for tool in workspace_tools() if tool.name not in without), *make_tools(store, **of_session)]
 
 

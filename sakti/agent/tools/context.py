@@ -108,7 +108,7 @@ class PageOpener(Protocol):
 
 
 class WebSearch(Protocol):
-    """Searches the web for the model; `service` is the name of what searches, "" if nothing can."""
+    """Searches the web for the model; `service` is the name of the search service, "" without one."""
 
     @property
     def service(self) -> str: ...

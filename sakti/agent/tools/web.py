@@ -30,7 +30,7 @@ class ServiceSearch(Protocol):
 class SearchChoice:
     """Choice of a search service by the setting, the keys and the model of the moment.
 
-    `make` imports and makes what searches, at the first search.
+    `make` is called at the first search, since it imports the HTTP client.
     """
 
     def __init__(self, setting: str, env: Mapping[str, str], models: Models, make: Callable[[], ServiceSearch]) -> None:
@@ -46,7 +46,7 @@ class SearchChoice:
 
     @property
     def service(self) -> str:
-        """Return what people call the service, "" if nothing can search."""
+        """Return the service's name for people, "" without one."""
         provider = self._models.provider
         if (name := self._name) == "provider" and provider is not None:
             return provider.name

@@ -199,7 +199,7 @@ class WebSettings:
     fetch: bool = setting(True, "Let the model open web pages; each new host is asked about.")
     search: Literal["auto", "provider", "brave", "tavily", "exa", "off"] = setting(
         "auto",
-        "What searches the web; auto: the model's provider if it can, else a service whose key is set.",
+        "Web search; auto: by the model's provider if it can, else by a service whose key is set.",
     )
 
 

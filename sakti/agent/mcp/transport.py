@@ -1,4 +1,4 @@
-"""Transport of a server process behind the SDK's client: bounded lines, bounded noise, and no process left behind.
+"""Connect the SDK's client to a server process: bounded lines, bounded noise, no process left.
 
 The SDK's own transport reads lines of any length and has no hook for the death of its parent.
 """

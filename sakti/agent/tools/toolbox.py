@@ -363,7 +363,7 @@ class Toolbox(Struct):
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for calls of a tool: `plan` for what may change things if the agent mode reads."""
+        """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:

@@ -109,7 +109,7 @@ class Scope:
         raise Refused("This works in a shell only.")
 
     def make_workspace(self) -> Workspace:
-        """Make a workspace without its store, for what runs processes; only in the shell. Raises `ConfigError`."""
+        """Make a workspace without its store; only in the shell. Raises `ConfigError`."""
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:

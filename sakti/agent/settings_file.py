@@ -10,6 +10,9 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
 from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
@@ -25,9 +28,6 @@ def changed(text: str, name: str, value: Any) -> str:
 
     Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
     """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     *tables, key = name.split(".")
     try:
         document = tomlkit.parse(text)
@@ -54,8 +54,6 @@ def changed(text: str, name: str, value: Any) -> str:
 
 def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the TOML `text` with tables of MCP servers at its end. Raises `ConfigError`."""
-    import tomlkit
-
     document: Any = tomlkit.document()
     document[SERVERS] = tomlkit.table(is_super_table=True)
     for name, fields in servers.items():
@@ -76,9 +74,6 @@ def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
 
 def remove_server(text: str, name: str) -> str:
     """Return the TOML `text` without an MCP server; comments stay. Raises `ConfigError`."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     try:
         document: Any = tomlkit.parse(text)
         document[SERVERS].pop(name)

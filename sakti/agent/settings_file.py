@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
-from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
 from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
@@ -97,7 +97,9 @@ def _keep_comments(before: str, after: str) -> str:
     return before[:start] + comments.lstrip("\n") + rest
 
 
-def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
+def write(
+    path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]
+) -> LoadedConfig:
     """Write the setting into `path`, one of the two files, if the next start accepts it.
 
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
@@ -149,7 +151,7 @@ def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, st
         raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
 
 
-def _refuse(name: str, loaded: Loaded, tried: str) -> None:
+def _refuse(name: str, loaded: LoadedConfig, tried: str) -> None:
     for warning in loaded.warnings:
         if warning.startswith(tried) and name in warning:
             raise ConfigError(warning)

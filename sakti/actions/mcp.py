@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from sakti.actions.bar import confirm
 from sakti.actions.scope import Scope
-from sakti.actions.spec import MEMORY, UPKEEP, Group, action, arg, flag, option
+from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerList
     from sakti.agent.mcp.servers import ServerState
 
-GROUP = Group(
+GROUP = CommandGroup(
     "mcp", "MCP servers, whose tools the agent may use. Without a command: serve memory to other agents.", UPKEEP
 )
 PROGRAMS = ("claude-code", "codex", "opencode")

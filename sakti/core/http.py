@@ -7,21 +7,19 @@ module imports httpx2; import it inside the function that needs it.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import re
-import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
-from urllib.parse import SplitResult, urljoin, urlsplit
+from typing import Any, cast
+from urllib.parse import urljoin
 
 import httpcore2
 import httpx2
 from msgspec import Struct, field
 
 from sakti.core import hosts, network
-from sakti.core.errors import SaktiError
+from sakti.core.errors import HttpError, SaktiError
+from sakti.core.hosts import Target, parse_url, private_refusal
 from sakti.core.text import one_line
 from sakti.version import __version__
 
@@ -32,23 +30,8 @@ MOST_REDIRECTS = 5
 CONNECT_S = 10.0
 USER_AGENT = f"sakti/{__version__}"
 _MOST_ADDRESSES = 8  # of a name that are tried
-_LONGEST_URL = 8_000
-_PORTS = {"http": 80, "https": 443}
 _REDIRECTS = (301, 302, 303, 307, 308)
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")  # a last label that makes a host name an IPv4 address
-_LOCAL_NAMES = ("localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _GZIP_OR_ZLIB = 47  # zlib's window bits that detect either header
-
-
-class HttpError(SaktiError):
-    """Failed or refused request.
-
-    `code` is one of: address, redirect, size, encoding, timeout, certificate, connection.
-    """
-
-    title = "Web"
-    code = "connection"
 
 
 class HttpLimits(Struct, frozen=True):
@@ -63,20 +46,6 @@ class HttpLimits(Struct, frozen=True):
     private: tuple[str, ...] = ()
 
 
-class Target(NamedTuple):
-    """Checked URL, without its fragment; `host` as it is resolved, IPv6 without brackets."""
-
-    url: str
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def rule_host(self) -> str:
-        """Return the host as rules name it: with its port, unless that is a usual one."""
-        return self.host if self.port in hosts.USUAL_PORTS else f"{self.host}:{self.port}"
-
-
 class HttpAnswer(Struct, frozen=True):
     """Complete answer.
 
@@ -88,73 +57,6 @@ class HttpAnswer(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     redirect: str = ""
-
-
-def parse_url(text: str, private: Sequence[str] = ()) -> Target:
-    """Check an absolute URL as far as that goes without a look-up. Raises HttpError."""
-    text = text.strip()
-    if len(text) > _LONGEST_URL or _FORBIDDEN.search(text):
-        raise HttpError("The URL is too long or contains spaces, backslashes or control characters.", code="address")
-    try:
-        parts = urlsplit(text)
-        name, port = parts.hostname or "", parts.port
-    except ValueError as e:
-        raise HttpError(f"{one_line(text, 100)!r} is not a valid URL.", code="address") from e
-    if parts.scheme not in _PORTS:
-        raise HttpError("Only http:// and https:// URLs can be opened.", code="address")
-    if "@" in parts.netloc:
-        raise HttpError("A URL with a user name or password is not opened.", code="address")
-    host = _parse_host(name, "[" in parts.netloc)
-    if host not in private and (_is_local_name(host) or _is_private_literal(host)):
-        raise _private(host)
-    return _write_target(parts, host, _PORTS[parts.scheme] if port is None else port)
-
-
-def _write_target(parts: SplitResult, host: str, port: int) -> Target:
-    """Rebuild a URL, so that every later reader finds the host that was checked."""
-    shown = f"[{host}]" if ":" in host else host
-    where = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
-    query = f"?{parts.query}" if parts.query else ""
-    return Target(f"{parts.scheme}://{where}{parts.path or '/'}{query}", parts.scheme, host, port)
-
-
-def _parse_host(name: str, is_bracketed: bool) -> str:
-    """Return a host as it is resolved; addresses in any notation in their usual form. Raises HttpError."""
-    invalid = HttpError(f"{one_line(name, 100)!r} is not a host name.", code="address")
-    if is_bracketed:
-        try:
-            address = ipaddress.IPv6Address(name)
-        except ValueError as e:
-            raise invalid from e
-        if address.scope_id is not None:
-            raise invalid
-        return str(address)
-    host = hosts.read(name)
-    if host is None or host.port is not None or "*" in host.name:
-        raise invalid
-    if not _NUMBER.fullmatch(host.name.rpartition(".")[2]):
-        return host.name
-    try:  # also 127.1, 0x7f000001, 2130706433 and 0177.0.0.1, which resolvers accept
-        return str(ipaddress.IPv4Address(socket.inet_aton(host.name)))
-    except OSError as e:
-        raise invalid from e
-
-
-def _is_local_name(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost") or host in _LOCAL_NAMES
-
-
-def _is_private_literal(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return not hosts.is_public(host)
-
-
-def _private(host: str) -> HttpError:
-    what = f"{host} is a local or private address, which is not opened."
-    return HttpError(f"{what} For a server on this machine, use bash with curl.", code="address")
 
 
 async def connect(address: str, port: int, timeout: float | None) -> httpcore2.AsyncNetworkStream:
@@ -193,7 +95,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         if not addresses:
             raise httpcore2.ConnectError(f"{host} has no address")
         if host not in self._private and not all(map(hosts.is_public, addresses)):
-            raise _private(host)
+            raise private_refusal(host)
         return addresses[:_MOST_ADDRESSES]
 
 

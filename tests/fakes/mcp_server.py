@@ -3,7 +3,7 @@
     python mcp_server.py OPTIONS        OPTIONS: a JSON object
 
 `listing` names a server of mcp_listings.json whose recorded tools it lists; without it there are a few of its own.
-`modern`: it speaks 2026-07-28 only. `mode` names what it does wrong. What it is sent goes to the file `log`, a line each.
+`modern`: it speaks 2026-07-28 only. `mode` names what it does wrong; what it is sent goes to the file `log`.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ def look_around() -> dict[str, Any]:
         "write": [can_write(path) for path in OPTIONS.get("paths", [])],
         "connect": [can_connect(port) for port in OPTIONS.get("ports", [])],
         "variables": sorted(os.environ),
+        "pid": os.getpid(),
     }
 
 

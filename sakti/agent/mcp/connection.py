@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -56,6 +57,7 @@ class ConnectionHost(Protocol):
 
 
 Progress = Callable[[str], None]
+Send = Callable[[Client, ProgressFnT], Awaitable[Any]]
 
 
 class Connection:
@@ -122,24 +124,21 @@ class Connection:
                     client = await stack.enter_async_context(await self._make_client(transport, stack))
                     await self._load(client)
                 self._client = client
-                self._set("ready")
+                self._set("ready", self.state.error)
                 watching = asyncio.create_task(self._watch(client))
                 try:
                     await self._serve_lists(client, transport)
                 finally:
                     self._client = None
                     watching.cancel()
-        except asyncio.CancelledError:
-            raise
         except TimeoutError:
             return f"it was not ready within {self.server.startup_timeout:g} s", False
-        except BaseExceptionGroup as e:
-            return _first(e), not isinstance(_first(e), SaktiError)
-        except (OSError, ValueError, SaktiError) as e:
-            return e, transport is not None and transport.ended.is_set()
-        except Exception as e:
-            log.info("MCP server %s: %r", self.server.name, e)
-            return e, True
+        except (Exception, BaseExceptionGroup) as e:
+            error = _first(e)
+            log.info("MCP server %s: %r", self.server.name, error)
+            if transport is None or not transport.why:
+                started = transport is None or transport.ended.is_set()
+                return error, started and not isinstance(error, SaktiError)
         finally:
             self._client = None
         if transport is not None and transport.why:
@@ -158,7 +157,7 @@ class Connection:
                 if self._relist.is_set() and not ending.done():
                     self._relist.clear()
                     await self._load(client)
-                    self._set("ready")
+                    self._set("ready", self.state.error)
         finally:
             ending.cancel()
 
@@ -253,20 +252,28 @@ class Connection:
     async def call_tool(self, tool: McpTool, arguments: dict[str, Any], show: Progress) -> types.CallToolResult:
         """Call a tool. Raises `ToolError` with a sentence for the model."""
 
-        async def call(client: Client, progressed: Callable[..., Awaitable[None]]) -> types.CallToolResult:
+        async def call(client: Client, progressed: ProgressFnT) -> types.CallToolResult:
             return await client.call_tool(tool.original_name, arguments, progress_callback=progressed)
 
         return await self._request(tool.original_name, call, show)
 
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource. Raises `ToolError`."""
-        return await self._request(uri, lambda client, _: client.read_resource(uri), lambda _: None)
+
+        async def read(client: Client, _: ProgressFnT) -> types.ReadResourceResult:
+            return await client.read_resource(uri)
+
+        return await self._request(uri, read, lambda _: None)
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
         """Return a prompt with its arguments. Raises `ToolError`."""
-        return await self._request(name, lambda client, _: client.get_prompt(name, arguments), lambda _: None)
 
-    async def _request(self, what: str, send: Callable[..., Awaitable[Any]], show: Progress) -> Any:
+        async def get(client: Client, _: ProgressFnT) -> types.GetPromptResult:
+            return await client.get_prompt(name, arguments)
+
+        return await self._request(name, get, lambda _: None)
+
+    async def _request(self, what: str, send: Send, show: Progress) -> Any:
         """Send one request with its timeouts. Raises `ToolError`."""
         client, name = self._client, self.server.name
         if client is None:
@@ -285,7 +292,7 @@ class Connection:
         finally:
             self._calls -= 1
 
-    async def _send(self, client: Client, what: str, send: Callable[..., Awaitable[Any]], show: Progress) -> Any:
+    async def _send(self, client: Client, what: str, send: Send, show: Progress) -> Any:
         loop, timeout = asyncio.get_running_loop(), self.server.timeout
         hard = loop.time() + LONGEST_CALL
         scope = asyncio.timeout(timeout)
@@ -357,7 +364,7 @@ def _describe_progress(progress: float, total: float | None, message: str | None
 def _first(error: BaseException) -> BaseException:
     """Return the first cause in a group of errors."""
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 

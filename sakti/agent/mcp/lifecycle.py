@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.core.events import Notice
@@ -156,5 +156,5 @@ def block(thread: Thread | None) -> str:
 
 def _table(thread: Thread | None, name: str) -> Mapping[str, str]:
     stored: Any = thread.metadata.get(KEY) if thread is not None else None
-    table: Any = stored.get(name) if isinstance(stored, dict) else None
-    return table if isinstance(table, dict) else {}
+    table: Any = cast("Json", stored).get(name) if isinstance(stored, dict) else None
+    return cast("dict[str, str]", table) if isinstance(table, dict) else {}

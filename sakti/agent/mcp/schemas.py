@@ -91,10 +91,10 @@ def make_tools(server: McpServer, listed: Iterable[ListedTool], names: ToolNames
 
 
 def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool:
-    schema = inline(tool.input_schema)
-    if schema.get("type", "object") != "object":
+    inlined = inline(tool.input_schema)
+    if inlined.get("type", "object") != "object":
         raise UnusableTool("takes no object of arguments")
-    schema = {"type": "object", "properties": {}, **schema}
+    schema: dict[str, Any] = {"type": "object", "properties": {}, **inlined}
     text = json.dumps(schema, ensure_ascii=False)
     if len(text) > LARGEST_SCHEMA:
         raise UnusableTool(f"has a schema of more than {LARGEST_SCHEMA:,} characters")
@@ -138,7 +138,7 @@ def inline(schema: Mapping[str, Any]) -> dict[str, Any]:
         if depth >= DEEPEST_REFERENCE:
             return rest
         target = copy(_resolve(schema, reference), depth + 1)
-        return {**target, **rest} if isinstance(target, dict) else target
+        return {**cast("dict[str, Any]", target), **rest} if isinstance(target, dict) else target
 
     try:
         result = copy({k: v for k, v in schema.items() if k not in _ONLY_REFERRED_TO}, 0)

@@ -37,7 +37,7 @@ class LineLimitError(Exception):
 class LineSplitter:
     """Splits a stream into lines of bounded length."""
 
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
+    def __init__(self, longest: int) -> None:
         self._longest, self._pieces, self._size = longest, list[bytes](), 0
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -143,7 +143,7 @@ class StdioTransport:
     async def _read(
         self, reader: asyncio.StreamReader, into: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        lines = LineSplitter()
+        lines = LineSplitter(LONGEST_LINE)
         try:
             async with into:
                 while not self.why and (data := await reader.read(CHUNK)):

@@ -97,10 +97,14 @@ class Windows(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
+    """Usage of a thread.
+
+    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    """
 
     actor: Usage = field(default_factory=Usage)
     memory: Usage = field(default_factory=Usage)
+    search: Usage = field(default_factory=Usage)
 
 
 class Views:
@@ -204,9 +208,9 @@ class Views:
         thread, read = self._open.thread, self._store.read
         if thread is None:
             return Spent()
-        purposes = ("actor", "side", "observer", "reflector")
-        actor, side, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
-        return Spent(actor + side, observer + reflector)
+        purposes = ("actor", "side", "search", "observer", "reflector")
+        actor, side, search, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
+        return Spent(actor + side, observer + reflector, search)
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""

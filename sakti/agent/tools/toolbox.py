@@ -38,9 +38,10 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
+# Tools that a small model gets if its window has room for them.
 MEMORY_TOOLS = (
     *("ask_user", "call_tool", "load_tool", "memory-search", "present_plan", "search_tools", "skill", "task-mutate"),
-    *("task-query", "wait"),
+    *("task-query", "wait", "webfetch", "websearch"),
 )
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
@@ -263,7 +264,7 @@ class Toolbox(Struct):
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
             run.read_only = self._mode_for(tool) == "plan" or decision.only_reads
-            run.is_alone = decision.is_alone
+            run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:

@@ -19,7 +19,7 @@ AGENTS: dict[str, tuple[str, set[str], str]] = {
     "editor": ("tools: Edit, MultiEdit, Write\npermissionMode: acceptEdits", {"edit", "write", "apply_patch"}, ""),
     "planner": ("permissionMode: plan\nmodel: opus", {"read", "write", "bash", "edit"}, ""),
     "server": ("mcpServers: [db]\ntools: mcp__db__query, Read", {"read"}, "mcpServers is not used"),
-    "web": ("tools: WebFetch, WebSearch", set(), "the tool WebSearch is not mapped"),
+    "web": ("tools: WebFetch(domain:docs.example.org), WebSearch", {"webfetch", "websearch"}, ""),
     "todo": ("tools: TodoWrite, NotebookEdit", {"task-mutate"}, "the tool NotebookEdit is not mapped"),
     "nester": ("tools: Task, Read", {"read"}, ""),
     "careful": ("disallowedTools: Write, Edit, Bash", {"read", "grep"}, ""),

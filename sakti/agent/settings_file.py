@@ -10,9 +10,12 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
-from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
 from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
@@ -25,9 +28,6 @@ def changed(text: str, name: str, value: Any) -> str:
 
     Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
     """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     *tables, key = name.split(".")
     try:
         document = tomlkit.parse(text)
@@ -54,8 +54,6 @@ def changed(text: str, name: str, value: Any) -> str:
 
 def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the TOML `text` with tables of MCP servers at its end. Raises `ConfigError`."""
-    import tomlkit
-
     document: Any = tomlkit.document()
     document[SERVERS] = tomlkit.table(is_super_table=True)
     for name, fields in servers.items():
@@ -76,9 +74,6 @@ def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
 
 def remove_server(text: str, name: str) -> str:
     """Return the TOML `text` without an MCP server; comments stay. Raises `ConfigError`."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     try:
         document: Any = tomlkit.parse(text)
         document[SERVERS].pop(name)
@@ -102,7 +97,9 @@ def _keep_comments(before: str, after: str) -> str:
     return before[:start] + comments.lstrip("\n") + rest
 
 
-def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
+def write(
+    path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]
+) -> LoadedConfig:
     """Write the setting into `path`, one of the two files, if the next start accepts it.
 
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
@@ -154,7 +151,7 @@ def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, st
         raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
 
 
-def _refuse(name: str, loaded: Loaded, tried: str) -> None:
+def _refuse(name: str, loaded: LoadedConfig, tried: str) -> None:
     for warning in loaded.warnings:
         if warning.startswith(tried) and name in warning:
             raise ConfigError(warning)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sakti.agent import workspace
 from sakti.agent.project import trust
+from sakti.agent.session import session as sessions
 from sakti.agent.session import trusting
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
@@ -36,7 +36,7 @@ class Startup:
         """
         chat, session = self._chat, self._host.session
         try:
-            await asyncio.to_thread(workspace.preload)
+            await asyncio.to_thread(sessions.preload)
             await trusting.settle(session.workspace, self._ask_trust, self._ask_need)
             await session.start()
         except BaseException:

@@ -1,4 +1,4 @@
-"""Read the MCP servers that the user configured for other agents, as entries of sakti's own configuration."""
+"""Read the MCP servers that the user configured for other agents, as entries for sakti."""
 
 from __future__ import annotations
 

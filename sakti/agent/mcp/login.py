@@ -9,8 +9,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
+import sys
 import time
+import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, cast
@@ -25,7 +28,6 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from pydantic import ValidationError
 
 from sakti.agent.mcp.servers import LoginNeededError, McpServer
 from sakti.core import http
@@ -75,7 +77,7 @@ def make_auth(server: McpServer) -> Any:
 
 
 class KeyringTokens:
-    """Storage of the SDK for one server's login; what it found out of the issuer is kept for refreshing."""
+    """Storage of one server's login, with the issuer's metadata, which refreshing needs."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
@@ -94,7 +96,7 @@ class KeyringTokens:
                 context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(resource)
             if metadata := record.get("metadata"):
                 context.oauth_metadata = OAuthMetadata.model_validate(metadata)
-        except (KeyError, ValidationError):
+        except (KeyError, ValueError):
             return None
         context.auth_server_url = record.get("issuer")
         context.token_expiry_time = record.get("expires")
@@ -174,7 +176,7 @@ class StoredLogin(OAuthClientProvider):
             raise self._needed
 
     async def _handle_refresh_response(self, response: Any) -> bool:
-        """Take over new tokens; False if the login was revoked. Raises LoginError if the issuer is out of order."""
+        """Store new tokens; False if the login was revoked. Raises LoginError if the issuer failed."""
         if response.status_code >= 500 or response.status_code == 429:
             raise LoginError(f"The login could not be renewed: its issuer answered {response.status_code}.")
         refreshed = await super()._handle_refresh_response(response)
@@ -219,7 +221,7 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
                 if session:
                     await client.delete(server.url, headers={**_HEADERS, "mcp-session-id": session})
         except TimeoutError as e:
-            raise LoginError(f"Nobody logged in within {LONGEST / 60:.0f} minutes.") from e
+            raise LoginError(f"There was no login within {LONGEST / 60:.0f} minutes.") from e
         except SaktiError:
             raise
         except Exception as e:
@@ -229,9 +231,33 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
         raise LoginError(f"{server.name} {what}.")
 
 
+async def open_browser(address: str) -> None:
+    await asyncio.to_thread(webbrowser.open, address)
+
+
+async def read_line() -> str:
+    """Return the next line that the user types; waits for ever at the end of the input."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not (data := os.read(sys.stdin.fileno(), 65_536)):
+            loop.remove_reader(sys.stdin)
+        elif not typed.done():
+            typed.set_result(data.decode("utf-8", "replace"))
+
+    with contextlib.suppress(OSError, ValueError):  # a file, or no standard input: nothing is pasted
+        loop.add_reader(sys.stdin, read)
+    try:
+        return await typed
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            loop.remove_reader(sys.stdin)
+
+
 def _explain(error: Exception) -> str:
     """Return a sentence about an error, without any token that an answer may contain."""
-    if isinstance(error, ValidationError):
+    if isinstance(error, ValueError):
         return "the server's answer cannot be used."
     text = str(error)
     if isinstance(error, OAuthFlowError):

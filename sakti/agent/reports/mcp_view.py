@@ -1,4 +1,4 @@
-"""Describe MCP servers: as they are configured, and as they run, for the shell, both chats and `sakti doctor`."""
+"""Describe MCP servers as configured and as they run, for the shell, both chats and `sakti doctor`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_needs(review: trust.TrustReview, env: Mapping[str, str]) -> tuple[Serve
 
 
 def describe_way(entry: ServerEntry) -> str:
-    """Return the command or the address of a server as its file has it, secrets masked; "" if it is broken."""
+    """Return the command or address of a server as written, secrets masked; "" if it is broken."""
     return one_line(secrets.masked(str(masked_value("url", entry.written))), 200)
 
 

@@ -28,7 +28,7 @@ def effects(review: TrustReview, most: int = MOST) -> tuple[str, ...]:
 
 
 def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
-    """Return a line for each setting that the project changes, each hook and MCP server, and each unused part."""
+    """Return a line for each setting that changes, each hook, MCP server and unused part."""
     if project.config is None:
         return (*_hooks(project, most), *_servers(project, most))
     try:

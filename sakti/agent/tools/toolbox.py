@@ -165,9 +165,9 @@ class Toolbox(Struct):
 
     def deferred(self) -> dict[str, ToolSpec]:
         """Return the tools that are found by search, by name."""
-        own = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
+        local = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
         remote = {name: t for name, t in self.remote().items() if name not in self.tools}
-        return {name: t.spec() for name, t in (own | remote).items()}
+        return {name: t.spec() for name, t in (local | remote).items()}
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""

@@ -165,7 +165,7 @@ class McpClients:
         return self._tools
 
     def always_loaded(self) -> list[ServerTool]:
-        """Return the tools that stand in the array of new threads, as their servers listed them last."""
+        """Return the tools in the array of new threads, as their servers listed them last."""
         loaded: list[ServerTool] = []
         for name, connection in self.connections.items():
             wanted = connection.server.always_load

@@ -139,7 +139,7 @@ async def _ask_card(
 
 
 async def _ask(approvals: Approvals | None, request: ApprovalRequested) -> Answer | None:
-    """Show a question and wait for its answer; None if nobody can answer."""
+    """Show a question and wait for its answer; None without a terminal."""
     if approvals is None or not approvals.interactive:
         return None
     decision = Decision("ask", request.reason, request.target)

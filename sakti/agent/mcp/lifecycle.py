@@ -76,7 +76,7 @@ class SessionServers:
     # --- a thread -----------------------------------------------------------------------------------------------
 
     async def begin_turn(self, thread_id: str, toolbox: Toolbox, prompt: str) -> None:
-        """Wait for servers before the first request of a thread, then take over what they offer."""
+        """Wait for servers before the first request of a thread, then take over their lists."""
         is_first = thread_id not in self._waited
         self._waited.add(thread_id)
         if is_first:

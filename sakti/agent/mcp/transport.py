@@ -175,7 +175,7 @@ class StdioTransport:
             self._drop(line)
 
     def _drop(self, line: bytes) -> None:
-        """Keep what is no message beside the server's errors."""
+        """Append a line that is no message to the server's errors."""
         before, self._noise = self._noise, self._noise + len(line)
         self._errors.add(line[:CHUNK] + b"\n")
         if before <= NOTICED_NOISE < self._noise:

@@ -311,7 +311,7 @@ class Toolbox(Struct):
         return structs.replace(call, name=name if self.find(name) else call.name, arguments=arguments)
 
     def _find_deferred(self, name: str) -> str:
-        """Return the whole name of a deferred tool; "" if there is none, or several end in `name`."""
+        """Return the full name of the only deferred tool whose name is, or ends in, `name`; else ""."""
         names = [*self.searched, *self.remote()]
         ending = [n for n in names if n.endswith(f"__{name}")]
         return name if name in names else ending[0] if len(ending) == 1 else ""

@@ -30,7 +30,7 @@ from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, Too
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.tool_names import CALL
+from sakti.core.tool_names import CALL, display_name
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
@@ -267,7 +267,7 @@ class Toolbox(Struct):
             run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:
+            async with self.state.recorder.around(*_recorded(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -529,6 +529,15 @@ class Toolbox(Struct):
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
+
+
+def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
+    """Return the effect and the arguments of a call for the recorder of file changes."""
+    if tool.remote is None:
+        return tool.effect, arguments
+    if tool.remote.reads_only:
+        return "own", {}
+    return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
 
 
 def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from sakti.agent.checkpoints import undoing
 from sakti.agent.judge.rules import Rules
 from sakti.agent.mcp import connection as connections
 from sakti.agent.mcp import lifecycle
@@ -426,3 +427,22 @@ async def test_servers_over_http_are_called_and_asked_about_and_need_logins(stor
             asked = await question_of(run, "mcp__web__echo", text="hi")
             assert asked is not None and asked.reason == "Calls a tool of an MCP server"
             assert (await run_call(run, "mcp__web__echo", text="hi")).content == "echo {'text': 'hi'}"
+
+
+async def test_an_undo_restores_files_a_server_changed_and_names_what_stays(store: Store, tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "a.txt").write_text("before")
+    with serve() as (url, _):
+        servers = {"fake": entry(paths=[str(workspace / "a.txt")]), "web": {"url": url}}
+        answers = [calling("mcp__fake__where"), calling("mcp__web__echo"), calling("mcp__fake__echo", text="x"), "done"]
+        async with session(store, workspace, answers, servers, overrides=('approval.allow=["mcp__*"]',)) as run:
+            await ready(run)
+            await run.ask("go")
+            assert (workspace / "a.txt").read_text() == "x"
+            undo = undoing.of_session(run.session)
+            preview = await undo.preview(1)
+            lost = ", ".join(preview.remains.lost)
+            assert "anything that `mcp web · echo` changed elsewhere" in lost and "fake" not in lost
+            await undo.undo(preview)
+            assert (workspace / "a.txt").read_text() == "before"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DECLINED = types.ElicitResult(action="decline")
 LEAVE_OUT, OPEN, DONE = "Leave it out", "Open it in the browser", "I have done it"
 MOST_QUESTIONS, MOST_OPTIONS = 4, 6  # of one card; of one question
-MOST_CARDS = 3  # for one form
+MOST_CARDS = 5  # for one form
 Value = str | int | float | bool | list[str] | None
 
 

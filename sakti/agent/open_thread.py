@@ -33,7 +33,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.subagents import ChildHost
@@ -163,12 +163,12 @@ class OpenThread:
         return self._toolbox.granted if self._toolbox is not None else ()
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         """Return the recorder of file changes; None if nothing is recorded."""
         if self._toolbox is None:
             return None
         recorder = self._toolbox.state.recorder
-        return recorder if isinstance(recorder, recording.Recorder) else None
+        return recorder if isinstance(recorder, recording.TurnRecorder) else None
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
@@ -241,18 +241,21 @@ class OpenThread:
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
-        self.thread, self._mode, self.status, self.running.lost_jobs = thread, thread.mode, None, {}
+        self.thread, self._mode, self.status, self.running.past_jobs = thread, thread.mode, None, {}
         if self._toolbox is not None:
             self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
+            killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            if killed and not ws.store.read_only_reason:
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
-                self.running.lost_jobs = await self._job_log.find_lost(thread.id, running)
+                self.running.past_jobs = await self._job_log.find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
@@ -472,7 +475,7 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
-            **prompt_facts.job_facts(messages, tools.background),
+            **prompt_facts.job_facts(messages, self.id, tools.background, self.running.past_jobs),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
             **self.children.facts(messages),

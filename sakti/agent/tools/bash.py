@@ -26,7 +26,7 @@ from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Output, Running, spawn
-from sakti.agent.tools.seen import OwnCommand
+from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
@@ -170,7 +170,7 @@ async def bash(
         if not remaining:
             survivors = await running.stop()
         running.output.settle()
-        changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
+        changed = _changes(run, AgentCommand(command, started.begin, time.time_ns()), before)
         _follow(run, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()
@@ -289,6 +289,8 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
         return ""
     networked = started.sandbox.level.own_network
     why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
+    if run.is_planning:  # nothing runs outside then
+        return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == failures.NOBODY_LISTENS:
         alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
@@ -303,7 +305,7 @@ def _refused_hosts(run: ToolContext, started: Started) -> str:
     return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
 
 
-def _changes(run: ToolContext, command: OwnCommand, before: Sequence[Path]) -> str:
+def _changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0

@@ -26,9 +26,34 @@ class Page:
     endless: bool = False
 
 
+class PlainStream(httpcore2.AsyncNetworkStream):
+    """Stream that says it is encrypted and is not."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(self, *_arguments: object, **_options: object) -> httpcore2.AsyncNetworkStream:
+        return self
+
+    def get_extra_info(self, info: str) -> object:
+        return None if info == "ssl_object" else self._stream.get_extra_info(info)
+
+
 @dataclass
 class FakeWeb:
-    """`pages` by host and path; `addresses` of names that are not public; what was asked is in the lists."""
+    """`pages` by host and path; `addresses` of names that are not public; what was asked is in the lists.
+
+    `plain`: https is served without encryption.
+    """
 
     pages: dict[str, Page] = field(default_factory=dict)
     addresses: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -38,6 +63,7 @@ class FakeWeb:
     heads: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     port: int = 0
+    plain: bool = False
 
     async def resolve(self, name: str, _port: int) -> Sequence[str]:
         self.lookups.append(name)
@@ -45,7 +71,8 @@ class FakeWeb:
 
     async def connect(self, address: str, _port: int, timeout: float | None) -> httpcore2.AsyncNetworkStream:
         self.connected.append(address)
-        return await http.connect("127.0.0.1", self.port, timeout)
+        stream = await http.connect("127.0.0.1", self.port, timeout)
+        return PlainStream(stream) if self.plain else stream
 
     def client(self, limits: http.HttpLimits | None = None) -> http.HttpClient:
         return http.HttpClient(limits or http.HttpLimits(), self.resolve, self.connect)
@@ -59,7 +86,8 @@ class FakeWeb:
             host = lower.partition("\r\nhost: ")[2].partition("\r\n")[0]
             self.heads.append(head)
             self.requests.append(host + head.split()[1])
-            await self._answer(writer, self.pages.get(self.requests[-1], Page(b"no such page", status=404)))
+            page = self.pages.get(self.requests[-1]) or self.pages.get(self.requests[-1].partition("?")[0])
+            await self._answer(writer, page or Page(b"no such page", status=404))
         writer.close()
 
     async def _answer(self, writer: asyncio.StreamWriter, page: Page) -> None:

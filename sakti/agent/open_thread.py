@@ -547,8 +547,10 @@ class OpenThread:
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval = self.workspace, self.workspace.config.approval
+        state = self._make_tool_state()
         tools = catalog.all_tools(
             ws.store,
+            without=state.missing_tools,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
             pages=memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id),
@@ -563,7 +565,7 @@ class OpenThread:
         tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
-            self._make_tool_state(),
+            state,
             approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),

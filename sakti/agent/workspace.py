@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import moved_folder, project_summary
+    from sakti.agent import moved_folder, project_summary, web_pages, web_search
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.processors import base as processing
@@ -52,6 +52,7 @@ with lazy_imports:
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
     from sakti.agent.tools import context as tool_context
+    from sakti.agent.tools import web as web_tools
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
     from sakti.providers import presets
@@ -226,6 +227,16 @@ class Workspace:
     def env(self) -> Mapping[str, str]:
         return self.options.env
 
+    @cached_property
+    def pages(self) -> web_pages.WebPages:
+        """Return what opens web pages; its cache is shared by all threads."""
+        return web_pages.WebPages(self.counter, self.clock)
+
+    @cached_property
+    def search(self) -> web_search.SessionSearch:
+        """Return what searches the web."""
+        return web_search.SessionSearch(self.env, self.models, self.store)
+
     @property
     def saved(self) -> bool:
         """Return whether anything is kept."""
@@ -398,6 +409,7 @@ class Workspace:
         `enclosed`: its commands run in the sandbox; `recorder`: another thread's, which records its changes, too.
         """
         sandbox, env, settings = self.sandbox, self.command_environment(), self.config
+        search = web_tools.SearchChoice(settings.web.search, self.env, self.models, lambda: self.search)
         state = tool_context.ToolState(
             self.root,
             self.root,
@@ -413,6 +425,8 @@ class Workspace:
             readable=self.files.library.folders,
             added=self.options.added,
             network=proxy.Network(settings.sandbox.hosts),
+            web=(lambda: self.pages) if settings.web.fetch else None,
+            search=search if search.service else None,
         )
         if recorder is not None:
             state.recorder = recorder
@@ -434,7 +448,8 @@ class Workspace:
     def command_environment(self) -> dict[str, str]:
         """Return the user's environment without the keys of models."""
         keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
-            s.key_env for s in self.config.providers.values() if s.key_env
+            *(s.key_env for s in self.config.providers.values() if s.key_env),
+            *(variable for _, variable in web_tools.KEYED.values()),
         }
         return scrub_env(self.env, keys)
 

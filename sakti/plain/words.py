@@ -104,6 +104,8 @@ def _counts(details: Mapping[str, object]) -> Iterator[str]:
     lines = details.get("lines")
     if isinstance(lines, str) and "-" in lines:
         yield f"lines {lines.replace('-', ' to ')}"
+    if isinstance(fetched := details.get("fetched"), str):
+        yield one_line(fetched, 60)
     added, removed = details.get("added"), details.get("removed")
     if isinstance(added, int) and isinstance(removed, int):
         yield f"{many(added, 'line')} added, {removed} removed"

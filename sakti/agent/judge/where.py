@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from sakti.core.text import clean_surrogates
 
-# What a call of a tool does: reads or writes the files that it names, runs a command, or touches only what is sakti's
-# own: its tasks and memory, the commands that it started.
-Effect: TypeAlias = Literal["read", "write", "run", "own"]
+# What a call of a tool does: reads or writes the files that it names, runs a command, opens a URL, sends a query to a
+# search service, or touches only what is sakti's own: its tasks and memory, the commands that it started.
+Effect: TypeAlias = Literal["read", "write", "run", "fetch", "search", "own"]
 # What is done with a file: its content is read, it is changed, or only its name and size are looked at.
 Access: TypeAlias = Literal["read", "write", "name"]
 # What holds a command: all that the sandbox is, a part of it, nothing.
@@ -42,6 +42,7 @@ class Place(Struct, frozen=True):
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
     read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
     beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
+    `search_service` is the name of the service that searches the web.
     """
 
     workspace: Path
@@ -54,6 +55,7 @@ class Place(Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     added: tuple[Path, ...] = ()
     own_network: bool = True
+    search_service: str = ""
 
     @property
     def roots(self) -> tuple[Path, ...]:

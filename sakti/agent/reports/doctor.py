@@ -6,13 +6,14 @@ import asyncio
 import platform
 from collections.abc import Container, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import HOOKS, hook_files
 from sakti.agent.tools.child import ripgrep
-from sakti.core import resources
+from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
@@ -85,6 +86,7 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
+    lines += _web(config)
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
@@ -127,6 +129,16 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
     level = sandboxes.LinuxSandbox(workspace.resolve(), home=home, off=off).level
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+
+
+def _web(config: Config) -> list[Line]:
+    """Report a proxy that resolves the names of web pages, whose addresses cannot be checked then."""
+    proxy = network.proxy_for("https://example.org/") if config.web.fetch else ""
+    if not proxy:
+        return []
+    host = urlsplit(proxy).netloc.rpartition("@")[2]
+    detail = f"the proxy {host} resolves names; the addresses behind them are not checked"
+    return [Line("web", False, detail, optional=True)]
 
 
 def _checkpoints(workspace: Path) -> Line:

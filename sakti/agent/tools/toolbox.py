@@ -37,7 +37,11 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait")
+# Tools that a small model gets if its window has room for them.
+MEMORY_TOOLS = (
+    *("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait", "webfetch"),
+    "websearch",
+)
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
@@ -241,7 +245,7 @@ class Toolbox(Struct):
             tool, arguments, decision = await self._admit(run, judged)
             run.is_planning = self._mode_for(tool) == "plan"
             run.read_only = run.is_planning or decision.only_reads
-            run.is_alone = decision.is_alone
+            run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:

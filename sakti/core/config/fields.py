@@ -193,6 +193,17 @@ class SandboxSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Settings of the tools that reach the web; only the user's own."""
+
+    fetch: bool = setting(True, "Let the model open web pages; each new host is asked about.")
+    search: Literal["auto", "provider", "brave", "tavily", "exa", "off"] = setting(
+        "auto",
+        "Web search; auto: by the model's provider if it can, else by a service whose key is set.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
@@ -359,6 +370,7 @@ class Config:
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)
     sandbox: SandboxSettings = setting(make=SandboxSettings)
+    web: WebSettings = setting(make=WebSettings)
     agent: AgentSettings = setting(make=AgentSettings)
     subagents: SubagentSettings = setting(make=SubagentSettings)
     goal: GoalSettings = setting(make=GoalSettings)

@@ -326,6 +326,8 @@ def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[
 
 def output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
+    if isinstance(fetched := details.get("fetched"), str):
+        return one_line(fetched, 60)
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"
@@ -355,6 +357,7 @@ def summarise(call: ToolCallPart) -> str:
             where = arguments.get("path") if key == "pattern" else None
             start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
             suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+            value = value.removeprefix("https://") if key == "url" else value
             return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
     return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
 

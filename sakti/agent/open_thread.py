@@ -255,7 +255,7 @@ class OpenThread:
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
-                self.running.past_jobs = await self._job_log.find_past(thread.id, running)
+                self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
@@ -585,7 +585,7 @@ class OpenThread:
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
-        toolbox.state.job_log = self._job_log
+        toolbox.state.job_log = job_log.JobLog(ws.store)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
@@ -596,10 +596,6 @@ class OpenThread:
 
     def _make_tool_state(self) -> ToolState:
         return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
-
-    @property
-    def _job_log(self) -> job_log.JobLog:
-        return job_log.JobLog(self.workspace.store)
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

@@ -91,9 +91,9 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         try:
             addresses = await self._resolve(host, port)
         except OSError as e:
-            raise httpcore2.ConnectError(f"{host} has no address") from e
+            raise httpcore2.ConnectError("its name has no address") from e
         if not addresses:
-            raise httpcore2.ConnectError(f"{host} has no address")
+            raise httpcore2.ConnectError("its name has no address")
         if host not in self._private and not all(map(hosts.is_public, addresses)):
             raise private_refusal(host)
         return addresses[:_MOST_ADDRESSES]

@@ -1,4 +1,4 @@
-"""Search the web with a model provider's own server tool, in a request of its own.
+"""Search the web with a model provider's server tool, in a separate request.
 
 Anthropic's Messages API (`web_search_20250305`) and OpenAI's Responses API (`web_search`) have one; their compatible
 servers and clouds do not.
@@ -36,7 +36,7 @@ class WebHit(Struct, frozen=True):
 
 
 class WebAnswer(Struct, frozen=True):
-    """Results of a search and what they cost."""
+    """Results of a search and its usage."""
 
     hits: tuple[WebHit, ...]
     usage: Usage

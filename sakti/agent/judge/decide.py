@@ -170,25 +170,24 @@ def _kept_output(path: Path, place: Place) -> bool:
 
 def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
     """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
-    rule_verdict = rule_texts.path_verdict(rules, name, url)
-    if rule_verdict == "deny":
-        return Decision("deny", "denied by your rules", url)
     try:
-        host = hosts.parse_url(url).rule_host
-    except HttpError:  # the tool says what is wrong with it
+        target = hosts.parse_url(url)
+    except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
-    if hosts.read(host) is not None and (refused := _refuse_hosts((host,), rules)):
+    url, host, has_name = target.url, target.rule_host, hosts.read(target.rule_host) is not None
+    rule_verdict = rule_texts.path_verdict(rules, name, url)
+    refused = "denied by your rules" if rule_verdict == "deny" else _refuse_hosts((host,) if has_name else (), rules)
+    if refused:
         return Decision("deny", refused, url)
-    allowed = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
-    is_known = hosts.read(host) is not None and not hosts.missing((host,), allowed)
+    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    if mode == "full" or any(r.strip() == name for r in rules.allow):
+        return Decision("ask" if rule_verdict == "ask" else "allow", "Your rules ask first", url, hosts=("*",))
+    allowed = (*granted, host)
     if rule_verdict == "ask":
-        return Decision("ask", "Your rules ask first", url, hosts=(*allowed, host))
-    if mode == "full" or rule_verdict == "allow":
-        return Decision("allow", "", url, hosts=("*",))
-    if is_known:
+        return Decision("ask", "Your rules ask first", url, hosts=allowed)
+    if rule_verdict == "allow" or (has_name and not hosts.missing((host,), granted)):
         return Decision("allow", "", url, hosts=allowed)
-    offered = (f"{_REACH}{host}",) if hosts.read(host) is not None else ()
-    return Decision("ask", f"Opens {host}", url, offered, hosts=(*allowed, host))
+    return Decision("ask", f"Opens {host}", url, (f"{_REACH}{host}",) if has_name else (), hosts=allowed)
 
 
 def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:

@@ -76,9 +76,7 @@ _NAMES = {
     }),
     "apply_patch": _table({"patch": "input patchtext diff content"}),
     "webfetch": _table({"url": "uri link address"}),
-    "websearch": _table({
-        "query": "q searchterm searchquery", "limit": "count maxresults numresults", "site": "domain",
-    }),
+    "websearch": _table({"query": "q searchterm", "limit": "count maxresults numresults", "site": "domain"}),
     "agent": _table({
         "mode": "subagenttype agenttype agent type", "goal": "prompt task message", "context": "", "tools": "",
         "model": "", "background": "runinbackground", "resume": "agentid",

@@ -225,8 +225,7 @@ class ToolContext(Struct):
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
-    its network.
-    `hosts` are those that redirects may lead to, "*" for any. `show_progress` shows in a few words how far the call is.
+    its network. `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
     """
 
     state: ToolState

@@ -170,7 +170,7 @@ async def test_bombs_endless_bodies_and_silence_end_at_their_limits() -> None:
             await get(fake.client(HttpLimits(seconds=0.2, size=10**12)), "http://x.org/endless")
         assert caught.value.retryable
         fake.addresses["x.org"] = ()
-        with pytest.raises(HttpError, match=r"x\.org has no address"):
+        with pytest.raises(HttpError, match="its name has no address"):
             await get(client, "http://x.org/")
 
 

@@ -81,18 +81,21 @@ async def test_every_mode_asks_and_an_unanswered_question_opens_nothing(
 
 async def test_hosts_of_the_settings_and_rules_decide_without_a_question(store: Store, tmp_path: Path) -> None:
     pages = {f"{name}.example.org/page": Page(name.encode(), "text/plain") for name in ("docs", "a", "denied")}
-    calls = [fetch(f"http://{name}.example.org/page") for name in ("docs", "a", "denied", "other")]
+    pages["glob.example.net/page"] = redirect("http://new.example.net/")
+    calls = [fetch(f"http://{name}.example.org/page") for name in ("docs", "a", "DENIED", "other")]
+    calls.append(fetch("http://glob.example.net/page"))
     overrides = (
-        'sandbox.hosts=["docs.example.org"]', 'approval.allow=["reach: *.example.org"]',
+        'sandbox.hosts=["docs.example.org"]', 'approval.allow=["reach: *.example.org", "webfetch(http://glob.example.net/*)"]',
         'approval.deny=["reach: denied.example.org", "webfetch(*other*)"]',
     )  # fmt: skip
     async with web(pages) as fake:
         run = await begin(store, tmp_path, fake, *calls, interactive=False, overrides=overrides)
         await run.ask("look it up")
-        assert fake.requests == ["docs.example.org/page", "a.example.org/page"]
-    docs, a, denied, other = (r.content for r in results(run))
+        assert fake.requests == ["docs.example.org/page", "a.example.org/page", "glob.example.net/page"]
+    docs, a, denied, other, glob = (r.content for r in results(run))
     assert ">\ndocs\n<" in docs and ">\na\n<" in a
     assert "your rules let no command reach denied.example.org" in denied and "denied by your rules" in other
+    assert "redirects to http://new.example.net/, on another host" in glob, "a rule for one host opens no other"
     await run.session.close()
 
 
@@ -143,7 +146,7 @@ async def test_every_failure_is_one_sentence(store: Store, tmp_path: Path) -> No
         "http://x.org/binary": f"http://x.org/binary is binary data (297 bytes){READABLE}",
         "http://x.org/private": "x.org redirects to http://169.254.169.254/latest. 169.254.169.254 is a local "
         "or private address, which is not opened. For a server on this machine, use bash with curl.",
-        "http://nowhere.org/": "nowhere.org cannot be reached: nowhere.org has no address.",
+        "http://nowhere.org/": "nowhere.org cannot be reached: its name has no address.",
     }
     good = {"json": '{"a": "ä"}', "latin": "Größe", "untyped": "# Hi", "empty": "(no text)"}
     async with web(pages) as fake:

@@ -169,7 +169,7 @@ class Chat:
         return bool(await self._read_answer(typed, lambda line: self._trusted(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
-        """Ask whether an MCP server of the project may have what it needs; without a terminal nobody answers."""
+        """Ask whether an MCP server of the project may have a need; None without a terminal."""
         if not self._lines.terminal:
             return None
         self.say([f"the MCP server {need.sentence}", ALLOW])

@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
+from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import hosts, resources
 from sakti.core.config.load import table_of
@@ -166,6 +167,15 @@ def collect(
             problems.append(f"{name}: only {MOST_ENTRIES} of {len(tables)} servers are read.")
         entries += [replace(e, why_not=untrusted or e.why_not) for e in project]
     return ServerList(tuple(_settle_names(entries)), tuple(problems))
+
+
+def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Return the files of the workspace that a project's servers run: they are trusted with the servers."""
+    scripts: dict[Path, None] = {}
+    for entry in collect({}, files, ServerContext(workspace, {})).entries:
+        hook = hook_settings.Hook("", entry.server.command, "", args=entry.server.args)
+        scripts |= dict.fromkeys(hook_settings.run_by(hook, workspace) if entry.server.command else ())
+    return list(scripts)
 
 
 def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:

@@ -16,7 +16,6 @@ from sakti.core.text import count_k, counted, display_path, one_line
 from sakti.store import secrets
 
 NO_SERVERS = "No MCP servers: `sakti mcp add NAME -- COMMAND` adds one."
-MISSING_PACKAGE = "MCP servers need a package that is missing: pip install 'sakti[mcp]'."
 _STATES = {"new": "not trusted", "changed": "changed since it was trusted"}
 _MARKS = {"ready": "✓", "failed": "✗", "needs login": "✗"}
 

@@ -95,9 +95,9 @@ class TrustScreen(TrustQuestion):
 
 
 class NeedScreen(TrustQuestion):
-    """Returns True to let an MCP server of the project have what it needs."""
+    """Returns True to allow a variable, host or path to an MCP server of the project."""
 
-    HELP = "What an MCP server of this folder needs. The answer is kept; `sakti trust --allow NAME` allows it later."
+    HELP = "A need of an MCP server of this folder. The answer is kept; `sakti trust --allow NAME` allows it later."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "trust", "Allow", priority=True, id="need.yes"),
         Binding("n", "close", "Deny", priority=True, id="need.no"),
@@ -120,7 +120,7 @@ async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False
 
 
 async def ask_need(host: Host, need: ServerNeed) -> bool:
-    """Ask whether an MCP server of the project may have what it needs."""
+    """Ask whether an MCP server of the project may have a variable, host or path."""
     return await _ask(host, NeedScreen(need, host.session.workspace.clock))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from sakti.agent.mcp import config
 from sakti.agent.mcp.config import ServerContext, ServerEntry, ServerList
+from sakti.agent.project import trust
 from sakti.core.config import Config, load
 
 WORKSPACE = Path("/w")
@@ -226,3 +227,16 @@ def test_settings_hold_the_users_servers(tmp_path: Path) -> None:
     }
     assert loaded.warnings == ()
     assert Config().mcp == {}
+
+
+def test_scripts_that_a_projects_server_runs_are_trusted_with_it(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    script = tmp_path / "tools" / "server.py"
+    script.write_text("print()\n")
+    servers = {"a": {"command": "python3", "args": ["tools/server.py"]}, "b": {"command": "uvx", "args": ["x"]}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    review = trust.review(tmp_path)
+    assert [(f.name, f.kind) for f in review.project.files] == [(".mcp.json", "mcp"), ("tools/server.py", "script")]
+    trust.save(review)
+    script.write_text("import os\n")
+    assert trust.review(tmp_path).state == "changed"

@@ -102,7 +102,7 @@ async def remove(scope: Scope, name: str) -> Value:
 async def list_(scope: Scope) -> Value:
     """List the servers of all files, and why one of them does not start."""
     view, listed = _view(), _list_servers(scope)
-    lines = tuple(view.list_lines(listed, workspace=scope.workspace))
+    lines = tuple(view.list_lines(listed, scope.workspace))
     return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings", json=view.as_json(listed))
 
 
@@ -194,7 +194,7 @@ def _open_list(scope: Scope) -> Value:
 
     async def instead() -> Value:
         view = _view()
-        lines = tuple(view.list_lines(listed, scope.session.workspace.servers.states(), scope.workspace))
+        lines = tuple(view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
         return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings")
 
     return Open("mcp", listed, instead)

@@ -214,10 +214,11 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
 
 def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerContext) -> ServerEntry:
     named = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
+    label = f"{source.prefix}.{named.name}"
     try:
-        settings, oauth = _parse_entry(name, table, f"{source.prefix}.{named.name}", source.label)
+        settings, oauth = _parse_entry(name, table, label, source.label)
     except ConfigError as e:
-        return ServerEntry(named, e.message.removeprefix(f"{source.label}: "))
+        return ServerEntry(named, e.message.removeprefix(f"{source.label}: ").removeprefix(f"{label}: "))
     if source.origin == "project":
         return _limit(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
@@ -257,10 +258,16 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     refused = _list_refused((*secrets, *_list_places(server)), context)
     fault = _find_url_fault(server.url) or _explain_host(refused)
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
-    askable = (need for need in refused if need.kind != "variable" or need.value in context.env)
-    needs = tuple(need for need in askable if need.key not in context.answers)
     variables = tuple(_list_variables(settings))
-    return ServerEntry(_take_away(server, refused), why_not, _write_way(settings), variables, needs)
+    return ServerEntry(
+        _take_away(server, refused), why_not, _write_way(settings), variables, _select_unanswered(refused, context)
+    )
+
+
+def _select_unanswered(needs: Iterable[ServerNeed], context: ServerContext) -> tuple[ServerNeed, ...]:
+    """Return the needs to ask about; nothing is asked about variables that are not set."""
+    askable = (need for need in needs if need.kind != "variable" or need.value in context.env)
+    return tuple(need for need in askable if need.key not in context.answers)
 
 
 def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[ServerNeed]:
@@ -302,9 +309,12 @@ def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(timeout, int | float) and timeout >= _MILLISECONDS:
         adapted["timeout"] = min(timeout / 1000, LONGEST_TIMEOUT)
     if isinstance(oauth := adapted.get("oauth"), Mapping):
-        values = cast("Mapping[str, Any]", oauth)
-        adapted["oauth"] = {_OAUTH[name]: value for name, value in values.items() if name in _OAUTH}
+        adapted["oauth"] = _adapt_oauth(cast("Mapping[str, Any]", oauth))
     return adapted
+
+
+def _adapt_oauth(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {_OAUTH[name]: value for name, value in fields.items() if name in _OAUTH}
 
 
 def _as_text(value: Any) -> Any:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from sakti.agent.project import trust
-from sakti.agent.project.files import CONFIG
+from sakti.agent.project.files import CONFIG, SERVERS
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
@@ -77,7 +77,7 @@ class TrustScreen(TrustQuestion):
         super().on_mount()
         project = self._review.project
         rows = [("folder", one_line(str(project.workspace), 300))]
-        name = CONFIG if project.config is not None else "hooks"
+        name = CONFIG if project.config is not None else "hooks" if project.select("hooks") else SERVERS
         rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
         rows += trust_view.files(self._review)
         reader = self.query_one(Transcript)

@@ -125,6 +125,8 @@ async def test_a_server_is_ready_after_the_login(issuer: OAuthIssuer, tmp_path: 
         await login.log_in(server(issuer), browse)
         await servers.restart("notes")
         assert await settle() == ("ready", 1)
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        assert files and not [t for t in issuer.issued if any(t.encode() in data for data in files)]
         issuer.revoke()
         await servers.restart("notes")
         assert await settle() == ("needs login", 0)

@@ -46,7 +46,6 @@ with lazy_imports:
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.judge import modes as judge_modes
     from sakti.agent.judge import rules as judge_rules
-    from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
     from sakti.agent.project.instructions import find as instructions
@@ -357,7 +356,7 @@ class OpenThread:
                 system_prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
                 **instructions.to_metadata(await ws.files.find_instructions()),
                 **prompt_facts.skill_metadata(self._list_skills()),
-                **ws.servers.to_metadata(),
+                **(ws.servers.to_metadata() if ws.has_servers else {}),
                 **({} if ws.options.interactive else {titles.HEADLESS: True}),
             },
         )
@@ -455,7 +454,7 @@ class OpenThread:
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
             texts.append(("skills", listed))
-        if (info is None or info.has_memory_tools) and (servers := mcp_lifecycle.block(self.thread)):
+        if (info is None or info.has_memory_tools) and (servers := prompt_facts.initial_servers(self.thread)):
             texts.append(("mcp", servers))
         texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
@@ -482,7 +481,7 @@ class OpenThread:
             **prompt_facts.job_facts(messages, tools.background),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
-            **ws.servers.facts(self.thread, prompt_facts.list_facts(messages, mcp_lifecycle.KEY)),
+            **prompt_facts.server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
 
@@ -578,7 +577,7 @@ class OpenThread:
             lambda: ws.models.info.name if ws.models.info else "",
         )
         always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
-        if always is not None or ws.servers.is_configured:
+        if always is not None or ws.has_servers:
             toolbox.remote = ws.servers.tools
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():

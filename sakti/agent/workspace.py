@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sakti.agent import repository
-from sakti.agent.mcp.lifecycle import SessionServers
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -30,6 +29,7 @@ from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.servers import McpServer
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Library
@@ -46,6 +46,7 @@ with lazy_imports:
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.mcp import clients as mcp_clients
     from sakti.agent.mcp import config as mcp_config
+    from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import compose, registry
     from sakti.agent.project.hooks import settings as hook_settings
@@ -191,7 +192,6 @@ class Workspace:
         self._store, self._owns_store = store, store is None
         self._processors = tuple(compose.as_processor(p) for p in processors)
         self._named_processors: tuple[Processor, ...] | None = None  # None: not loaded yet
-        self.servers = SessionServers(self, lambda servers: mcp_clients.McpClients(self, servers))
 
     def _use_options(self, options: Options) -> None:
         self.options = options
@@ -343,7 +343,8 @@ class Workspace:
 
     async def close(self) -> None:
         """Close the sandbox, models, indexing and the store, if it is this workspace's."""
-        await self.servers.close()
+        if "servers" in self.__dict__:
+            await self.servers.close()
         if self._sandbox is not None:
             self._sandbox.close()
         await self.models.close()
@@ -504,6 +505,39 @@ class Workspace:
         checkpoints_folder = resources.state_home() / "checkpoints"
         folders = (resources.data_home(), resources.config_home(), trust.folder(), checkpoints_folder)
         return (*folders, *_database_files(self.store.path.resolve()), *self.options.closed)
+
+    # --- servers ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def servers(self) -> mcp_lifecycle.SessionServers:
+        """Return the MCP servers of the session."""
+        return mcp_lifecycle.SessionServers(self, lambda servers: mcp_clients.McpClients(self, servers))
+
+    @property
+    def has_servers(self) -> bool:
+        """Return whether MCP servers are configured."""
+        return self.files.may_have_servers()
+
+    def load_servers(self) -> Sequence[McpServer]:
+        """Return the MCP servers that may start."""
+        return self.files.load_servers().servers
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.options.interactive
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the session began without questions and without a sandbox."""
+        return self.options.full
+
+    @property
+    def takes_images(self) -> bool:
+        """Return whether the model takes images, as far as it is known."""
+        return self.models.info is None or self.models.info.images
+
+    def new_id(self) -> str:
+        return self.store.ids.new()
 
     # --- rules ------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class ToolStarted(ThreadEvent, frozen=True):
 
 
 class ToolOutput(ThreadEvent, frozen=True):
-    """Next piece of a running tool's output, or its `progress` in a few words, which replaces the one before."""
+    """Next piece of a running tool's output, or its new `progress` in a few words."""
 
     call_id: str
     text: str

@@ -1,4 +1,4 @@
-"""How calls of MCP servers' tools are shown: `mcp git · git_log  repo_path=.`."""
+"""Show calls of MCP servers' tools: `mcp git · git_log  repo_path=.`."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
 
 
 def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
-    """Judge a call of a server's tool, by its name and what is known of it."""
+    """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
     target = list_arguments(dict(arguments)) or name
     if rule_texts.names_tool(rules.deny, name):
         return Decision("deny", "denied by your rules", name)

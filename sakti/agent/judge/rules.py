@@ -96,7 +96,7 @@ def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> Com
 
 
 def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
-    """Return whether one of `rules` is about a server's tool, as `mcp__git__*` or `mcp__git__git_log # HASH`.
+    """Return whether a rule is about a server's tool, as `mcp__git__*` or `mcp__git__git_log # HASH`.
 
     With a `fingerprint`, a rule that has a hash holds only for that one.
     """
@@ -110,8 +110,8 @@ def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
 
 def tool_of(rule: str) -> str:
     """Return the tool that a rule is about, "" if it is not a rule."""
-    if found := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
-        return found[1]
+    if server_tool := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
+        return server_tool[1]
     found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
     if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
         return ""

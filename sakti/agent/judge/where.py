@@ -23,7 +23,7 @@ LevelName: TypeAlias = Literal["sandboxed", "partial", "unsandboxed"]
 
 
 class RemoteFacts(Struct, frozen=True):
-    """What is known of a server's tool.
+    """Facts of a server's tool.
 
     `reads_only` counts only for servers of the user. `is_confined`: the server runs in the sandbox, without a network.
     `fingerprint` is the hash of description and schema, `diff` how they differ from the approved ones. `note_use` is

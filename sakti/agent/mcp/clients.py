@@ -1,4 +1,4 @@
-"""All servers of a session: their connections, the tools that the model may find, and what it is told of them.
+"""Own all servers of a session: connections, tools that the model may find, and its news of them.
 
 Importing this module imports the SDK: it is imported when a server is configured, in a thread, after the first paint.
 """
@@ -17,6 +17,7 @@ import mcp_types as types
 from sakti.agent.mcp import elicitation, login, results, schemas
 from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.known import KnownTools
+from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.process import ServerProcess, is_confined
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
 from sakti.agent.mcp.tools import ServerTool, make_tool
@@ -30,7 +31,6 @@ from sakti.core.text import one_line
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
     from sakti.agent.tools.context import ToolContext
-    from sakti.agent.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ LINES_TOKENS = 300  # of all lines in the system prompt; of the news about one s
 class McpClients:
     """Owner of a session's servers. `offered` are the tools that a model was told of, by server."""
 
-    def __init__(self, workspace: Workspace, servers: Iterable[McpServer]) -> None:
+    def __init__(self, workspace: ServerPlace, servers: Iterable[McpServer]) -> None:
         self._workspace = workspace
         self.names = schemas.ToolNames()
         self.connections: dict[str, Connection] = {}
@@ -156,7 +156,7 @@ class McpClients:
             connection,
             self._known[offer.server],
             ws.counter,
-            lambda: ws.models.info is None or ws.models.info.images,
+            lambda: ws.takes_images,
             is_confined=is_confined(ws, connection.server),
         )
 
@@ -165,7 +165,7 @@ class McpClients:
         return self._tools
 
     def always_loaded(self) -> list[ServerTool]:
-        """Return the tools that stand in the array of new threads, as their servers listed them last."""
+        """Return the tools in the array of new threads, as their servers listed them last."""
         loaded: list[ServerTool] = []
         for name, connection in self.connections.items():
             wanted = connection.server.always_load
@@ -217,7 +217,7 @@ class McpClients:
         return [n for n in self.connections if n.lower() in lower or schemas.clean_name(n).lower() in lower]
 
     def list_missing(self) -> list[str]:
-        """Return a sentence for each enabled server that is not ready, with its tools as they were listed last."""
+        """Return a sentence for each server that is not ready, with its tools as listed last."""
         sentences: list[str] = []
         for name, connection in self.connections.items():
             state = connection.state
@@ -236,13 +236,13 @@ class McpClients:
         return [f"{n}:{r.uri}" for n, c in self.connections.items() if c.state.state == "ready" for r in c.resources]
 
     def is_template(self, name: str) -> bool:
-        """Return whether a mention may name a resource that a ready server does not list, as `server:scheme://…`."""
+        """Return whether a mention may name a resource of a ready server that it does not list."""
         server, _, uri = name.partition(":")
         connection = self.connections.get(server)
         return connection is not None and connection.state.state == "ready" and "://" in uri
 
     def prompt_names(self) -> dict[str, str]:
-        """Return the prompts of ready servers as they are typed, `server:prompt`, with their arguments in words."""
+        """Return the prompts of ready servers, as `server:prompt`, with their arguments in words."""
         return {
             f"{name}:{prompt.name}": " ".join(a.name if a.required else f"[{a.name}]" for a in prompt.arguments or ())
             for name, connection in self.connections.items()

@@ -1,4 +1,4 @@
-"""One server for the life of a session: connect, list its tools, call them, restart it when it dies."""
+"""Keep one server of a session: connect, list its tools, call them, restart it when it dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of servers to the user, by the cards of `ask_user`; and the question before one starts unconfined."""
+"""Ask the user what a server wants to know, and whether one may start without a sandbox."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import mcp_types as types
 from sakti.agent.judge.decide import Decision
 from sakti.agent.judge.rules import names_tool
 from sakti.agent.mcp import schemas
+from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
 from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion
@@ -19,7 +20,6 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Answer, Approvals
-    from sakti.agent.workspace import Workspace
 
 DECLINED = types.ElicitResult(action="decline")
 LEAVE_OUT, OPEN, DONE = "Leave it out", "Open it in the browser", "I have done it"
@@ -28,9 +28,9 @@ MOST_CARDS = 3  # for one form
 Value = str | int | float | bool | list[str] | None
 
 
-async def ask_to_start(workspace: Workspace, approvals: Approvals | None, server: McpServer, level: str) -> None:
+async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, server: McpServer, level: str) -> None:
     """Ask whether a server may start without a sandbox. Raises `SaktiError` if not."""
-    if workspace.options.full:
+    if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
     name = schemas.PREFIX + schemas.clean_name(server.name)
@@ -40,7 +40,7 @@ async def ask_to_start(workspace: Workspace, approvals: Approvals | None, server
     if names_tool(allowed, name, digest):
         return
     reason = f"Starts an MCP server without a sandbox ({level})"
-    request = ApprovalRequested(workspace.store.ids.new(), name, reason, command, str(workspace.root), rule=rule)
+    request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
     answer = await _ask(approvals, request)
     if answer is None or not answer.approved:
         raise SaktiError("There is no sandbox here, and its start was not approved.", code="not_approved")
@@ -49,7 +49,7 @@ async def ask_to_start(workspace: Workspace, approvals: Approvals | None, server
 
 
 async def elicit(
-    workspace: Workspace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
+    workspace: ServerPlace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
     """Ask the user what a server wants to know; declined without a terminal."""
     text = one_line(f"{server.name} asks: {schemas.clean_text(params.message)}", 1_500)
@@ -129,17 +129,17 @@ def _value(schema: Mapping[str, Any], answer: CardAnswer) -> Value:
 
 
 async def _ask_card(
-    workspace: Workspace, approvals: Approvals | None, questions: Sequence[CardQuestion]
+    workspace: ServerPlace, approvals: Approvals | None, questions: Sequence[CardQuestion]
 ) -> tuple[CardAnswer, ...]:
     request = ApprovalRequested(
-        workspace.store.ids.new(), "ask_user", "", questions[0].question, ".", questions=tuple(questions)
+        workspace.new_id(), "ask_user", "", questions[0].question, ".", questions=tuple(questions)
     )
     answer = await _ask(approvals, request)
     return answer.answers if answer is not None and answer.approved else ()
 
 
 async def _ask(approvals: Approvals | None, request: ApprovalRequested) -> Answer | None:
-    """Show a question and wait for its answer; None if nobody can answer."""
+    """Show a question and wait for its answer; None without a terminal."""
     if approvals is None or not approvals.interactive:
         return None
     decision = Decision("ask", request.reason, request.target)

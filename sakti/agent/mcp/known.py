@@ -1,4 +1,4 @@
-"""What is stored of servers in the state folder: the tools they listed last, and the texts the user has approved."""
+"""Store the tools that servers listed last, and the descriptions that the user has approved."""
 
 from __future__ import annotations
 

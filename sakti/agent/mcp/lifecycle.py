@@ -1,4 +1,4 @@
-"""When the servers of a session start, who waits for them, and what a thread is told of them.
+"""Start the servers of a session, wait for them, and tell threads of them.
 
 Nothing of the SDK is imported here: `clients` is, in a thread, if a server is configured.
 """
@@ -8,49 +8,44 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.core.events import Notice
 from sakti.core.text import one_line
-from sakti.core.types import Json, Thread
+from sakti.core.types import Json
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.clients import McpClients
     from sakti.agent.tools.approvals import Approvals
     from sakti.agent.tools.base import Tool
     from sakti.agent.tools.toolbox import Toolbox
-    from sakti.agent.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 2.0  # that the first request of a thread waits for servers
-KEY = "mcp"  # in a thread's metadata: the lines in its system prompt, and hashes of the tool names
 MISSING_PACKAGE = "MCP servers are configured, and the package for them is missing: pip install 'sakti[mcp]'."
 
 
 class SessionServers:
     """Servers of a session. `clients` is None until the SDK is loaded, or if no server is configured."""
 
-    def __init__(self, workspace: Workspace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
+    def __init__(self, workspace: ServerPlace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
         self._workspace, self._make_clients = workspace, make_clients
         self.clients: McpClients | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waited = set[str]()  # threads whose first request has waited
 
-    @property
-    def is_configured(self) -> bool:
-        return self._workspace.files.may_have_servers()
-
     def begin(self, approvals: Callable[[], Approvals]) -> None:
-        """Start the servers in the background, if any is configured."""
-        if self._starting is None and self.is_configured:
+        """Start the servers in the background."""
+        if self._starting is None:
             self._starting = asyncio.create_task(self._start(approvals))
 
     async def _start(self, approvals: Callable[[], Approvals]) -> None:
         ws = self._workspace
         try:
-            servers = [s for s in await asyncio.to_thread(lambda: ws.files.load_servers().servers) if s.enabled]
+            servers = await asyncio.to_thread(ws.load_servers)
             if not servers:
                 return
             clients = await asyncio.to_thread(self._make_clients, servers)
@@ -81,9 +76,7 @@ class SessionServers:
     # --- a thread -----------------------------------------------------------------------------------------------
 
     async def begin_turn(self, thread_id: str, toolbox: Toolbox, prompt: str) -> None:
-        """Wait for servers before the first request of a thread, then take over what they offer."""
-        if not self.is_configured:
-            return
+        """Wait for servers before the first request of a thread, then take over their lists."""
         is_first = thread_id not in self._waited
         self._waited.add(thread_id)
         if is_first:
@@ -110,7 +103,7 @@ class SessionServers:
 
     @property
     def _is_headless(self) -> bool:
-        return not self._workspace.options.interactive
+        return not self._workspace.is_interactive
 
     def tools(self) -> Mapping[str, Tool]:
         """Return the tools of all servers, by name."""
@@ -129,32 +122,14 @@ class SessionServers:
         return self.clients.note_instructions(thread_id, names) if self.clients is not None else ""
 
     def to_metadata(self) -> Json:
-        """Return what a thread that begins now keeps of the servers that are ready."""
+        """Return the metadata of a thread that begins now: lines for its system prompt, hashes of tool names."""
         if self.clients is None or not self.clients.offered:
             return {}
-        return {KEY: {"lines": self.clients.lines(), "tools": self.clients.digests()}}
+        return {"mcp": {"lines": self.clients.lines(), "tools": self.clients.digests()}}
 
-    def facts(self, thread: Thread | None, before: Mapping[str, None]) -> dict[str, str]:
-        """Return the news of servers since the thread began; `before` are the facts that it was told so far."""
+    def facts(self, begun: Mapping[str, str]) -> dict[str, str]:
+        """Return the news for a thread that began with these hashes of tool names, by server."""
         if self.clients is None:
             return {}
         self.clients.begin_step()
-        begun = _table(thread, "tools")
-        news = {f"{KEY} {name}": text for name, text in self.clients.news(begun).items()}
-        again = {name: f"The MCP server {name.partition(' ')[2]} is again as it was at first." for name in before}
-        return {**again, **news}
-
-
-def block(thread: Thread | None) -> str:
-    """Return the lines about servers in a thread's system prompt; "" without any."""
-    lines = _table(thread, "lines")
-    if not lines:
-        return ""
-    text = "\n".join(f"- {name}: {line}" for name, line in sorted(lines.items()))
-    return f"MCP servers and their tools; search_tools finds one, call_tool runs it:\n{text}"
-
-
-def _table(thread: Thread | None, name: str) -> Mapping[str, str]:
-    stored: Any = thread.metadata.get(KEY) if thread is not None else None
-    table: Any = cast("Json", stored).get(name) if isinstance(stored, dict) else None
-    return cast("dict[str, str]", table) if isinstance(table, dict) else {}
+        return self.clients.news(begun)

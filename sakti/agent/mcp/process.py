@@ -1,4 +1,4 @@
-"""Start the process of a server in the sandbox of commands: workspace read-only, no network but its own hosts."""
+"""Start the process of a server in the sandbox: workspace read-only, no network but its hosts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
 from sakti.agent.sandbox import environment
 from sakti.agent.sandbox.proxy import Proxy
@@ -16,11 +16,8 @@ from sakti.agent.sandbox.sandbox import given_folders
 from sakti.agent.tools.bash import PORT, RELAY
 from sakti.agent.tools.processes import ProcessTree, spawn
 
-if TYPE_CHECKING:
-    from sakti.agent.workspace import Workspace
 
-
-def is_confined(workspace: Workspace, server: McpServer) -> bool:
+def is_confined(workspace: ServerPlace, server: McpServer) -> bool:
     """Return whether a server runs inside a working sandbox and reaches no network."""
     return bool(server.command) and not server.network and workspace.try_sandbox().holds
 
@@ -28,7 +25,7 @@ def is_confined(workspace: Workspace, server: McpServer) -> bool:
 class ServerProcess:
     """Process of one server, with its way to the hosts that it may reach."""
 
-    def __init__(self, workspace: Workspace, server: McpServer) -> None:
+    def __init__(self, workspace: ServerPlace, server: McpServer) -> None:
         self._workspace, self._server = workspace, server
         self._proxy: Proxy | None = None
 

@@ -114,7 +114,7 @@ def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool
 
 
 def inline(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with its local references replaced by what they name, texts cleaned.
+    """Return a schema with its local references replaced by their targets, texts cleaned.
 
     A reference inside of itself becomes "anything" at `DEEPEST_REFERENCE`. Raises `UnusableTool`.
     """

@@ -1,4 +1,4 @@
-"""Tools of servers as the toolbox runs them: arguments checked by their schema, calls judged by server and tool."""
+"""Make tools of servers for the toolbox: it checks, judges and calls them like its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transport of a server process behind the SDK's client: bounded lines, bounded noise, and no process left behind.
+"""Connect the SDK's client to a server process: bounded lines, bounded noise, no process left.
 
 The SDK's own transport reads lines of any length and has no hook for the death of its parent.
 """
@@ -175,7 +175,7 @@ class StdioTransport:
             self._drop(line)
 
     def _drop(self, line: bytes) -> None:
-        """Keep what is no message beside the server's errors."""
+        """Append a line that is no message to the server's errors."""
         before, self._noise = self._noise, self._noise + len(line)
         self._errors.add(line[:CHUNK] + b"\n")
         if before <= NOTICED_NOISE < self._noise:

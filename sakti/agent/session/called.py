@@ -18,6 +18,7 @@ from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, ToolCallPart
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.clients import McpClients
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.tools.context import ToolContext
 
@@ -72,7 +73,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
     """Prepare the texts of `/name argument`; None for a command of another kind."""
     if name == INIT:
         return ExpandedCommands((_init(thread.workspace.root),))
-    clients = thread.workspace.servers.clients
+    clients = _clients(thread)
     if clients is not None and name in clients.prompt_names():
         text = await clients.get_prompt(name, argument, _context(thread))
         return ExpandedCommands((Sent(FilePart(f"/{name}", text)),))
@@ -98,13 +99,17 @@ def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
 
 async def mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
     """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
-    clients = thread.workspace.servers.clients
+    clients = _clients(thread)
     if clients is None or "@" not in text:
         return ()
     offered = set(clients.resource_names())
     names = [n if n in offered else n.rstrip(".,;:!?)") for n in MENTION.findall(text)]
     named = [n for n in dict.fromkeys(names) if n in offered or clients.is_template(n)]
     return tuple([FilePart(f"@{n}", await clients.read_resource(n, _context(thread))) for n in named])
+
+
+def _clients(thread: OpenThread) -> McpClients | None:
+    return thread.workspace.servers.clients if thread.workspace.has_servers else None
 
 
 def _context(thread: OpenThread) -> ToolContext:

@@ -261,7 +261,8 @@ class Turns:
         thread = self._open
         await thread.catch_up()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await thread.workspace.servers.begin_turn(thread.id, thread.toolbox, text)
+        if thread.workspace.has_servers:
+            await thread.workspace.servers.begin_turn(thread.id, thread.toolbox, text)
         if not thread.workspace.changes_prompts:
             await thread.store(text)
             await thread.name(text)

@@ -165,9 +165,9 @@ class Toolbox(Struct):
 
     def deferred(self) -> dict[str, ToolSpec]:
         """Return the tools that are found by search, by name."""
-        own = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
+        local = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
         remote = {name: t for name, t in self.remote().items() if name not in self.tools}
-        return {name: t.spec() for name, t in (own | remote).items()}
+        return {name: t.spec() for name, t in (local | remote).items()}
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
@@ -311,7 +311,7 @@ class Toolbox(Struct):
         return structs.replace(call, name=name if self.find(name) else call.name, arguments=arguments)
 
     def _find_deferred(self, name: str) -> str:
-        """Return the whole name of a deferred tool; "" if there is none, or several end in `name`."""
+        """Return the full name of the only deferred tool whose name is, or ends in, `name`; else ""."""
         names = [*self.searched, *self.remote()]
         ending = [n for n in names if n.endswith(f"__{name}")]
         return name if name in names else ending[0] if len(ending) == 1 else ""
@@ -363,7 +363,7 @@ class Toolbox(Struct):
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for calls of a tool: `plan` for what may change things if the agent mode reads."""
+        """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:

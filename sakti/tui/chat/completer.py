@@ -47,7 +47,7 @@ class Completer:
                 case "command":
                     choices = [self._with_preview(c) for c in command_choices(query.text)]
                     choices += skill_choices(query.text, self._skills(), "/")
-                    choices += prompt_choices(query.text, self._session.workspace.servers.prompts())
+                    choices += prompt_choices(query.text, self._session.prompts())
                     if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
                         choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
                 case "argument":
@@ -57,8 +57,7 @@ class Completer:
                 case "skill":
                     choices = skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
                 case "file":
-                    resources = self._session.workspace.servers.resources()
-                    choices = file_choices(query.text, [*await self._files.paths(), *resources])
+                    choices = file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
         self._view.show(choices)
         self._prompt.completing = bool(choices)
 

@@ -37,6 +37,7 @@ from sakti.core.tokens import count_tools
 from sakti.core.types import ContextPart, FilePart, ImagePart, ModelInfo, ToolCallPart, ToolResultPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
+from tests.fakes.mcp_http import serve
 from tests.fakes.session import Recorded, start
 
 SERVER = Path(__file__).parents[3] / "fakes/mcp_server.py"
@@ -404,3 +405,24 @@ def test_without_a_server_the_sdk_is_not_imported_and_no_tool_is_added(tmp_path:
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] []"
+
+
+async def test_servers_over_http_are_called_and_asked_about_and_need_logins(store: Store, tmp_path: Path) -> None:
+    with serve() as (url, methods), serve("let-me-in") as (closed, refused):
+        servers = {
+            "web": {"url": url},
+            "closed": {"url": closed},
+            "open": {"url": closed, "headers": {"Authorization": "Bearer let-me-in"}},
+        }
+        async with session(store, tmp_path / "w", [], servers) as run:
+            clients = await ready(run)
+            clients.begin_turn()
+            states = {s.server.name: s for s in clients.states()}
+            assert (states["web"].state, states["open"].state) == ("ready", "ready")
+            assert states["closed"].state == "needs login" and "sakti mcp login closed" in states["closed"].error
+            assert methods[:2] == ["server/discover", "initialize"] and refused.count("initialize") == 1
+            toolbox = run.session.current.toolbox
+            toolbox.mode = "auto"
+            asked = await question_of(run, "mcp__web__echo", text="hi")
+            assert asked is not None and asked.reason == "Calls a tool of an MCP server"
+            assert (await run_call(run, "mcp__web__echo", text="hi")).content == "echo {'text': 'hi'}"

@@ -176,7 +176,7 @@ class Chat:
         return await self._read_answer(typed, self._allowed)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
-        """Return the answer in a line that is typed; `read` returns None if it is none. None if the user leaves."""
+        """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
         self._lines.start([])
         while True:
             reply = asyncio.ensure_future(typed.get())

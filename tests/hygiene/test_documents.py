@@ -18,7 +18,19 @@ from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, re
 
 TOPICS = (
     *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys", "mcp"),
-    *("memory", "models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
+    *(
+        "memory",
+        "models",
+        "sandbox",
+        "scripting",
+        "search",
+        "secrets",
+        "tasks",
+        "troubleshooting",
+        "trust",
+        "undo",
+        "web",
+    ),
 )
 KEPT_SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 each_user_document = pytest.mark.parametrize("path", FOR_USERS, ids=lambda p: p.name)

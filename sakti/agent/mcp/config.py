@@ -34,6 +34,7 @@ MOST = 32  # servers that start
 MOST_ENTRIES = 200  # of one file that are read
 LONGEST_NAME = 64
 LONGEST_TIMEOUT = 600.0  # seconds
+SHADOWED = "shadowed"
 NO_SSE = "the transport sse is not supported; use streamable HTTP."
 
 NeedKind: TypeAlias = Literal["variable", "host", "path"]
@@ -118,6 +119,12 @@ class ServerList(Struct, frozen=True):
         return tuple(e.server for e in self.entries if not e.why_not)
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """Return a sentence for each broken file, and for each server that does not start."""
+        broken = (e for e in self.entries if e.why_not and not e.why_not.startswith(SHADOWED))
+        return (*self.problems, *(f"{e.server.name} does not start: {e.why_not}" for e in broken))
+
+    @property
     def needs(self) -> tuple[ServerNeed, ...]:
         """Return what the user has not answered yet, each once."""
         return tuple({need.key: need for entry in self.entries for need in entry.needs}.values())
@@ -185,7 +192,7 @@ def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
     for entry in entries:
         earlier = first.setdefault(entry.server.name, entry)
         if earlier is not entry:
-            yield replace(entry, why_not=f"shadowed by the entry in {earlier.server.source}.", needs=())
+            yield replace(entry, why_not=f"{SHADOWED} by the entry in {earlier.server.source}.", needs=())
             continue
         number += not entry.why_not
         is_over = not entry.why_not and number > MOST

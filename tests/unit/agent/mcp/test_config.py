@@ -95,6 +95,7 @@ def test_a_broken_entry_is_listed_and_the_others_start(toml: str, reason: str) -
     servers = read_user(f'[x]\n{toml}\n[good]\ncommand = "a"')
     assert reason in servers.entries[0].why_not
     assert [s.name for s in servers.servers] == ["good"]
+    assert servers.faults == (f"x does not start: {servers.entries[0].why_not}",)
 
 
 def test_an_entry_that_is_no_table_is_listed() -> None:
@@ -151,6 +152,7 @@ def test_the_users_entry_shadows_that_of_the_project() -> None:
     shadowed = [e for e in servers.entries if e.why_not]
     assert [e.server.name for e in shadowed] == ["git", "a"]
     assert "shadowed by the entry in" in shadowed[0].why_not and "config.toml" in shadowed[0].why_not
+    assert servers.faults == ()
 
 
 def test_untrusted_entries_do_not_start() -> None:

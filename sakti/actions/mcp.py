@@ -1,4 +1,4 @@
-"""Declare `sakti mcp` and `/mcp`: servers whose tools the agent may use; bare, memory for other agents."""
+"""Declare `sakti mcp` and `/mcp`: the MCP servers of the agent; bare, memory for other agents."""
 
 from __future__ import annotations
 
@@ -39,8 +39,12 @@ def _work() -> ModuleType:
     return importlib.import_module("sakti.agent.mcp.administration")  # not for lists of commands
 
 
+def _view() -> ModuleType:
+    return importlib.import_module("sakti.agent.reports.mcp_view")
+
+
 def _list_servers(scope: Scope) -> ServerList:
-    return _work().mcp_view.load_all(scope.workspace, scope.config.mcp, scope.env)
+    return _view().load_all(scope.workspace, scope.config.mcp, scope.env)
 
 
 # --- the configuration ------------------------------------------------------------------------------------------------
@@ -97,8 +101,8 @@ async def remove(scope: Scope, name: str) -> Value:
 @action(shell="mcp list")
 async def list_(scope: Scope) -> Value:
     """List the servers of all files, and why one of them does not start."""
-    view, listed = _work().mcp_view, _list_servers(scope)
-    lines = tuple(view.list_lines(listed, workspace=scope.workspace))
+    view, listed = _view(), _list_servers(scope)
+    lines = tuple(view.list_lines(listed, scope.workspace))
     return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings", json=view.as_json(listed))
 
 
@@ -112,7 +116,7 @@ async def test(scope: Scope, name: str) -> Value:
     server = work.find_server(_list_servers(scope), name)
     state: ServerState = await work.try_server(scope.make_workspace(), server)
     is_ready = state.state == "ready"
-    lines = [f"{'✓' if is_ready else '✗'} {name}: {work.mcp_view.describe_state(state)}"]
+    lines = [f"{'✓' if is_ready else '✗'} {name}: {_view().describe_state(state)}"]
     lines += [f"  {state.error}"] * bool(state.error)
     lines += [f"  {tool.original_name:<32} {tool.tokens:>6} tokens" for tool in state.tools]
     json = {
@@ -173,7 +177,7 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
             return await _log_in_here(scope, name)
         case "tools":
             state = _find_started(scope, name)
-            lines = tuple(_work().mcp_view.tool_lines(state))
+            lines = tuple(_view().tool_lines(state))
             return Text(lines or (f"{name} is {state.state}.",), title=f"MCP {name}")
         case "restart":
             await _clients(scope).restart(_find_started(scope, name).server.name)
@@ -189,8 +193,8 @@ def _open_list(scope: Scope) -> Value:
     listed = _list_servers(scope)
 
     async def instead() -> Value:
-        view = _work().mcp_view
-        lines = tuple(view.list_lines(listed, scope.session.workspace.servers.states(), scope.workspace))
+        view = _view()
+        lines = tuple(view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
         return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings")
 
     return Open("mcp", listed, instead)

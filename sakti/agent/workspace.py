@@ -29,7 +29,6 @@ from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
 
 if TYPE_CHECKING:
-    from sakti.agent.mcp.servers import McpServer
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Library
@@ -518,9 +517,9 @@ class Workspace:
         """Return whether MCP servers are configured."""
         return self.files.may_have_servers()
 
-    def load_servers(self) -> Sequence[McpServer]:
-        """Return the MCP servers that may start."""
-        return self.files.load_servers().servers
+    def load_servers(self) -> mcp_config.ServerList:
+        """Return the MCP servers in force, those that do not start included."""
+        return self.files.load_servers()
 
     @property
     def is_interactive(self) -> bool:

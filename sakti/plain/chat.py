@@ -169,14 +169,14 @@ class Chat:
         return bool(await self._read_answer(typed, lambda line: self._trusted(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
-        """Ask whether an MCP server of the project may have what it needs; without a terminal nobody answers."""
+        """Ask whether an MCP server of the project may have a need; None without a terminal."""
         if not self._lines.terminal:
             return None
         self.say([f"the MCP server {need.sentence}", ALLOW])
         return await self._read_answer(typed, self._allowed)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
-        """Return the answer in a line that is typed; `read` returns None if it is none. None if the user leaves."""
+        """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
         self._lines.start([])
         while True:
             reply = asyncio.ensure_future(typed.get())

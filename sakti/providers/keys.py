@@ -53,7 +53,7 @@ def keep_secret(name: str, value: str) -> None:
 
 
 def delete_secret(name: str) -> bool:
-    """Delete a secret; False if there is none. Raises SaktiError if the keyring refuses. Slow: use a thread."""
+    """Delete a secret; False without one. Raises SaktiError if the keyring refuses. Slow: use a thread."""
     if keyring_lookup(name) is None:
         return False
     import keyring

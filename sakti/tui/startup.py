@@ -75,7 +75,7 @@ class Startup:
         return await trust_screen.ask_trust(self._host, review)
 
     async def _ask_need(self, need: ServerNeed) -> bool:
-        """Ask whether an MCP server of the project may have what it needs."""
+        """Ask whether an MCP server of the project may have a variable, host or path."""
         return await trust_screen.ask_need(self._host, need)
 
     def _is_occupied(self) -> bool:

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from sakti.agent import connections, settings_file
 from sakti.agent.mcp import config, foreign
+from sakti.agent.mcp.lifecycle import MISSING_PACKAGE
 from sakti.agent.mcp.servers import McpServer, ServerState
-from sakti.agent.reports import mcp_view
 from sakti.core.errors import ConfigError
 from sakti.providers import keys
 from sakti.store import secrets
@@ -27,7 +27,7 @@ Tables = Mapping[str, Any]
 
 
 class ServerCopy(Struct, frozen=True):
-    """Servers of another program that can be added to the user's configuration, and what is left out."""
+    """Copy of another program's servers into the user's configuration; `notes` tell of the others."""
 
     path: Path
     before: str
@@ -117,7 +117,7 @@ def find_remote(listed: ServerList, name: str) -> McpServer:
 
 
 def log_out(server: McpServer) -> bool:
-    """Delete the login of a server; False if there is none. Raises `SaktiError`. Slow: use a thread."""
+    """Delete the login of a server; False if there is none. Raises `SaktiError`."""
     return keys.delete_secret(server.login_name)
 
 
@@ -138,5 +138,5 @@ def import_sdk(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as e:
         if (e.name or "").partition(".")[0] in ("mcp", "mcp_types"):
-            raise ConfigError(mcp_view.MISSING_PACKAGE) from e
+            raise ConfigError(MISSING_PACKAGE) from e
         raise

@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
+from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import hosts, resources
 from sakti.core.config.load import table_of
@@ -33,6 +34,7 @@ MOST = 32  # servers that start
 MOST_ENTRIES = 200  # of one file that are read
 LONGEST_NAME = 64
 LONGEST_TIMEOUT = 600.0  # seconds
+SHADOWED = "shadowed"
 NO_SSE = "the transport sse is not supported; use streamable HTTP."
 
 NeedKind: TypeAlias = Literal["variable", "host", "path"]
@@ -117,6 +119,12 @@ class ServerList(Struct, frozen=True):
         return tuple(e.server for e in self.entries if not e.why_not)
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """Return a sentence for each broken file, and for each server that does not start."""
+        broken = (e for e in self.entries if e.why_not and not e.why_not.startswith(SHADOWED))
+        return (*self.problems, *(f"{e.server.name} does not start: {e.why_not}" for e in broken))
+
+    @property
     def needs(self) -> tuple[ServerNeed, ...]:
         """Return what the user has not answered yet, each once."""
         return tuple({need.key: need for entry in self.entries for need in entry.needs}.values())
@@ -168,6 +176,15 @@ def collect(
     return ServerList(tuple(_settle_names(entries)), tuple(problems))
 
 
+def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Return the files of the workspace that a project's servers run: they are trusted with the servers."""
+    scripts: dict[Path, None] = {}
+    for entry in collect({}, files, ServerContext(workspace, {})).entries:
+        hook = hook_settings.Hook("", entry.server.command, "", args=entry.server.args)
+        scripts |= dict.fromkeys(hook_settings.run_by(hook, workspace) if entry.server.command else ())
+    return list(scripts)
+
+
 def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
     """Yield the entries; those behind one of the same name, and behind the limit, do not start."""
     first: dict[str, ServerEntry] = {}
@@ -175,7 +192,7 @@ def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
     for entry in entries:
         earlier = first.setdefault(entry.server.name, entry)
         if earlier is not entry:
-            yield replace(entry, why_not=f"shadowed by the entry in {earlier.server.source}.", needs=())
+            yield replace(entry, why_not=f"{SHADOWED} by the entry in {earlier.server.source}.", needs=())
             continue
         number += not entry.why_not
         is_over = not entry.why_not and number > MOST
@@ -204,10 +221,11 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
 
 def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerContext) -> ServerEntry:
     named = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
+    label = f"{source.prefix}.{named.name}"
     try:
-        settings, oauth = _parse_entry(name, table, f"{source.prefix}.{named.name}", source.label)
+        settings, oauth = _parse_entry(name, table, label, source.label)
     except ConfigError as e:
-        return ServerEntry(named, e.message.removeprefix(f"{source.label}: "))
+        return ServerEntry(named, e.message.removeprefix(f"{source.label}: ").removeprefix(f"{label}: "))
     if source.origin == "project":
         return _limit(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
@@ -247,10 +265,16 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     refused = _list_refused((*secrets, *_list_places(server)), context)
     fault = _find_url_fault(server.url) or _explain_host(refused)
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
-    askable = (need for need in refused if need.kind != "variable" or need.value in context.env)
-    needs = tuple(need for need in askable if need.key not in context.answers)
     variables = tuple(_list_variables(settings))
-    return ServerEntry(_take_away(server, refused), why_not, _write_way(settings), variables, needs)
+    return ServerEntry(
+        _take_away(server, refused), why_not, _write_way(settings), variables, _select_unanswered(refused, context)
+    )
+
+
+def _select_unanswered(needs: Iterable[ServerNeed], context: ServerContext) -> tuple[ServerNeed, ...]:
+    """Return the needs to ask about; nothing is asked about variables that are not set."""
+    askable = (need for need in needs if need.kind != "variable" or need.value in context.env)
+    return tuple(need for need in askable if need.key not in context.answers)
 
 
 def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[ServerNeed]:
@@ -292,9 +316,12 @@ def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(timeout, int | float) and timeout >= _MILLISECONDS:
         adapted["timeout"] = min(timeout / 1000, LONGEST_TIMEOUT)
     if isinstance(oauth := adapted.get("oauth"), Mapping):
-        values = cast("Mapping[str, Any]", oauth)
-        adapted["oauth"] = {_OAUTH[name]: value for name, value in values.items() if name in _OAUTH}
+        adapted["oauth"] = _adapt_oauth(cast("Mapping[str, Any]", oauth))
     return adapted
+
+
+def _adapt_oauth(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {_OAUTH[name]: value for name, value in fields.items() if name in _OAUTH}
 
 
 def _as_text(value: Any) -> Any:

@@ -49,9 +49,13 @@ def read_servers(program: str, home: Path) -> ForeignServers:
         raise ConfigError(f"{path} cannot be read: {one_line(str(e), 120)}.") from e
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: the servers are not a table.")
+    return _convert_entries(cast("Mapping[str, Any]", entries), convert, path)
+
+
+def _convert_entries(entries: Table, convert: Callable[[Table], Table], path: Path) -> ForeignServers:
     tables: dict[str, Table] = {}
     problems: list[str] = []
-    for name, entry in cast("Mapping[str, Any]", entries).items():
+    for name, entry in entries.items():
         try:
             if (table := _convert_entry(name, entry, convert, path)) is not None:
                 tables[name] = table

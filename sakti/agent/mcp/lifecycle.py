@@ -45,10 +45,12 @@ class SessionServers:
     async def _start(self, approvals: Callable[[], Approvals]) -> None:
         ws = self._workspace
         try:
-            servers = await asyncio.to_thread(ws.load_servers)
-            if not servers:
+            listed = await asyncio.to_thread(ws.load_servers)
+            for fault in listed.faults:
+                ws.emit(Notice("warning", "MCP", fault))
+            if not listed.servers:
                 return
-            clients = await asyncio.to_thread(self._make_clients, servers)
+            clients = await asyncio.to_thread(self._make_clients, listed.servers)
             clients.approvals = approvals()
         except ImportError as e:
             text = MISSING_PACKAGE if (e.name or "").startswith("mcp") else f"MCP servers do not start: {e}."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from sakti.agent.mcp.servers import McpServer
+    from sakti.agent.mcp.config import ServerList
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.core.config import Config
@@ -36,8 +36,8 @@ class ServerPlace(Protocol):
     def takes_images(self) -> bool: ...
     @property
     def has_servers(self) -> bool: ...
-    def load_servers(self) -> Sequence[McpServer]:
-        """Return the servers that may start."""
+    def load_servers(self) -> ServerList:
+        """Return the servers in force, those that do not start included."""
         ...
 
     def try_sandbox(self) -> Level: ...

@@ -26,6 +26,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
+    from sakti.agent.mcp import config as mcp_config
     from sakti.agent.project.hooks import settings as hook_settings
 
 Kind: TypeAlias = Literal[
@@ -174,7 +175,7 @@ def discover(workspace: Path) -> ProjectFiles:
         [ProjectFile(CONFIG, "settings", config)] if config is not None else [],
         _read_pages(workspace, settings),
         _read_hooks(workspace, config or b""),
-        _read_servers(workspace),
+        _read_servers(workspace, config or b""),
         _read_texts(workspace),
         _read_skills(workspace),
     ):
@@ -205,9 +206,16 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
                 yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
 
 
-def _read_servers(workspace: Path) -> Iterator[ProjectFile]:
+def _read_servers(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
+    """Yield the file of MCP servers, and the workspace's scripts that any server runs."""
+    files = [ProjectFile(CONFIG, "settings", config)]
     if (data := _read_inside(workspace, SERVERS)) is not None:
-        yield ProjectFile(SERVERS, "mcp", data)
+        files.append(ProjectFile(SERVERS, "mcp", data))
+        yield files[-1]
+    if sources := server_files(files):
+        for path in mcp_config.list_scripts(workspace, sources):
+            if (data := _read(path)) is not None:
+                yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:

@@ -28,6 +28,7 @@ from sakti.version import __version__
 
 with lazy_imports:
     from sakti.agent.checkpoints import objects, shadow
+    from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.project.hooks import settings as hook_settings
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.skills import library as skill_files
@@ -124,7 +125,7 @@ def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) 
     listed = mcp_view.load_reviewed(review, config.mcp, env)
     lines = [Line("mcp", False, problem) for problem in listed.problems]
     if listed.entries and find_spec("mcp") is None:
-        lines.append(Line("mcp", False, mcp_view.MISSING_PACKAGE))
+        lines.append(Line("mcp", False, mcp_lifecycle.MISSING_PACKAGE))
     for entry in listed.entries:
         detail = f"{entry.server.name} ({entry.server.source})"
         lines.append(Line("mcp", not entry.why_not, f"{detail}: {entry.why_not}" if entry.why_not else detail,

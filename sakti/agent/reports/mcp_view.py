@@ -16,7 +16,6 @@ from sakti.core.text import count_k, counted, display_path, one_line
 from sakti.store import secrets
 
 NO_SERVERS = "No MCP servers: `sakti mcp add NAME -- COMMAND` adds one."
-MISSING_PACKAGE = "MCP servers need a package that is missing: pip install 'sakti[mcp]'."
 _STATES = {"new": "not trusted", "changed": "changed since it was trusted"}
 _MARKS = {"ready": "✓", "failed": "✗", "needs login": "✗"}
 
@@ -58,25 +57,29 @@ def describe_state(state: ServerState) -> str:
     return " · ".join(part for part in (state.state, tools, one_line(state.version, 80)) if part)
 
 
-def list_lines(listed: ServerList, states: Iterable[ServerState] = (), workspace: Path | None = None) -> list[str]:
-    """Return a line for each entry, marked for findings, and one for each broken file."""
-    running = {state.server.name: state for state in states}
+def list_lines(
+    listed: ServerList, workspace: Path | None = None, states: Iterable[ServerState] | None = None
+) -> list[str]:
+    """Return a line for each entry, marked for findings, and one for each broken file.
+
+    `states` are those of the servers of a session.
+    """
+    running = None if states is None else {state.server.name: state for state in states}
     lines = [_line(entry, running, workspace) for entry in listed.entries]
     return [*lines, *(f"✗ {one_line(problem, 300)}" for problem in listed.problems)]
 
 
-def _line(entry: ServerEntry, running: Mapping[str, ServerState], workspace: Path | None) -> str:
+def _line(entry: ServerEntry, running: Mapping[str, ServerState] | None, workspace: Path | None) -> str:
     server = entry.server
     source = display_path(server.source, workspace if server.origin == "project" else None)
     if entry.why_not:
         return f"! {server.name}  {source}: {one_line(entry.why_not, 300)}"
-    state = running.get(server.name)
-    if state is None:
+    if running is None:
         word = "" if server.enabled else "disabled  "
         return f"✓ {server.name}  {word}{describe_way(entry)}  {source}"
+    state = running.get(server.name) or ServerState(server, "starting" if server.enabled else "disabled")
     error = f": {one_line(state.error, 200)}" if state.error else ""
-    grants = describe_grants(server)
-    facts = "  ".join(part for part in (describe_state(state) + error, grants, source) if part)
+    facts = "  ".join(part for part in (describe_state(state) + error, describe_grants(server), source) if part)
     return f"{_MARKS.get(state.state, '!')} {server.name}  {facts}"
 
 

@@ -84,7 +84,7 @@ def files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, str], ...]:
 
 def _effect(file: ProjectFile) -> str:
     if file.kind == "script":
-        return "a hook runs it"
+        return "a hook or an MCP server runs it"
     if file.is_text or file.kind == "page":
         return "its text goes to the model"
     if file.name.endswith(".md"):

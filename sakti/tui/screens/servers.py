@@ -71,23 +71,27 @@ class ServersScreen(Panel[None]):
         server = row.server
         state = None if row.why_not else self._states.get(server.name)
         sign, colour = _mark(row, state, palette)
-        fact = mcp_view.describe_state(state) if state is not None else "" if server.enabled else "disabled"
         name = shorten(one_line(server.name, 64), max(8, width // 3))
         lines: list[Line] = [
             [
                 Segment(f"{sign} ", colour),
                 Segment(f"{name}  ", palette.text),
-                Segment(shorten(fact or row.why_not, max(8, width - len(name) - 6)), palette.muted),
+                Segment(shorten(_describe(row, state), max(8, width - len(name) - 6)), palette.muted),
             ]
         ]
-        grants = mcp_view.describe_grants(server)
-        source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
-        below = [" · ".join(part for part in (source, grants) if part)]
-        below += [state.error] if state is not None and state.error else []
-        if server.name == self._unfolded:
-            below += [mcp_view.describe_way(row) or row.why_not]
-            below += mcp_view.tool_lines(state) if state is not None else []
+        below = self._lines_below(row, state)
         return [*lines, *([Segment("  "), Segment(shorten(text, width - 4), palette.faint)] for text in below)]
+
+    def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
+        """Return the file, permissions and error of a server; of an unfolded one its tools, too."""
+        server = row.server
+        source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
+        lines = [" · ".join(part for part in (source, mcp_view.describe_grants(server)) if part)]
+        lines += [state.error] if state is not None and state.error else []
+        if server.name == self._unfolded:
+            lines += [mcp_view.describe_way(row) or row.why_not]
+            lines += mcp_view.tool_lines(state) if state is not None else []
+        return lines
 
     @on(LineList.Opened)
     def _open_tools(self, event: LineList.Opened) -> None:
@@ -108,6 +112,12 @@ class ServersScreen(Panel[None]):
         if verb == "login":
             self.leave()
         self.host.go(self.host.run_typed, Typed("command", "mcp", f"{verb} {row.server.name}"), group="servers")
+
+
+def _describe(row: ServerEntry, state: ServerState | None) -> str:
+    if state is not None:
+        return mcp_view.describe_state(state)
+    return row.why_not or ("starting" if row.server.enabled else "disabled")
 
 
 def _mark(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:

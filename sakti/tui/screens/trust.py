@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from sakti.agent.project import trust
-from sakti.agent.project.files import CONFIG
+from sakti.agent.project.files import CONFIG, SERVERS
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
@@ -77,7 +77,7 @@ class TrustScreen(TrustQuestion):
         super().on_mount()
         project = self._review.project
         rows = [("folder", one_line(str(project.workspace), 300))]
-        name = CONFIG if project.config is not None else "hooks"
+        name = CONFIG if project.config is not None else "hooks" if project.select("hooks") else SERVERS
         rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
         rows += trust_view.files(self._review)
         reader = self.query_one(Transcript)
@@ -95,9 +95,9 @@ class TrustScreen(TrustQuestion):
 
 
 class NeedScreen(TrustQuestion):
-    """Returns True to let an MCP server of the project have what it needs."""
+    """Returns True to allow a variable, host or path to an MCP server of the project."""
 
-    HELP = "What an MCP server of this folder needs. The answer is kept; `sakti trust --allow NAME` allows it later."
+    HELP = "A need of an MCP server of this folder. The answer is kept; `sakti trust --allow NAME` allows it later."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "trust", "Allow", priority=True, id="need.yes"),
         Binding("n", "close", "Deny", priority=True, id="need.no"),
@@ -120,7 +120,7 @@ async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False
 
 
 async def ask_need(host: Host, need: ServerNeed) -> bool:
-    """Ask whether an MCP server of the project may have what it needs."""
+    """Ask whether an MCP server of the project may have a variable, host or path."""
     return await _ask(host, NeedScreen(need, host.session.workspace.clock))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from sakti.agent.mcp import config
 from sakti.agent.mcp.config import ServerContext, ServerEntry, ServerList
+from sakti.agent.project import trust
 from sakti.core.config import Config, load
 
 WORKSPACE = Path("/w")
@@ -94,6 +95,7 @@ def test_a_broken_entry_is_listed_and_the_others_start(toml: str, reason: str) -
     servers = read_user(f'[x]\n{toml}\n[good]\ncommand = "a"')
     assert reason in servers.entries[0].why_not
     assert [s.name for s in servers.servers] == ["good"]
+    assert servers.faults == (f"x does not start: {servers.entries[0].why_not}",)
 
 
 def test_an_entry_that_is_no_table_is_listed() -> None:
@@ -150,6 +152,7 @@ def test_the_users_entry_shadows_that_of_the_project() -> None:
     shadowed = [e for e in servers.entries if e.why_not]
     assert [e.server.name for e in shadowed] == ["git", "a"]
     assert "shadowed by the entry in" in shadowed[0].why_not and "config.toml" in shadowed[0].why_not
+    assert servers.faults == ()
 
 
 def test_untrusted_entries_do_not_start() -> None:
@@ -226,3 +229,16 @@ def test_settings_hold_the_users_servers(tmp_path: Path) -> None:
     }
     assert loaded.warnings == ()
     assert Config().mcp == {}
+
+
+def test_scripts_that_a_projects_server_runs_are_trusted_with_it(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    script = tmp_path / "tools" / "server.py"
+    script.write_text("print()\n")
+    servers = {"a": {"command": "python3", "args": ["tools/server.py"]}, "b": {"command": "uvx", "args": ["x"]}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    review = trust.review(tmp_path)
+    assert [(f.name, f.kind) for f in review.project.files] == [(".mcp.json", "mcp"), ("tools/server.py", "script")]
+    trust.save(review)
+    script.write_text("import os\n")
+    assert trust.review(tmp_path).state == "changed"

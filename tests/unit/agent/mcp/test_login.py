@@ -13,11 +13,13 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends.null import Keyring
 
-from sakti.agent.mcp import login
+from sakti.agent.mcp import clients, login
 from sakti.agent.mcp.login import LoginError
 from sakti.agent.mcp.servers import LoginNeededError, McpServer
+from sakti.agent.session.session import Options, Session
 from sakti.core import http
 from sakti.providers import keys
+from sakti.store.database import Store
 from tests.fakes.issuer import OAuthIssuer, find_redirect, open_in_browser, running_issuer
 
 
@@ -106,6 +108,30 @@ async def test_tokens_are_renewed_without_the_user(issuer: OAuthIssuer, backend:
         await status(notes)
     issuer.token_status = 200
     assert await status(notes) == 200, "the login is kept while the issuer is out of order"
+
+
+async def test_a_server_is_ready_after_the_login(issuer: OAuthIssuer, tmp_path: Path, store: Store) -> None:
+    session = Session(Options(tmp_path), store=store)
+    servers = clients.McpClients(session.workspace, [server(issuer, startup_timeout=5)])
+
+    async def settle() -> tuple[str, int]:
+        await servers.wait(["notes"], 5)
+        (state,) = servers.states()
+        return state.state, len(state.tools)
+
+    try:
+        servers.start()
+        assert await settle() == ("needs login", 0)
+        await login.log_in(server(issuer), browse)
+        await servers.restart("notes")
+        assert await settle() == ("ready", 1)
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        assert files and not [t for t in issuer.issued if any(t.encode() in data for data in files)]
+        issuer.revoke()
+        await servers.restart("notes")
+        assert await settle() == ("needs login", 0)
+    finally:
+        await servers.close()
 
 
 @pytest.mark.parametrize("lifetime", [1, 3600])

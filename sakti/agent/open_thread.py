@@ -452,10 +452,9 @@ class OpenThread:
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-        if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
-            texts.append(("skills", listed))
-        if (info is None or info.has_memory_tools) and (servers := prompt_facts.initial_servers(self.thread)):
-            texts.append(("mcp", servers))
+        if info is None or info.has_memory_tools:
+            lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
+            texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
         texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:

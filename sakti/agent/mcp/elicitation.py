@@ -54,14 +54,7 @@ async def elicit(
     """Ask the user what a server wants to know; declined without a terminal."""
     text = one_line(f"{server.name} asks: {schemas.clean_text(params.message)}", 1_500)
     if isinstance(params, types.ElicitRequestURLParams):
-        url = one_line(params.url, 500)
-        options = (CardOption(OPEN), CardOption(DONE))
-        answers = await _ask_card(workspace, approvals, (CardQuestion(f"{text}\n{url}", "mcp", options),))
-        if not answers:
-            return DECLINED
-        if OPEN in answers[0].choices and url.startswith(("https://", "http://")):
-            webbrowser.open(url)
-        return types.ElicitResult(action="accept")
+        return await _offer_url(workspace, approvals, text, one_line(params.url, 500))
     fields = _fields(params.requested_schema)
     if len(fields) > MOST_QUESTIONS * MOST_CARDS:
         return DECLINED
@@ -80,6 +73,17 @@ async def elicit(
     if any(name not in content for name in required if name in dict(fields)):
         return DECLINED
     return types.ElicitResult(action="accept", content=content)
+
+
+async def _offer_url(workspace: ServerPlace, approvals: Approvals | None, text: str, url: str) -> types.ElicitResult:
+    """Show an address that a server wants the user to open; it is opened only if they choose so."""
+    options = (CardOption(OPEN), CardOption(DONE))
+    answers = await _ask_card(workspace, approvals, (CardQuestion(f"{text}\n{url}", "mcp", options),))
+    if not answers:
+        return DECLINED
+    if OPEN in answers[0].choices and url.startswith(("https://", "http://")):
+        webbrowser.open(url)
+    return types.ElicitResult(action="accept")
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

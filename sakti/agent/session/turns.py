@@ -261,8 +261,7 @@ class Turns:
         thread = self._open
         await thread.catch_up()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        if thread.workspace.has_servers:
-            await thread.workspace.servers.begin_turn(thread.id, thread.toolbox, text)
+        await self._begin_servers(text)
         if not thread.workspace.changes_prompts:
             await thread.store(text)
             await thread.name(text)
@@ -292,6 +291,11 @@ class Turns:
         elif not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
         await self.goals.follow(turn, end)
+
+    async def _begin_servers(self, text: str) -> None:
+        """Wait for MCP servers before the first request of the thread, if any is configured."""
+        if self._open.workspace.has_servers:
+            await self._open.workspace.servers.begin_turn(self._open.id, self._open.toolbox, text)
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
         """Pass on an event of the turn; its first one says that the prompt is stored."""

@@ -1,6 +1,6 @@
 """Import the history of other programs: one file per program, one writer.
 
-`entries` defines what an importer yields, `lines` reads JSON line by line, `branches` finds the newest branch of a
+`entries` defines what an importer yields, `fields` reads loose values, `lines` reads JSON line by line, `branches` finds the newest branch of a
 tree, `writer` turns entries into threads and messages, `service` drives an import. Here is the table of programs.
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of

@@ -19,8 +19,8 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import lines, map_folder, mastra_memory
-from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
+from sakti.importers import fields, lines, map_folder, mastra_memory
+from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
 from sakti.store.connection import Database
@@ -111,7 +111,7 @@ class Service:
             mapped = self._map(folder)
             path = Path(mapped)
             self._workspaces[folder] = masked(mapped)
-            if path.is_absolute() and state_of(path) is not None:
+            if path.is_absolute() and fields.state_of(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
@@ -440,15 +440,15 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 
 
 def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := state_of(path)) is not None)
+    return sum(state.st_size for path in (source.path, *source.side) if (state := fields.state_of(path)) is not None)
 
 
 def _look_at(source: Source) -> SourceState | None:
     """Return the state of a source, None if it cannot be read."""
-    status = state_of(source.path)
+    status = fields.state_of(source.path)
     if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
-    sides = [state for path in source.side if (state := state_of(path)) is not None]
+    sides = [state for path in source.side if (state := fields.state_of(path)) is not None]
     try:
         with source.path.open("rb") as file:
             head = hashlib.sha256(file.read(HEAD)).hexdigest() if status.st_size >= HEAD else ""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings, transcript
-from sakti.agent.project.hooks.answers import Text
+from sakti.agent.project.hooks.answers import HookText
 from sakti.agent.project.hooks.fire import TITLE, Hooks
-from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -111,7 +111,7 @@ class SessionHooks:
     def emit(self, event: Event) -> None:
         self._open.emit(event)
 
-    async def place(self) -> Place:
+    async def place(self) -> HookSurroundings:
         """Return where hooks run now."""
         ws = self._open.workspace
         environ = ws.command_environment()
@@ -119,7 +119,7 @@ class SessionHooks:
         if sandbox is not None:
             await asyncio.to_thread(ws.try_sandbox)
             sandbox = None if sandbox.level.name == "unsandboxed" else sandbox
-        return Place(
+        return HookSurroundings(
             ws.root,
             self._cwd,
             environment.given(environ, ws.config.sandbox.env),
@@ -373,5 +373,5 @@ def _select_settled(messages: list[Message]) -> list[Message]:
     return messages[:first]
 
 
-def _join(texts: tuple[Text, ...]) -> str:
+def _join(texts: tuple[HookText, ...]) -> str:
     return "\n".join(t.text for t in texts)

@@ -24,7 +24,7 @@ from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart,
 from sakti.memory import modes
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.agent.tools.base import Tool
     from sakti.agent.tools.context import ToolState
@@ -73,7 +73,7 @@ class ChildThread(OpenThread):
         return ModeTools()  # it has no other tools, and its system prompt has the words of its mode
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         return None  # what it changes belongs to the parent's turn, which has begun
 
     def _send(self, event: Event) -> None:

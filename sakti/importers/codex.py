@@ -94,7 +94,7 @@ def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]
 
 
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
-    """Yield the entries of a fork: copies with the ids of their originals, and the next one behind the last of them."""
+    """Yield the entries of a fork: copies under the ids of their originals, the rest behind them."""
     last = ""
     originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:

@@ -162,6 +162,23 @@ def test_connecting_and_removing_leaves_every_byte(name: str, data: st.DataObjec
         connections.disconnect(program, after.replace('mcp"]', 'mcp", "x"]'), command)
 
 
+@pytest.mark.parametrize("name", ["claude-code", "opencode"])
+@given(st.data())
+def test_an_entry_is_removed_after_the_program_wrote_its_file_again(name: str, data: st.DataObject) -> None:
+    program, command = connections.PROGRAMS[name], "/home/dev/bin/sakti"
+    names = st.sampled_from(["git", "mcp", "mcpServers", "sakti-old", '"{', "z"])
+    leaf = st.dictionaries(names, st.one_of(st.none(), st.lists(names), st.dictionaries(names, names)))
+    before: dict[str, Any] = data.draw(leaf)
+    key = "mcpServers" if name == "claude-code" else "mcp"
+    before[key] = data.draw(leaf)
+    members = list(json.loads(connections.connect(program, json.dumps(before), command) or "").items())
+    ours = dict(data.draw(st.permutations(members)))
+    ours[key] = dict(data.draw(st.permutations(list(ours[key].items()))))
+    again = json.dumps({"startups": 3, **ours, "last": {"sakti": 1}}, indent=data.draw(st.sampled_from([None, 2, 4])))
+    after = connections.disconnect(program, again, command)
+    assert after is not None and json.loads(after) == {"startups": 3, **before, "last": {"sakti": 1}}
+
+
 def test_a_broken_configuration_is_not_changed(tmp_path: Path) -> None:
     for text in ('{"a": ', "[1", '{"mcpServers": {'):
         with pytest.raises(ConnectError):

@@ -241,7 +241,7 @@ class OpenThread:
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
-        self.thread, self._mode, self.status, self.running.lost_jobs = thread, thread.mode, None, {}
+        self.thread, self._mode, self.status, self.running.past_jobs = thread, thread.mode, None, {}
         if self._toolbox is not None:
             self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
@@ -255,7 +255,7 @@ class OpenThread:
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
-                self.running.lost_jobs = await self._job_log.find_lost(thread.id, running)
+                self.running.past_jobs = await self._job_log.find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
@@ -475,7 +475,7 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
-            **prompt_facts.job_facts(messages, tools.background),
+            **prompt_facts.job_facts(messages, self.id, tools.background, self.running.past_jobs),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
             **self.children.facts(messages),

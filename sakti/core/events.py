@@ -264,7 +264,8 @@ class AgentStarted(ThreadEvent, frozen=True):
 class AgentProgress(ThreadEvent, frozen=True):
     """Progress of a running child, at most four a second.
 
-    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start.
+    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start. `calls` are
+    its last ones in a line each.
     """
 
     child_id: str
@@ -274,6 +275,7 @@ class AgentProgress(ThreadEvent, frozen=True):
     messages: Gauge
     cost_usd: float | None
     seconds: float
+    calls: tuple[str, ...] = ()
 
 
 class AgentFinished(ThreadEvent, frozen=True):

@@ -27,7 +27,7 @@ from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import carry_over, child_runs
+from sakti.store.threads import carry_over, child_runs, jobs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
@@ -320,6 +320,7 @@ class RequestBuilder:
             stored = message_store.add_context(db, amended)
             if stored:
                 child_runs.deliver_facts(db, amended, changed)
+                jobs.report_facts(db, amended, changed)
             return stored
 
         if await self._store.write(store):

@@ -160,6 +160,9 @@ class SaktiApp(App[int]):
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)
 
+    def send(self, text: str) -> None:
+        self.chat.conversation.submit(text)
+
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
-from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import guarded
@@ -147,9 +147,10 @@ def _run(
     reach = _reach(arguments, found, place)
     if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
-    if why and mode == "plan":
-        return Decision("deny", "plan mode runs every command inside the sandbox", command)
-    judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
+    if mode == "plan":
+        refused = "runs every command inside the sandbox" if why else "reaches no network"
+        return Decision("deny", f"plan mode {refused}", command)
+    judged = _command(name, command, "ask", rules, place, found)
     return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
 
 
@@ -224,7 +225,7 @@ def _command(
     effects = [(verdict(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
-        return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
+        return Decision("deny", _explain_denial(worst, inside=inside), command)
     if judged == "allow":
         if _must_ask(name, rules, found):
             return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
@@ -233,6 +234,13 @@ def _command(
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
+
+
+def _explain_denial(effect: Effect, *, inside: bool) -> str:
+    if effect.kind == "secret":
+        return effect.reason
+    where = "" if inside or effect.kind not in CONFINED else "without a whole sandbox "
+    return f"{where}plan mode runs only what reads"
 
 
 def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:

@@ -103,6 +103,16 @@ class Spent(Struct, frozen=True):
     memory: Usage = field(default_factory=Usage)
 
 
+class ChildMemory(Struct, frozen=True):
+    """Memory of a child thread: the lines of its log, those that wait, its figures and events."""
+
+    lines: list[LogLine]
+    waiting: list[LogLine]
+    figures: Figures
+    events: list[MemoryEvent]
+    spent: Spent
+
+
 class Views:
     """The queries of a started session."""
 
@@ -201,12 +211,27 @@ class Views:
 
     async def spent(self) -> Spent:
         """Return what this thread has used so far, by its stored calls."""
-        thread, read = self._open.thread, self._store.read
-        if thread is None:
-            return Spent()
+        return await self._spent_by(self._open.thread.id) if self._open.thread is not None else Spent()
+
+    async def _spent_by(self, thread_id: str) -> Spent:
         purposes = ("actor", "side", "observer", "reflector")
-        actor, side, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
+        used = [await self._store.read(child_runs.total_usage, thread_id, p) for p in purposes]
+        actor, side, observer, reflector = used
         return Spent(actor + side, observer + reflector)
+
+    async def child_memory(self, child_id: str) -> ChildMemory | None:
+        """Return the memory of a child of this thread; None before it has one."""
+        read = self._store.read
+        record = await read(stored_memory.get_record, f"thread:{child_id}")
+        if record is None:
+            return None
+        return ChildMemory(
+            await read(memory_log.log_lines, record.id),
+            await read(memory_log.waiting_lines, record.id),
+            await read(memory_figures.figures, record.id),
+            await read(memory_events.events, record.id, child_id),
+            await self._spent_by(child_id),
+        )
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""

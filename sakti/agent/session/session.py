@@ -378,7 +378,7 @@ class Session:
     def list_jobs(self) -> dict[str, Running | StoredJob]:
         """Return the agent's commands in the background by number, also ended and lost ones."""
         state = self._tool_state
-        return {**self.current.running.lost_jobs, **(state.background if state is not None else {})}
+        return {**self.current.running.past_jobs, **(state.background if state is not None else {})}
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
@@ -388,8 +388,8 @@ class Session:
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
-        if number in self.current.running.lost_jobs:
-            raise SaktiError("It ended when sakti was killed; nothing of it runs.", title="Jobs")
+        if number in self.current.running.past_jobs:
+            raise SaktiError("It ended with an earlier sakti; nothing of it runs.", title="Jobs")
         state = self._tool_state
         return await background.stop_command(state, number) if state is not None else []
 

@@ -289,6 +289,8 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
         return ""
     networked = started.sandbox.level.own_network
     why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
+    if run.is_planning:  # nothing runs outside then
+        return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == failures.NOBODY_LISTENS:
         alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""

@@ -199,7 +199,8 @@ class ToolContext(Struct):
 
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
-    `read_only`: a command of the call needs to write nothing, or must not; `is_alone`: no other may use its network.
+    `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
+    its network.
     """
 
     state: ToolState
@@ -211,6 +212,7 @@ class ToolContext(Struct):
     judged: frozenset[Path] | None = None
     shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
     read_only: bool = False
+    is_planning: bool = False
     is_alone: bool = False
 
     def resolve(self, path: str) -> Path:

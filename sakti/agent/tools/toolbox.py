@@ -239,7 +239,8 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.read_only = self._mode_for(tool) == "plan" or decision.only_reads
+            run.is_planning = self._mode_for(tool) == "plan"
+            run.read_only = run.is_planning or decision.only_reads
             run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time

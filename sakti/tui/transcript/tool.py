@@ -6,6 +6,7 @@ folded. The output of a command that the user ran is shown in full.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import field
@@ -75,6 +76,7 @@ class ToolBlock(Block, eq=False):
     gap: bool = False
     child_id: str = ""  # of the child thread that it started
     progress: str = ""  # how that goes on, or how it ended
+    calls: Sequence[str] = ()  # its last ones
 
     @property
     def foldable(self) -> bool:
@@ -135,6 +137,7 @@ class ToolBlock(Block, eq=False):
         self.state = _end_state(result)
         if isinstance(child := details.get("child"), str):
             self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
+            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -162,6 +165,7 @@ class ToolBlock(Block, eq=False):
             return
         gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
         self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        self.calls = event.calls
 
     # --- how it looks ---------------------------------------------------------------------------------------
 
@@ -170,6 +174,7 @@ class ToolBlock(Block, eq=False):
         body: list[Line] = []
         if self._whole and not self.own:
             body += self._arguments(room, palette)
+            body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
             body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
         if self.state != "denied" and not (self.diff and self.state == "ok"):

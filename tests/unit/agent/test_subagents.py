@@ -138,6 +138,31 @@ async def test_wrong_arguments_of_a_report_are_named_and_repaired_twice(store: S
     await run.session.close()
 
 
+async def test_fields_of_a_report_have_the_types_of_the_mode(store: Store, tmp_path: Path) -> None:
+    wrong = {"attempts": ["a", ["b"]], "root_cause": 3, "other": 1}
+    right = {"attempts": ["raise the limit", "retry"], "root_cause": "the pool is closed early", "other": "kept"}
+    values = {"summary": "s", "findings": [], "not_found": [], "gaps": []}
+
+    def play(request: Request) -> Played:
+        fields = right if any(m.role == "tool" for m in request.messages) else wrong
+        return Answer(calls=(Call("report", {**values, "fields": fields}),))
+
+    run = await session(store, tmp_path / "w", delegating(play, {"mode": "bug_fixing", "goal": "find it"}))
+    await run.ask("find it with a child")
+    of_child = [r for r in run.provider.requests if is_child(r)]
+    (problem,) = [r.content for m in of_child[-1].messages for r in m.tool_results]
+    assert "fields.attempts[1]: Expected" in problem and "fields.root_cause: Expected" in problem
+    schema = next(t for t in of_child[0].tools if t.name == "report").parameters["properties"]["fields"]
+    assert schema["properties"]["attempts"] == {"type": "array", "items": {"type": "string"}}
+    await run.session.compact()
+    await run.ask("and now something else")
+    await run.session.compact()
+    lines = await store.read(log_lines.log_lines, run.session.current.engine.record_id)
+    kept = {x.content: x.metadata["mode_specific"] for x in lines if x.category == "attempts"}
+    assert kept == {"attempts: raise the limit; retry": {"attempts": right["attempts"]}}
+    await run.session.close()
+
+
 async def test_limit_ends_a_child_with_a_partial_report(store: Store, tmp_path: Path) -> None:
     def look(request: Request) -> Answer:
         return Answer("looking", calls=(Call("read", {"path": "http.py", "limit": len(request.messages)}),))

@@ -536,6 +536,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for part in plan.goes:
         try:
             await store.write(imports.remove_groups, part.thread_id)
+            await store.write(imports.move_threads_back, plan.run, part.thread_id)
             if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())

@@ -122,6 +122,16 @@ def move_thread(db: Database, program: str, source_thread: str, thread_id: str) 
     )
 
 
+def move_threads_back(db: Database, run: str, thread_id: str) -> None:
+    """Let source threads that a run moved into a fork go on in the thread before it."""
+    db.execute_sql(
+        "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
+        " FROM threads) t WHERE t.id = thread_id AND t.before IS NOT NULL AND thread_id = ? AND run_id != ?"
+        f" AND entry_id GLOB '{THREAD}*'",
+        (thread_id, run),
+    )
+
+
 def tail_of(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
     row = db.execute_sql(

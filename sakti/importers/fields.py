@@ -147,26 +147,26 @@ def _block_text(block: Any) -> str:
 
 
 def lookup(value: Any, *keys: str) -> Any:
-    """Return what nested objects have under some keys, None if any is missing."""
+    """Return the value at a path of keys, None if there is none."""
     for key in keys:
         value = cast("Json", value).get(key) if isinstance(value, dict) else None
     return value
 
 
 def as_dict(value: Any, *keys: str) -> Json:
-    """Return a value, or what it has under some keys, if it is an object, else an empty one."""
+    """Return the object at a path of keys in a value, {} if there is none."""
     value = lookup(value, *keys)
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any, *keys: str) -> list[Any]:
-    """Return a value, or what it has under some keys, if it is a list, else an empty one."""
+    """Return the list at a path of keys in a value, [] if there is none."""
     value = lookup(value, *keys)
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def as_text(value: Any, *keys: str) -> str:
-    """Return a value, or what it has under some keys, if it is text, else ""."""
+    """Return the text at a path of keys in a value, "" if there is none."""
     value = lookup(value, *keys)
     return value if isinstance(value, str) else ""
 

@@ -182,7 +182,7 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
-    """Remove messages of a thread; of those before others a placeholder stays, so that these keep their indexes."""
+    """Remove messages of a thread; a placeholder stays for each that others follow."""
     (last,) = db.execute_sql(
         "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
         " AND id NOT IN (SELECT value FROM json_each(?))",
@@ -237,7 +237,7 @@ def _has_others(db: Database, run: str, thread_id: str) -> bool:
 
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
-    """Remove the messages that a run added to a thread, with their search rows; return whether others remain."""
+    """Remove the messages that a run added to a thread; return whether others remain."""
     listed = db.execute_sql(
         "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
         (run, thread_id),

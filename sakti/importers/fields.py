@@ -147,26 +147,26 @@ def _block_text(block: Any) -> str:
 
 
 def lookup(value: Any, *keys: str) -> Any:
-    """Return the value at a path of keys, None if there is none."""
+    """Return the value at a path of keys, else None."""
     for key in keys:
         value = cast("Json", value).get(key) if isinstance(value, dict) else None
     return value
 
 
 def as_dict(value: Any, *keys: str) -> Json:
-    """Return the object at a path of keys in a value, {} if there is none."""
+    """Return the object at a path of keys in a value, else {}."""
     value = lookup(value, *keys)
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any, *keys: str) -> list[Any]:
-    """Return the list at a path of keys in a value, [] if there is none."""
+    """Return the list at a path of keys in a value, else []."""
     value = lookup(value, *keys)
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def as_text(value: Any, *keys: str) -> str:
-    """Return the text at a path of keys in a value, "" if there is none."""
+    """Return the text at a path of keys in a value, else ""."""
     value = lookup(value, *keys)
     return value if isinstance(value, str) else ""
 

@@ -99,6 +99,18 @@ async def test_a_client_finds_dated_quotes_of_its_workspace(store: Store, tmp_pa
     assert "elsewhere-5" in text_of(everything[0]) and store.written == 1
 
 
+def test_odd_arguments_get_an_answer_each(tmp_path: Path) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database" * 200)
+    limits: list[Any] = ["²", "--5", "١٢", 10**40, 1e400, -1, True, [], {}, "", "5", 5.0, " 7 "]
+    lines = [call(n, "memory_search", query="x", limit=limit) for n, limit in enumerate(limits)]
+    texts = [text_of(a) for a in talk(lines, tmp_path, tmp_path / "missing.db")]
+    assert texts == ["'limit' is a whole number."] * 5 + ["Nothing found."] + ["'limit' is a whole number."] * 4 + (
+        ["Nothing found."] * 3
+    )
+    (answer,) = talk([call(1, "memory_search", query="x")], tmp_path, tmp_path / "broken.db")
+    assert answer["result"]["isError"] and "sakti doctor" in text_of(answer)
+
+
 def test_the_protocol_answers_every_line_and_never_ends_early(tmp_path: Path) -> None:
     meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
     lines = [

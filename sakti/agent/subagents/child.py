@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sakti.agent.project.hooks.answers import Text, delimit
+from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.subagents import report as reports
 from sakti.agent.subagents.definitions import AgentSpec

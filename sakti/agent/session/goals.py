@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from sakti.agent.tools.approvals import Answer, Approvals
+from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.background import LAST_LINES, LONGEST_LINE
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import ApprovalRequested, Notice, ThreadChanged, TurnFinished
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, Notice, ThreadChanged, TurnFinished
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
@@ -163,11 +163,11 @@ class _CheckApprovals(Approvals):
     def __init__(self, approvals: Approvals) -> None:
         super().__init__(lambda _event: None, interactive=approvals.interactive)
         self._approvals = approvals
-        self._answer: Answer | None = None
+        self._answer: ApprovalAnswer | None = None
 
     async def ask(
         self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
-    ) -> tuple[Answer, Decision]:
+    ) -> tuple[ApprovalAnswer, Decision]:
         if self._answer is not None:
             return self._answer, decision
         answer, decision = await self._approvals.ask(request, decision, decide)

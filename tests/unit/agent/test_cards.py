@@ -12,8 +12,8 @@ from sakti import headless
 from sakti.agent import plans
 from sakti.agent.checkpoints import undoing
 from sakti.agent.plans import BEGIN, PlanStep
-from sakti.agent.tools.approvals import Answer as Reply
 from sakti.core.errors import ToolError
+from sakti.core.events import ApprovalAnswer as Reply
 from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice, ToolFinished
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.plain import words

@@ -130,9 +130,9 @@ class Output(Struct):
 
 
 class Running:
-    """Command that runs or ran, with everything it started."""
+    """Command that runs or ran, with everything it started; `guard` is a descriptor that is closed with it."""
 
-    def __init__(self, command: str, process: Process, output: Output) -> None:
+    def __init__(self, command: str, process: Process, output: Output, guard: int | None = None) -> None:
         self.command = command
         self.process = process
         self.output = output
@@ -143,6 +143,7 @@ class Running:
         self.job: tuple[str, int] | None = None  # thread and number, if it runs in the background
         self.was_stopped = False
         self.closed = asyncio.Event()
+        self._guard = guard
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
@@ -192,6 +193,8 @@ class Running:
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
             self.process.stdout.close()
+            if self._guard is not None:
+                os.close(self._guard)
             self.output.add(self._decoder.decode(b"", final=True))
             self.output.settle()
             if self.output.total > MEMORY_LIMIT:

@@ -24,7 +24,7 @@ _SKILL = lazy_pattern(r"(?:^|(?<=\s))\$([\w:-]*)$")
 _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
-class Query(Struct, frozen=True):
+class CompletionQuery(Struct, frozen=True):
     """Text being completed; `start` is its position before the cursor."""
 
     kind: Literal["command", "argument", "file", "skill"]
@@ -41,16 +41,16 @@ class Choice(Struct, frozen=True):
     hint: str = ""
 
 
-def query_at(before: str) -> Query | None:
+def query_at(before: str) -> CompletionQuery | None:
     """Return the query for the text before the cursor."""
     if match := _COMMAND.match(before):
-        return Query("command", match[1], 0)
+        return CompletionQuery("command", match[1], 0)
     if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
-        return Query("argument", match[2], match.start(2), match[1])
+        return CompletionQuery("argument", match[2], match.start(2), match[1])
     if match := _FILE.search(before):
-        return Query("file", match[1], match.start())
+        return CompletionQuery("file", match[1], match.start())
     if match := _SKILL.search(before):
-        return Query("skill", match[1], match.start())
+        return CompletionQuery("skill", match[1], match.start())
     return None
 
 

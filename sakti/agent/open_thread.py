@@ -33,7 +33,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.subagents import ChildHost
@@ -163,12 +163,12 @@ class OpenThread:
         return self._toolbox.granted if self._toolbox is not None else ()
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         """Return the recorder of file changes; None if nothing is recorded."""
         if self._toolbox is None:
             return None
         recorder = self._toolbox.state.recorder
-        return recorder if isinstance(recorder, recording.Recorder) else None
+        return recorder if isinstance(recorder, recording.TurnRecorder) else None
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
@@ -248,7 +248,10 @@ class OpenThread:
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
+            killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            if killed and not ws.store.read_only_reason:
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()

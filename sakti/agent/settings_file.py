@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
-from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def changed(text: str, name: str, value: Any) -> str:
         raise ConfigError(str(e)) from e
 
 
-def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
+def write(
+    path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]
+) -> LoadedConfig:
     """Write the setting into `path`, one of the two files, if the next start accepts it.
 
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
@@ -102,7 +104,7 @@ def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, st
         raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
 
 
-def _refuse(name: str, loaded: Loaded, tried: str) -> None:
+def _refuse(name: str, loaded: LoadedConfig, tried: str) -> None:
     for warning in loaded.warnings:
         if warning.startswith(tried) and name in warning:
             raise ConfigError(warning)

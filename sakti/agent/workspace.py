@@ -63,11 +63,8 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "Nothing of this run was saved."
 
 
-def preload() -> None:
-    """Execute the modules that opening a session needs.
-
-    Run it in a thread, so that the screen responds meanwhile.
-    """
+def preload_store() -> None:
+    """Execute the modules of store and memory."""
     for module in (store_database, memory_engine, memory_factory):
         load(module)
 
@@ -306,8 +303,13 @@ class Workspace:
         self.indexing.begin(self.store)
         await self.files.look_at_git()
         if self.options.resource_id is None:
-            trusted, root = self.options.trusted, self.root
-            self.files.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
+            self.files.earlier = await moved_folder.find_earlier(
+                self.store,
+                self.root,
+                trusted=self.options.trusted,
+                saved=self.saved,
+                interactive=self.options.interactive,
+            )
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:
@@ -365,12 +367,12 @@ class Workspace:
             clock=self.clock,
         )
 
-    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
+    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
         info = self.models.info
-        out: list[memory_factory.Candidate] = []
+        out: list[memory_factory.ModelCandidate] = []
         for name, up_to in names:
             window = info.context_window if info is not None and name == info.full_name else None
-            out.append(memory_factory.Candidate(*self.models.background(name), up_to, window))
+            out.append(memory_factory.ModelCandidate(*self.models.background(name), up_to, window))
         return out
 
     def observer_reason(self) -> str:
@@ -420,7 +422,7 @@ class Workspace:
                 shadow.recover()
             except (OSError, SaktiError) as e:  # the next undo says it
                 log.warning("unfinished undo or call: %s", e)
-            state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
+            state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 
     def _output_folder(self) -> Path:

@@ -33,7 +33,7 @@ class ActionCommand(WithHelp, TyperCommand):
     """The command of one action."""
 
 
-class Program(WithHelp, TyperGroup):
+class CommandProgram(WithHelp, TyperGroup):
     """The command `sakti` with all of its words."""
 
 
@@ -85,7 +85,7 @@ def build_program() -> TyperGroup:
     """Build `sakti` itself with the options of the chat and all commands, for its help and for completion."""
     commands = sorted(map(build_word, shell.words()), key=lambda command: PANELS.index(str(command.rich_help_panel)))
     params = _build(options.TOP, "sakti", "", dict).params
-    return Program(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
+    return CommandProgram(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
                    subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
 
 

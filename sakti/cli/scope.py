@@ -18,7 +18,7 @@ from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
-    from sakti.core.config import Config, Loaded
+    from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
 with lazy_imports:
@@ -72,7 +72,7 @@ class ShellScope(Scope):
     def now(self) -> int:
         return int(time.time() * 1000)
 
-    def settings(self, overrides: Sequence[str] = ()) -> Loaded:
+    def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
         return common.settings(overrides)
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:

@@ -34,7 +34,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import one_line, sanitise
 from sakti.plain import asking, words
-from sakti.plain.commands import STOPPABLE, Commands
+from sakti.plain.commands import STOPPABLE, PlainCommands
 from sakti.plain.lines import Lines
 from sakti.plain.own import OWN
 from sakti.plain.speech import READY, Speech
@@ -63,7 +63,7 @@ class Chat:
     def __init__(self, session: Session, why: str = "") -> None:
         self.session = session
         self.speech = Speech()
-        self.commands = Commands(self)
+        self.commands = PlainCommands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
         self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
@@ -336,7 +336,7 @@ class Chat:
         if not text.startswith("/quit"):
             self.go(self.session.views.add_history, text)
 
-    def _answer(self, question: ApprovalRequested, reply: asking.Answer) -> None:
+    def _answer(self, question: ApprovalRequested, reply: asking.TypedAnswer) -> None:
         if reply.problem:
             self.say([reply.problem])
             return

@@ -66,7 +66,7 @@ _ENDS = {
 }
 
 
-class Call(Struct, frozen=True):
+class EndedCall(Struct, frozen=True):
     """A tool call that has ended; `output` is all that is known of it."""
 
     asked: ToolCallPart | None
@@ -96,7 +96,7 @@ Progress: TypeAlias = (
 class Speech(Struct):
     """Formats events in order. `calls`: the finished calls, newest last."""
 
-    calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))
+    calls: deque[EndedCall] = field(default_factory=lambda: deque[EndedCall](maxlen=KEPT))
     _prose: Prose = field(default_factory=Prose)
     _speaking: bool = False
     _thinking: bool = False
@@ -220,7 +220,7 @@ class Speech(Struct):
                 return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
                 request = self._running.pop(result.call_id, None)
-                self.calls.append(Call(request, result))
+                self.calls.append(EndedCall(request, result))
                 is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
                 if is_own_command:
                     self._own = self._own_rest = ""

@@ -33,7 +33,7 @@ from sakti.core.types import (
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
-    from sakti.agent.project.trust import FileChange
+    from sakti.agent.project.trust import TrustedFileChange
     from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
     from sakti.store.log.events import MemoryEvent
@@ -237,7 +237,7 @@ def diff(text: str, limit: int | None = None) -> list[str]:
     return out
 
 
-def file_changes(changes: Iterable[FileChange]) -> list[str]:
+def file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
     """Format the changes of a project's files, each under its name."""
     return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *diff(c.diff))]
 

@@ -20,7 +20,7 @@ from sakti.providers.history import CallIds, merged
 from sakti.providers.presets import PRESETS
 from sakti.providers.protocol import StreamEvent
 from sakti.providers.refusals import Where
-from sakti.providers.server import Server
+from sakti.providers.server import EndpointServer
 from sakti.providers.sse import StreamParser, chunks, protocol_errors, whole_parts
 
 
@@ -37,7 +37,7 @@ class RemoteProvider(ABC):
         self.elsewhere = endpoint.elsewhere
         self.loopback = network.is_loopback(endpoint.base_url)
         self._endpoint = endpoint
-        self._server = Server(endpoint)
+        self._server = EndpointServer(endpoint)
         self._taken = RefusedParameters()
 
     @property

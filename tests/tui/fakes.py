@@ -30,7 +30,7 @@ from sakti.core.text import phrase
 from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
 from sakti.store.log.figures import Figures
 from sakti.store.search.search import SearchPage
-from sakti.store.threads.messages import Place
+from sakti.store.threads.messages import MessageMatch
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 
@@ -155,7 +155,7 @@ class FakeViews:
 
     async def within(self, thread_id, text):
         counts = [(m, len(phrase(text).findall(plain_text(m.parts)))) for m in self.messages.get(thread_id, [])]
-        return [Place(m.id, m.index, n) for m, n in counts if n]
+        return [MessageMatch(m.id, m.index, n) for m, n in counts if n]
 
     async def around(self, thread_id, index, before=3, after=3):
         found = self.messages.get(thread_id, [])

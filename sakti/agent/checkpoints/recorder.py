@@ -44,7 +44,7 @@ async def _beat(first: FirstLook) -> None:
         await asyncio.sleep(pending.BEAT_S)
 
 
-class Recorder:
+class TurnRecorder:
     """Knows the turn that runs; `tell` hears why something is not covered. Tools call it in threads."""
 
     def __init__(self, shadow: Shadow, tell: Callable[[str], None]) -> None:

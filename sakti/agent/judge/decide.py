@@ -30,7 +30,7 @@ with lazy_imports:
     from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
-    from sakti.agent.judge.commands import Judged, Part
+    from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
 
 MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
@@ -134,7 +134,7 @@ def _kept_output(path: Path, place: Place) -> bool:
 
 
 def _run(
-    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: Judged
+    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
 ) -> Decision:
     """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
@@ -163,7 +163,7 @@ def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
-def _find_outside(found: Judged) -> str:
+def _find_outside(found: CommandAnalysis) -> str:
     """Return why a command cannot do its work in the sandbox; empty if it can."""
     if any(git.writes_configuration(argv) for argv in found.all_argv):
         return "it writes git's configuration"
@@ -172,7 +172,7 @@ def _find_outside(found: Judged) -> str:
     return ""
 
 
-def _reach(arguments: Mapping[str, Any], found: Judged, place: Place) -> tuple[str, ...] | None:
+def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
@@ -186,13 +186,7 @@ def _reach(arguments: Mapping[str, Any], found: Judged, place: Place) -> tuple[s
 
 
 def _inside(
-    name: str,
-    command: str,
-    reach: Sequence[str],
-    mode: SessionMode,
-    rules: Rules,
-    place: Place,
-    found: Judged,
+    name: str, command: str, reach: Sequence[str], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if refused := _refuse_hosts(reach, rules):
@@ -222,7 +216,9 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     return ""
 
 
-def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
+def _command(
+    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+) -> Decision:
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
         return Decision("deny", denied, command)
@@ -247,14 +243,14 @@ def _explain_denial(effect: Effect, *, inside: bool) -> str:
     return f"{where}plan mode runs only what reads"
 
 
-def _must_ask(name: str, rules: Rules, found: Judged) -> bool:
+def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:
     """Return whether a rule asks about a command, or about a file that it may show."""
     return _find_hidden(name, rules.ask, rules, found) is not None or any(
         rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)
     )
 
 
-def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
+def _find_denial(name: str, mode: SessionMode, rules: Rules, found: CommandAnalysis) -> str:
     """Return why rules deny a command: one matches it, or in `full` one may match; else ""."""
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return "denied by your rules"
@@ -263,7 +259,7 @@ def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> s
     return ""
 
 
-def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: Judged) -> Effect | None:
+def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAnalysis) -> Effect | None:
     """Return the effect of a command that may start what rules are about and not show it, or None.
 
     A rule that allows all words of a command that hides others covers it: the user saw them.
@@ -293,7 +289,7 @@ _WEIGHT: Sequence[Kind] = (
 _OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects of a command that a rule for it covers
 
 
-def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[Effect]:
+def _effects(name: str, found: CommandAnalysis, rules: Rules, place: Place) -> Iterator[Effect]:
     """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
@@ -306,7 +302,7 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     yield Effect("read", "")
 
 
-def _part_effects(name: str, part: Part, rules: Rules, place: Place) -> list[Effect]:
+def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: Place) -> list[Effect]:
     """Return the effects of one part of a command, without those that its own rule allows."""
     named = part.paths[: len(part.paths) - len(part.changes)]
     effects = [path_effect(path, place, access) for path, access in named]

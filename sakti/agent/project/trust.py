@@ -50,7 +50,7 @@ class TrustedFile(Struct, frozen=True):
 _NOTHING = TrustedFile("", "")
 
 
-class FileChange(Struct, frozen=True):
+class TrustedFileChange(Struct, frozen=True):
     """A file that is not as it was trusted, with its texts then and now."""
 
     name: str
@@ -72,7 +72,7 @@ class TrustReview(Struct, frozen=True):
 
     project: ProjectFiles
     state: State = "nothing"
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TrustedFileChange, ...] = ()
 
     @property
     def asks(self) -> bool:
@@ -141,7 +141,7 @@ def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str,
     files = [f for f in current.project.files if f.name in new]
     for name, aside in moved:
         files += [f for f in read_as(current.project.workspace, name, aside) if f.name not in new]
-    changes = tuple(FileChange(f.name, f.kind, "new", "", f.text) for f in files)
+    changes = tuple(TrustedFileChange(f.name, f.kind, "new", "", f.text) for f in files)
     project = replace(current.project, files=tuple(files), problem="")
     return TrustReview(project, "changed" if changes else "nothing", changes)
 
@@ -165,13 +165,13 @@ def compare(project: ProjectFiles, record: Mapping[str, TrustedFile] | None) -> 
     if not project.files:
         return TrustReview(project)
     if record is None:
-        new = (FileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
+        new = (TrustedFileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
         return TrustReview(project, "new", tuple(sorted(new, key=lambda change: change.name)))
     changes = tuple(_changes(project, record))
     return TrustReview(project, "changed" if changes else "trusted", changes)
 
 
-def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[FileChange]:
+def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[TrustedFileChange]:
     files = {f.name: f for f in project.files}
     for name in sorted({*files, *record}):
         file, trusted = files.get(name), record.get(name)
@@ -182,7 +182,7 @@ def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterat
             continue
         how = "removed" if file is None else "new" if trusted is None else "changed"
         kind = file.kind if file is not None else kind_of(name, "script")
-        yield FileChange(name, kind, how, before.text, file.text if file is not None else "")
+        yield TrustedFileChange(name, kind, how, before.text, file.text if file is not None else "")
 
 
 # --- the record ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ _DIFFERENT = frozenset("ßẞςΣ\u200c\u200d")  # the older and the newer IDNA 
 _TRANSLATED_LOCALLY = ipaddress.ip_network("64:ff9b:1::/48")
 
 
-class Host(NamedTuple):
+class NetworkHost(NamedTuple):
     """A host as a rule or a command names it: `port` None for the usual ones."""
 
     name: str
@@ -28,7 +28,7 @@ class Host(NamedTuple):
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
-def read(text: str) -> Host | None:
+def read(text: str) -> NetworkHost | None:
     """Read `example.org`, `*.example.org` or `example.org:8443`; None for anything else.
 
     A name is compared in lower case, as it is resolved (IDNA), without the dot at its end. One that programs resolve
@@ -46,7 +46,7 @@ def read(text: str) -> Host | None:
         return None
     if len(name) > 253 or not _NAME.fullmatch(name):
         return None
-    return Host(name, int(port) if colon else None)
+    return NetworkHost(name, int(port) if colon else None)
 
 
 def allows(entries: Iterable[str], name: str, port: int) -> bool:
@@ -60,7 +60,7 @@ def allows(entries: Iterable[str], name: str, port: int) -> bool:
     return any(_covers(entry, host.name, port) for text in entries if (entry := read(text)) is not None)
 
 
-def _covers(entry: Host, name: str, port: int) -> bool:
+def _covers(entry: NetworkHost, name: str, port: int) -> bool:
     if port not in (USUAL_PORTS if entry.port is None else (entry.port,)):
         return False
     if entry.name.startswith("*."):

@@ -37,7 +37,7 @@ class Sent(Struct, frozen=True):
     typed: frozenset[str] | None = None
 
 
-class Typed(Struct, frozen=True):
+class ExpandedCommands(Struct, frozen=True):
     """Result of the commands in a user message: texts to send with it, and the model.
 
     The model is "" for the usual one.
@@ -53,7 +53,7 @@ def command_of(text: str) -> tuple[str, str] | None:
     return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
 
 
-async def called(thread: OpenThread, text: str) -> Typed:
+async def called(thread: OpenThread, text: str) -> ExpandedCommands:
     """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
 
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
@@ -63,13 +63,13 @@ async def called(thread: OpenThread, text: str) -> Typed:
         return typed
     named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
     skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
-    return Typed(tuple([await _prepare(thread, s, "") for s in skills]))
+    return ExpandedCommands(tuple([await _prepare(thread, s, "") for s in skills]))
 
 
-async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | None:
+async def _run_command(thread: OpenThread, name: str, argument: str) -> ExpandedCommands | None:
     """Prepare the texts of `/name argument`; None for a command of another kind."""
     if name == INIT:
-        return Typed((_init(thread.workspace.root),))
+        return ExpandedCommands((_init(thread.workspace.root),))
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
@@ -77,7 +77,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | 
     if skill is not None and skill.typed:
         if skill.hint and template.lacks(skill.body, argument):
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
-        return Typed((await _prepare(thread, skill, argument),), skill.model)
+        return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
     if not thread.workspace.options.interactive:
         raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
     return None

@@ -14,7 +14,7 @@ from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings, transcript
 from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
-from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -108,7 +108,7 @@ class SessionHooks:
     def emit(self, event: Event) -> None:
         self._open.emit(event)
 
-    async def place(self) -> Place:
+    async def place(self) -> HookSurroundings:
         """Return where hooks run now."""
         ws = self._open.workspace
         environ = ws.command_environment()
@@ -116,7 +116,7 @@ class SessionHooks:
         if sandbox is not None:
             await asyncio.to_thread(ws.try_sandbox)
             sandbox = None if sandbox.level.name == "unsandboxed" else sandbox
-        return Place(
+        return HookSurroundings(
             ws.root,
             self._cwd,
             environment.given(environ, ws.config.sandbox.env),

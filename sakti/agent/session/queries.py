@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sakti.store.memory.origins import Origin
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.carry_over import CarriedLine
-    from sakti.store.threads.messages import Place
+    from sakti.store.threads.messages import MessageMatch
     from sakti.tasks.board import Board
 
 with lazy_imports:
@@ -281,7 +281,7 @@ class Views:
         )
         return await ws.store.search(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
-    async def within(self, thread_id: str, text: str) -> list[Place]:
+    async def within(self, thread_id: str, text: str) -> list[MessageMatch]:
         """Return the messages of a thread that have `text` itself, oldest first."""
         return await self._store.read(stored_messages.places, thread_id, text)
 

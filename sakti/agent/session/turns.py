@@ -82,7 +82,7 @@ class Turns:
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Tools, search and tasks still work."
             )
-        called = calling.Typed()
+        called = calling.ExpandedCommands()
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         parts = await self._make_prompt(text, called.texts)

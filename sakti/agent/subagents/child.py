@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sakti.agent.project.hooks.answers import Text, delimit
+from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.subagents import report as reports
 from sakti.agent.subagents.definitions import AgentSpec
@@ -234,7 +234,7 @@ class Child:
     def _has_reported(self) -> bool:
         return (self.report is not None and self._can_end) or self._refused > REPAIRS
 
-    async def _hold(self, answer: str) -> tuple[Text, ...]:
+    async def _hold(self, answer: str) -> tuple[HookText, ...]:
         """Return the texts of hooks that keep it from ending; none if it may end."""
         hooks = self.thread.hooks
         texts = await hooks.hold("SubagentStop", answer, self._held) if hooks is not None else ()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.open_thread import OpenThread
-from sakti.agent.project.hooks.answers import Text
+from sakti.agent.project.hooks.answers import HookText
 from sakti.agent.project.hooks.fire import FACT, held_parts
 from sakti.agent.session import prompt_facts
 from sakti.agent.session.turn import Stop, Turn
@@ -26,7 +26,7 @@ from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart,
 from sakti.memory import modes
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.agent.tools.base import Tool
     from sakti.agent.tools.context import ToolState
@@ -75,7 +75,7 @@ class ChildThread(OpenThread):
         return ModeTools()  # it has no other tools, and its system prompt has the words of its mode
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         return None  # what it changes belongs to the parent's turn, which has begun
 
     def _send(self, event: Event) -> None:
@@ -121,7 +121,7 @@ class ChildTurns(Turns):
         thread: ChildThread,
         has_reported: Callable[[], bool],
         limit: Callable[[Usage], str],
-        hold: Callable[[str], Awaitable[tuple[Text, ...]]],
+        hold: Callable[[str], Awaitable[tuple[HookText, ...]]],
     ) -> None:
         super().__init__(thread)
         self._child, self._has_reported, self._limit, self._hold = thread, has_reported, limit, hold

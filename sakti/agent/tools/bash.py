@@ -26,7 +26,7 @@ from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Output, Running, spawn
-from sakti.agent.tools.seen import OwnCommand
+from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
@@ -177,7 +177,7 @@ async def bash(
         if not remaining:
             survivors = await running.stop()
         running.output.settle()
-        changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
+        changed = _changes(run, AgentCommand(command, started.begin, time.time_ns()), before)
         _follow(run, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()
@@ -312,7 +312,7 @@ def _refused_hosts(run: ToolContext, started: Started) -> str:
     return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
 
 
-def _changes(run: ToolContext, command: OwnCommand, before: Sequence[Path]) -> str:
+def _changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0

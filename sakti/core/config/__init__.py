@@ -24,7 +24,7 @@ from sakti.core.config.fields import (
     refuse_mode,
 )
 from sakti.core.config.load import (
-    Loaded,
+    LoadedConfig,
     flat,
     load,
     masked_value,
@@ -45,7 +45,7 @@ __all__ = [
     "ApprovalSettings",
     "Config",
     "HookSettings",
-    "Loaded",
+    "LoadedConfig",
     "Meaning",
     "MemorySettings",
     "ModelSettings",

@@ -46,7 +46,7 @@ MOST = 5  # warnings about one project's file
 MASK = "•••"
 
 
-class Sourced(NamedTuple):
+class SourcedSetting(NamedTuple):
     """A setting as a source has it."""
 
     name: str
@@ -54,7 +54,7 @@ class Sourced(NamedTuple):
     origin: str
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """Merged settings, their origins and warnings.
 
     `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` holds what would have
@@ -75,7 +75,7 @@ def load(
     env: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
     usable: Callable[[str, Any], str] = lambda name, value: "",
-) -> Loaded:
+) -> LoadedConfig:
     """Merge all sources into one `Config`.
 
     `project_bytes` is what the project's file holds, where it was read before. `usable` says why a value of the
@@ -86,11 +86,12 @@ def load(
     the program from starting.
     """
     user_values = [
-        Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()
+        SourcedSetting(name, value, str(user_file))
+        for name, value in (read_table(user_file) if user_file else {}).items()
     ]
     later = list(_above_files(env or {}, overrides))
     warnings: list[str] = []
-    offered: list[Sourced] = []
+    offered: list[SourcedSetting] = []
     if project_file is not None:
         offered = _of_project(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
         offered = _without_contradictions(user_values, offered, later, warnings)
@@ -98,25 +99,27 @@ def load(
             warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
     config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {})
+    return LoadedConfig(
+        config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {}
+    )
 
 
-def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
+def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
-            yield Sourced(key[6:].lower().replace("__", "."), literal(value), key)
+            yield SourcedSetting(key[6:].lower().replace("__", "."), literal(value), key)
         elif key in ("SAKTI_MODEL", "SAKTI_MODE"):
-            yield Sourced(key[6:].lower(), value, key)
+            yield SourcedSetting(key[6:].lower(), value, key)
         elif key == "SAKTI_DB" and value:
-            yield Sourced("store.path", value, key)
+            yield SourcedSetting("store.path", value, key)
     for text in overrides:
         name, sep, value = text.partition("=")
         if not sep:
             raise ConfigError(f"-o takes name=value, not {text!r}.")
-        yield Sourced(name.strip(), literal(value.strip()), f"-o {name.strip()}")
+        yield SourcedSetting(name.strip(), literal(value.strip()), f"-o {name.strip()}")
 
 
-def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
+def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[str, str]]:
     config, origins = Config(), dict[str, str]()
     for name, value, origin in settings:
         config = replace_setting(config, name, value, origin)
@@ -129,14 +132,14 @@ def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]
 
 def _of_project(
     path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
-) -> list[Sourced]:
+) -> list[SourcedSetting]:
     """Return the project's settings that are good, each on its own, after the user's file made `config`."""
     try:
         table = read_table(path) if data is None else parse(data, path)
     except ConfigError as e:
         warnings.append(f"{e.message} Its settings are not used.")
         return []
-    out: list[Sourced] = []
+    out: list[SourcedSetting] = []
     for name, value in table.items():
         if name == _ELSEWHERE:
             continue
@@ -146,7 +149,7 @@ def _of_project(
             continue
         if name in ("approval.ask", "approval.deny"):
             value = [*_get(config, name), *([value] if isinstance(value, str) else value)]
-        out.append(Sourced(name, value, str(path)))
+        out.append(SourcedSetting(name, value, str(path)))
     return out
 
 
@@ -183,12 +186,15 @@ def _reason_of_size(name: str, value: Any, config: Config) -> str:
 
 
 def _without_contradictions(
-    own: Sequence[Sourced], offered: Sequence[Sourced], later: Sequence[Sourced], warnings: list[str]
-) -> list[Sourced]:
+    own: Sequence[SourcedSetting],
+    offered: Sequence[SourcedSetting],
+    later: Sequence[SourcedSetting],
+    warnings: list[str],
+) -> list[SourcedSetting]:
     """Leave out project settings that contradict others; the user's settings win."""
     if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
         return list(offered)
-    good: list[Sourced] = []
+    good: list[SourcedSetting] = []
     for one in offered:
         if why := _contradiction((*own, *good, one, *later)):
             warnings.append(f"{one.origin}: {one.name} is not used. {why}")
@@ -197,7 +203,7 @@ def _without_contradictions(
     return good
 
 
-def _contradiction(settings: Iterable[Sourced]) -> str:
+def _contradiction(settings: Iterable[SourcedSetting]) -> str:
     try:
         check(_merge_settings(settings)[0])
     except ConfigError as e:
@@ -205,7 +211,7 @@ def _contradiction(settings: Iterable[Sourced]) -> str:
     return ""
 
 
-def _project_changes(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
+def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
     before = flat(_merge_settings(without)[0])
     return {name: value for name, value in flat(config).items() if value != before.get(name)}
 

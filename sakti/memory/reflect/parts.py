@@ -11,7 +11,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import quality
-from sakti.memory.shared import Part, joined, parts
+from sakti.memory.shared import CondensedPart, joined, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
@@ -49,19 +49,19 @@ async def reflect(
     if not results:
         raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
     joined_text, sections = joined(texts)
-    alone = len(units) == 1 and len(units[0].spans) == 1
-    return structs.replace(
+    result = structs.replace(
         results[-1],
         text=joined_text,
         level=max(r.level for r in results),
         calls=tuple(c for r in results for c in r.calls),
-        current_task=results[-1].current_task if alone else None,
-        suggested_response=results[-1].suggested_response if alone else None,
         note=next((r.note for r in results if r.note), ""),
-    ), sections
+    )
+    if len(units) > 1 or len(units[0].spans) != 1:
+        result = structs.replace(result, current_task=None, suggested_response=None)
+    return result, sections
 
 
-def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
+def _request(whole: ReflectInput, part: CondensedPart, text: str, total: int) -> ReflectInput:
     limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
     return structs.replace(
         whole,

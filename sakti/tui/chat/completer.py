@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sakti.actions import registry
 from sakti.actions.completion import (
     Choice,
-    Query,
+    CompletionQuery,
     argument_choices,
     command_choices,
     file_choices,
@@ -32,10 +32,10 @@ class Completer:
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
         self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
-        self._query: Query | None = None
+        self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
-    async def show(self, query: Query | None) -> None:
+    async def show(self, query: CompletionQuery | None) -> None:
         """Offer completions for `query`; None, or no match, hides the list."""
         if query is None or query.command != "model":
             self._models = None

@@ -68,7 +68,7 @@ def make_report(
 
     `declared` are the fields of its mode; others are taken as they are.
     """
-    wanted = {name: kind for name, kind in declared.items() if name != "not_found"}
+    wanted: dict[str, FieldType] = {name: kind for name, kind in declared.items() if name != "not_found"}
     schema = Meta(extra_json_schema={"properties": {name: _SCHEMAS[kind] for name, kind in wanted.items()}})
 
     @tool(effect="own", name="report", parallel=False, refuse=refuse)
@@ -86,7 +86,8 @@ def make_report(
             return refuse(f"report was called with wrong arguments: {'; '.join(problems)}.")
         return await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), values))
 
-    typed = Parameter(Annotated[dict[str, Any], schema] | None, None, "values that the mode asks for")
+    annotated: Any = Annotated[dict[str, Any], schema]
+    typed = Parameter(annotated | None, None, "values that the mode asks for")
     return replace(report, parameters={**report.parameters, "fields": typed})
 
 

@@ -130,7 +130,10 @@ class Output(Struct):
 
 
 class Running:
-    """Command that runs or ran, with everything it started; `guard` is a descriptor that is closed with it."""
+    """Command that runs or ran, with everything it started.
+
+    `guard` is a descriptor that is closed with it.
+    """
 
     def __init__(self, command: str, process: Process, output: Output, guard: int | None = None) -> None:
         self.command = command

@@ -529,3 +529,39 @@ async def test_findings_survive_activations_and_a_reflection_word_for_word(store
     assert any("Not found: a circuit breaker" in hit.text for hit in page.hits)
     assert not await store.read(integrity.wrong_states, engine.record_id)
     await run.session.close()
+
+
+async def test_findings_beyond_their_share_are_found_by_search_and_listed(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    facts = [f"def handler_number_{n}(request, session): return {n * 7}" for n in range(60)]
+    (work / "facts.py").write_text("\n".join(facts))
+    findings = [
+        {"claim": f"handler {n} answers", "file": "facts.py", "lines": str(n + 1), "quote": fact}
+        for n, fact in enumerate(facts)
+    ]
+    long = "The scheduler drops jobs when the clock jumps, and nobody notices until monday. " * 30
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(*findings)
+        last = request.messages[-1]
+        delegates = last.role == "user" and "child" in last.text
+        return Answer(calls=(Call("agent", EXPLORE),)) if delegates else f"I noted this. {long}"
+
+    run = await session(store, work, play, overrides=("memory.reflection.observation_tokens=2000",))
+    await run.ask("explore it with a child")
+    for n in range(3):
+        await run.ask(f"I always want tabs in module {n}. {long}")
+        await run.session.compact()
+    engine = run.session.current.engine
+    await engine.reflect_now()
+    text = "\n".join(g.text for g in engine.state.window.active)
+    kept = [n for n in range(60) if f"handler {n} answers" in text]
+    assert len(kept) < 60
+    missing = next(n for n in range(60) if n not in kept)
+    page = await store.read(search.search, f"handler_number_{missing}", search.Scope(run.session.workspace.resource_id))
+    assert any(hit.kind == "observation" and f"facts.py:{missing + 1}" in hit.text for hit in page.hits)
+    (listed,) = [line for line in text.split("\n") if "more verified findings" in line]
+    assert f"{60 - len(kept)} more verified findings" in listed and f"facts.py:{missing + 1}" in listed
+    await run.session.close()

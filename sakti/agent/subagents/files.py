@@ -39,8 +39,14 @@ _MODES: Mapping[str, SessionMode] = {
     "bypassPermissions": "full",
 }  # fmt: skip
 _EFFORTS: Mapping[str, Effort] = {"off": "off", "low": "low", "medium": "medium", "high": "high", "max": "high"}
-_TOOLS = {"webfetch": "webfetch", "todowrite": "task-mutate", "todoread": "task-query", "skill": "skill"}
-_OURS = frozenset("memory-search task-query task-mutate skill webfetch wait".split())
+_TOOLS = {
+    "webfetch": "webfetch",
+    "websearch": "websearch",
+    "todowrite": "task-mutate",
+    "todoread": "task-query",
+    "skill": "skill",
+}
+_OURS = frozenset("memory-search task-query task-mutate skill webfetch websearch wait".split())
 _SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answers
 
 

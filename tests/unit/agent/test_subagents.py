@@ -336,6 +336,23 @@ async def test_a_child_in_the_background_reports_to_its_own_thread_only(store: S
     await run.session.close()
 
 
+async def test_plan_mode_narrows_running_children_at_once(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        steps = sum(m.role == "assistant" for m in request.messages)
+        calls = (Call("write", {"path": f"{steps}.txt", "content": "x"}),)
+        return Answer(calls=calls) if steps < 2 else report()
+
+    provider = Held(delegating(write, {"mode": "default", "goal": "write it"}))
+    run = await session(store, tmp_path / "w", lambda _r: "", provider=provider, overrides=("approval.mode=edits",))
+    await run.session.submit("write it with a child")
+    await provider.wait_for(1)
+    run.session.set_approval_mode("plan")
+    provider.go.set()
+    await run.session.wait()
+    assert sorted(p.name for p in (tmp_path / "w").iterdir()) == ["0.txt", "http.py"]
+    await run.session.close()
+
+
 async def test_deleting_a_thread_stops_its_children(store: Store, tmp_path: Path) -> None:
     provider = Held(delegating(looking, {**EXPLORE, "background": True}))
     run = await session(store, tmp_path / "w", lambda _r: "unused", provider=provider)

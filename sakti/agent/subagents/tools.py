@@ -86,8 +86,8 @@ def make_report(
             return refuse(f"report was called with wrong arguments: {'; '.join(problems)}.")
         return await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), values))
 
-    annotated: Any = Annotated[dict[str, Any], schema]
-    typed = Parameter(annotated | None, None, "values that the mode asks for")
+    hint: Any = Annotated[dict[str, Any], schema]
+    typed = Parameter(hint | None, None, "values that the mode asks for")
     return replace(report, parameters={**report.parameters, "fields": typed})
 
 

@@ -84,10 +84,11 @@ class ToolStarted(ThreadEvent, frozen=True):
 
 
 class ToolOutput(ThreadEvent, frozen=True):
-    """Next piece of a running tool's output."""
+    """Next piece of a running tool's output, or its new `progress` in a few words."""
 
     call_id: str
     text: str
+    progress: str = ""
 
 
 class ToolFinished(ThreadEvent, frozen=True):
@@ -334,6 +335,16 @@ class JobsChanged(ThreadEvent, frozen=True):
     running: int
 
 
+class McpServerChanged(Struct, frozen=True):
+    """An MCP server changed its state; `tools` counts those it offers, `error` says why it failed."""
+
+    name: str
+    state: str
+    version: str = ""
+    tools: int = 0
+    error: str = ""
+
+
 class StoreWaiting(Struct, frozen=True):
     """Write that has waited `seconds` for another process's write lock; None: the wait is over."""
 
@@ -499,6 +510,7 @@ Event: TypeAlias = (
     | ModelChanged
     | TasksChanged
     | JobsChanged
+    | McpServerChanged
     | StoreWaiting
     | Notice
     | MemoryStatus
@@ -511,7 +523,7 @@ Event: TypeAlias = (
 
 def get_thread_id(event: Event) -> str:
     """Return the id of an event's thread, "" for an event of the workspace."""
-    return "" if isinstance(event, ModelChanged | TasksChanged | StoreWaiting) else event.thread_id
+    return "" if isinstance(event, ModelChanged | TasksChanged | McpServerChanged | StoreWaiting) else event.thread_id
 
 
 def assign_thread(event: Event, thread_id: str) -> Event:

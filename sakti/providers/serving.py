@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from sakti.core import network
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import network
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together

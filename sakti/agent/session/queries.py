@@ -97,10 +97,14 @@ class Windows(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
+    """Usage of a thread.
+
+    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    """
 
     actor: Usage = field(default_factory=Usage)
     memory: Usage = field(default_factory=Usage)
+    search: Usage = field(default_factory=Usage)
 
 
 class ChildMemory(Struct, frozen=True):
@@ -214,10 +218,10 @@ class Views:
         return await self._spent_by(self._open.thread.id) if self._open.thread is not None else Spent()
 
     async def _spent_by(self, thread_id: str) -> Spent:
-        purposes = ("actor", "side", "observer", "reflector")
+        purposes = ("actor", "side", "search", "observer", "reflector")
         used = [await self._store.read(child_runs.total_usage, thread_id, p) for p in purposes]
-        actor, side, observer, reflector = used
-        return Spent(actor + side, observer + reflector)
+        actor, side, search, observer, reflector = used
+        return Spent(actor + side, observer + reflector, search)
 
     async def child_memory(self, child_id: str) -> ChildMemory | None:
         """Return the memory of a child of this thread; None before it has one."""

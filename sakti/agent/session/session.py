@@ -132,6 +132,18 @@ class Session:
         """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}
 
+    def typed_names(self) -> frozenset[str]:
+        """Return the names that are sent when they are typed as `/name`: skills, and prompts of servers."""
+        return frozenset((*self.typed_skills(), *self.prompts()))
+
+    def prompts(self) -> dict[str, str]:
+        """Return the prompts of MCP servers, as `server:prompt`, with their arguments in words."""
+        return self.workspace.servers.prompts() if self.workspace.has_servers else {}
+
+    def resources(self) -> list[str]:
+        """Return the resources of MCP servers, as `server:uri`."""
+        return self.workspace.servers.resources() if self.workspace.has_servers else []
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns the function that ends it."""
         return self.workspace.subscribe(listener)
@@ -154,6 +166,8 @@ class Session:
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
+        if self.workspace.has_servers:
+            self.workspace.servers.begin(lambda: self.current.toolbox.approvals)
 
     def _begin_hooks(self) -> None:
         """Run the hooks of a session that begins with the open thread, or goes on with it."""

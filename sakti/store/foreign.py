@@ -11,7 +11,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Json
-from sakti.store import scratch
+from sakti.store import files
 
 TRIES = 3  # copies of a database that changes meanwhile
 
@@ -60,7 +60,7 @@ def open_copy(path: Path) -> Generator[ForeignDatabase]:
         with contextlib.closing(connection):
             yield ForeignDatabase(path, connection)
     finally:
-        scratch.remove(folder)
+        files.remove(folder)
 
 
 def _copy(path: Path) -> Path:
@@ -69,10 +69,10 @@ def _copy(path: Path) -> Path:
     try:
         for attempt in range(TRIES):
             before = _state(path), _state(log)
-            folder = scratch.copied(p for p in (path, log) if p.is_file())
+            folder = files.copied(p for p in (path, log) if p.is_file())
             if before == (_state(path), _state(log)) or attempt == TRIES - 1:
                 return folder
-            scratch.remove(folder)
+            files.remove(folder)
     except OSError as e:
         raise StoreError(f"{path} cannot be read: {e.strerror or e}.", code="unreadable") from e
     raise AssertionError("no attempt")

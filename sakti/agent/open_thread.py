@@ -248,7 +248,10 @@ class OpenThread:
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
+            killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            if killed and not ws.store.read_only_reason:
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()

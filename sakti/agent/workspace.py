@@ -63,11 +63,8 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "Nothing of this run was saved."
 
 
-def preload() -> None:
-    """Execute the modules that opening a session needs.
-
-    Run it in a thread, so that the screen responds meanwhile.
-    """
+def preload_store() -> None:
+    """Execute the modules of store and memory."""
     for module in (store_database, memory_engine, memory_factory):
         load(module)
 
@@ -306,8 +303,13 @@ class Workspace:
         self.indexing.begin(self.store)
         await self.files.look_at_git()
         if self.options.resource_id is None:
-            trusted, root = self.options.trusted, self.root
-            self.files.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
+            self.files.earlier = await moved_folder.find_earlier(
+                self.store,
+                self.root,
+                trusted=self.options.trusted,
+                saved=self.saved,
+                interactive=self.options.interactive,
+            )
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from sakti.core.text import clean_surrogates
 from sakti.core.types import ImagePart, Json, Part, Role, TextPart, ToolCallPart, ToolResultPart
 
-Kind: TypeAlias = Literal["message", "boundary", "raw", "note"]
-NESTED = 8  # levels of folders that are searched for sources
+Kind: TypeAlias = Literal["message", "boundary", "raw", "note", "end"]
+DEEPEST = 200  # levels of JSON; deeper values are not interpreted
 
 
 class ThreadInfo(Struct, frozen=True):
@@ -43,8 +43,8 @@ class Entry(Struct, frozen=True):
 
     `id` is unique within the program. `parent` is the entry before it, "" if that is the last one of the thread.
     Entries of one role with the same `answer` that follow each other are one message. `kind`: a note is no message; it
-    only stands for a line on which others hang. `counted`: it is a message of its own in the source. `is_open`: the
-    source may still change it.
+    only stands for a line on which others hang. An end says that the answer before it is finished. `counted`: it is a
+    message of its own in the source. `is_open`: the source may still change it.
     """
 
     thread: ThreadInfo
@@ -99,7 +99,7 @@ class Findings(Struct):
     read_to: int = 0
 
     def add(self, file: Path, line: int, why: str) -> None:
-        self.problems.append(Problem(str(file), line, why))
+        self.problems.append(Problem(clean_surrogates(str(file)), line, why))
 
 
 class Importer(Protocol):
@@ -131,16 +131,26 @@ def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
     except OSError as e:
         findings.add(root, 0, e.strerror or str(e))
         return []
-    top = root.resolve()
     for path in matches:
         try:
-            if not path.resolve().is_relative_to(top):
+            if not leads_inside(path, root):
                 findings.add(path, 0, "it is a link out of the folder")
             elif stat.S_ISREG(path.stat().st_mode):
                 listed.append(path)
         except OSError as e:
             findings.add(path, 0, e.strerror or str(e))
     return listed
+
+
+def leads_inside(path: Path, root: Path) -> bool:
+    """Return whether a path, after links, is below a folder."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path of another program names a regular file; it may be no path at all."""
+    status = state_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def read_json(path: Path, findings: Findings, limit: int = 64 << 20) -> Any:
@@ -158,15 +168,41 @@ def read_json(path: Path, findings: Findings, limit: int = 64 << 20) -> Any:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Decode JSON, also with halves of surrogate pairs or bytes that are no UTF-8. Raises ValueError."""
+    """Decode JSON, also with halves of surrogate pairs or bytes that are no UTF-8.
+
+    Raises ValueError, also for values that nest more than `DEEPEST` levels.
+    """
+    try:
+        value: Any = _decode(data)
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+    brackets = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+    if brackets > DEEPEST and _is_too_deep(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _decode(data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-        try:
-            return _clean(json.loads(text))
-        except RecursionError as e:
-            raise ValueError("nested too deeply") from e
+        return _clean(json.loads(text))
+
+
+def _is_too_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [child for one in level for child in _children(one)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("Json", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _clean(value: Any) -> Any:
@@ -178,17 +214,16 @@ def _clean(value: Any) -> Any:
 
 
 def read_time(value: Any) -> int:
-    """Return a time as Unix ms, 0 if it is none: ISO 8601, seconds or milliseconds."""
+    """Return a time as Unix ms, 0 if it is none or before 1970: ISO 8601, seconds or milliseconds."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, int | float) and 0 < value < 1e14:
         return int(value if value > 1e11 else value * 1000)
     if isinstance(value, str):
         try:
-            parsed = datetime.datetime.fromisoformat(value)
-        except ValueError:
+            return max(0, int(datetime.datetime.fromisoformat(value).timestamp() * 1000))
+        except (ValueError, OverflowError):
             return 0
-        return int(parsed.timestamp() * 1000)
     return 0
 
 
@@ -267,8 +302,8 @@ def short_hash(*pieces: object) -> str:
 
 
 def state_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file, None if it is missing."""
+    """Return the status of a file, None if it is missing or its name is none."""
     try:
         return path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None

@@ -22,6 +22,8 @@ from sakti.importers.entries import (
     call_part,
     files_below,
     image_part,
+    is_file,
+    leads_inside,
     read_time,
     result_part,
     speaker,
@@ -67,16 +69,27 @@ def _header(path: Path) -> Json:
 def _prefix(source: Source, header: Json) -> str:
     """Return what makes the ids of entries unique: the session in which they were first written.
 
-    A forked session repeats the entries of its parent with their ids.
+    A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
+    after its id.
     """
     session = as_text(header.get("id")) or source.path.stem
     for _ in range(_DEEPEST):
-        parent = Path(as_text(header.get("parentSession")) or "-")
-        if not parent.is_absolute() or not parent.resolve().is_relative_to(source.root.resolve()):
+        parent = Path(as_text(header.get("parentSession")))
+        session = parent.stem.partition("_")[2] or session
+        path = _find_session(parent, source.root)
+        if path is None:
             break
-        header = _header(parent)
+        header = _header(path)
         session = as_text(header.get("id")) or session
     return session
+
+
+def _find_session(path: Path, root: Path) -> Path | None:
+    """Return where a session is, also if the folder of all of them was moved."""
+    for place in (path, root / "sessions" / path.parent.name / path.name):
+        if path.name and is_file(place) and leads_inside(place, root):
+            return place
+    return None
 
 
 def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:

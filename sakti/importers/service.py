@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
+from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
 from sakti.importers import lines, map_folder, mastra_memory
@@ -24,6 +27,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
+from sakti.store.secrets import masked
 from sakti.store.tasks import events
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
@@ -106,8 +110,10 @@ class Service:
         if folder not in self._workspaces:
             mapped = self._map(folder)
             path = Path(mapped)
-            is_folder = path.is_absolute() and state_of(path) is not None
-            self._workspaces[folder] = str(repository.find_root(path)) if is_folder else mapped
+            self._workspaces[folder] = masked(mapped)
+            if path.is_absolute() and state_of(path) is not None:
+                with contextlib.suppress(OSError):  # no permission
+                    self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
     def _map(self, folder: str) -> str:
@@ -128,12 +134,15 @@ class Service:
                 report.sources.append(await self.import_program(importer, root, progress))
         return report
 
+    async def measure(self, importer: Importer, root: Path) -> SourceReport:
+        """Return the size of a program's sources, which takes no reading."""
+        sources = await asyncio.to_thread(self._list_sources, importer, root, Findings())
+        return SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
-        listed = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
-        renamed = self._options.renamed
-        sources = [replace(s, key=map_folder(str(s.path.resolve()), renamed)) for s in listed]
-        total = sum(_size(s) for s in sources)
+        sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
+        total = sum(map(_size, sources))
         work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
         done = 0
         for source in sources:
@@ -147,6 +156,17 @@ class Service:
                 findings.add(source.path, 0, e.message)
             done += _size(source)
         return work.finish()
+
+    def _list_sources(self, importer: Importer, root: Path, findings: Findings) -> list[Source]:
+        """Return the sources below a folder; those whose name is no text are reported."""
+        sources: list[Source] = []
+        for source in importer.find(root, findings):
+            path = os.path.realpath(source.path)
+            if clean_surrogates(path) != path:
+                findings.add(source.path, 0, "its name is not UTF-8")
+            else:
+                sources.append(replace(source, key=map_folder(path, self._options.renamed)))
+        return sources
 
     @staticmethod
     def _report_to(progress: Progress | None, program: str, done: int, total: int) -> Callable[[int], None]:
@@ -269,7 +289,7 @@ class _ProgramImport:
 
     async def _store_batch(self, source: Source, entries: Sequence[Entry], now: SourceState) -> None:
         for entry in entries:
-            if entry.kind != "note":
+            if entry.kind not in ("note", "end"):
                 (self._children if entry.thread.parent else self._threads).add(entry.thread.id)
                 self._folders.add(self._service.workspace_of(entry.thread.cwd))
                 self._report.version = entry.thread.version or self._report.version
@@ -393,11 +413,15 @@ def _leave_out_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry
 
 def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
+    if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
+        return 1 + count_unfinished(entries[:-1])
     groups = list(group_entries(entries))
     start = next((i for i in range(len(groups) - 1, -1, -1) if groups[i][0].role in ("assistant", "user")), -1)
     if start < 0 or groups[start][0].role == "user":
         return 0
     answer = [e for group in groups[start:] for e in group]
+    if any(e.kind == "end" for e in answer):
+        return 0
     is_open = any(e.is_open for e in groups[start]) or _has_open_call(part for e in answer for part in e.parts)
     return len(answer) if is_open else 0
 
@@ -422,7 +446,7 @@ def _size(source: Source) -> int:
 def _look_at(source: Source) -> SourceState | None:
     """Return the state of a source, None if it cannot be read."""
     status = state_of(source.path)
-    if status is None:
+    if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
     sides = [state for path in source.side if (state := state_of(path)) is not None]
     try:
@@ -512,12 +536,10 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for part in plan.goes:
         try:
             await store.write(imports.remove_groups, part.thread_id)
-            if part.is_new:
+            if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
-            else:
-                await store.write(imports.remove_messages, plan.run, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)
             problems.append(f"{part.title!r} stays: {e.message}")

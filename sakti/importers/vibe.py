@@ -82,12 +82,13 @@ def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
             findings.add(folder / "chunks" / f"{name}.json", 0, "the chunk is missing")
         for item in map(as_dict, as_list(value)):
             items[as_text(item.get("id"))] = item
-    after = current.get("snapshot_sequence") if manifest else 0
+    end = current.get("snapshot_sequence")
+    after = end if manifest and isinstance(end, int) else 0
     for path in files_below(folder, "journal/*.jsonl", findings):
         for line in lines.read_lines(path, 0, findings):
             record = line.value or {}
             number = record.get("sequence")
-            if record.get("type") == "projection_delta" and isinstance(number, int) and number > int(after or 0):
+            if record.get("type") == "projection_delta" and isinstance(number, int) and number > after:
                 _apply(items, as_dict(record.get("payload")).get("delta"))
     return items
 

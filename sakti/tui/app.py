@@ -28,7 +28,7 @@ from sakti.tui.chat.commands import Commands
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.driver import forgiving
 from sakti.tui.error_log import log_error
-from sakti.tui.host import Tone
+from sakti.tui.host import SHORTLY, Tone
 from sakti.tui.notify import Notifier
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.tasks import BoardChanged
@@ -45,7 +45,6 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
 from sakti.tui.screens.command_palette import SafePalette
 
-SHORTLY = 2.0  # seconds that a note is shown
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -55,7 +54,7 @@ class SaktiApp(App[int]):
     TITLE = "sakti"
     BINDINGS: ClassVar[list[BindingType]] = [keys.SUSPEND]  # on every screen; the help lists it with those of the chat
     AUTO_FOCUS = "#prompt"
-    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
+    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss"]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sakti.agent import workspace
 from sakti.agent.project import trust
+from sakti.agent.session import session as sessions
 from sakti.agent.session import trusting
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
@@ -32,7 +32,7 @@ class Startup:
         """
         chat, session = self._chat, self._host.session
         try:
-            await asyncio.to_thread(workspace.preload)
+            await asyncio.to_thread(sessions.preload)
             await trusting.settle(session.workspace, self._ask_trust)
             await session.start()
         except BaseException:

@@ -52,7 +52,10 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
-        ("import sakti.agent.session.session", SDKS | STORE | SCREEN),
+        (
+            "from sakti.agent.session.session import Options, Session\nSession(Options.load_unasked())",
+            SDKS | STORE | SCREEN,
+        ),
         ("import sakti.headless", SDKS | STORE | SCREEN),
         ("import sakti.plain.chat", SDKS | STORE | SCREEN),
         ("import sakti.providers.registry", SDKS | STORE | SCREEN),

@@ -6,6 +6,7 @@ import json
 
 from sakti.core.events import TextDelta
 from sakti.core.types import ContextPart, plain_text
+from sakti.providers.scripted import Answer
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.text import ContextScreen
 from tests.tui.conftest import screen_text, settle
@@ -13,7 +14,7 @@ from tests.tui.real import real_session, say
 
 
 async def test_an_open_inspector_follows_the_turn_and_keeps_its_cursor(store, tmp_path):
-    session = real_session(store, tmp_path / "w", "One.", "word " * 300)
+    session = real_session(store, tmp_path / "w", "One.", Answer("word " * 300, chunk_delay=0.001))
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import cast
 
 from msgspec import Struct, structs
@@ -20,6 +20,7 @@ from sakti.agent.processors.base import Processor, StepInput, check_hook_result,
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
+    Event,
     Notice,
     PromptRead,
     RetryScheduled,
@@ -63,6 +64,33 @@ class RunningCall(Struct):
     fell_back: bool = False
     omission: Omission | None = None
     refusal: ProviderError | None = None
+
+
+class DeltaBuffer:
+    """Joins pieces of an answer that arrive at once into one event.
+
+    It is emitted as soon as the event loop runs something else, which it does before it waits for more.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._first: TextDelta | ThinkingDelta | None = None
+        self._texts: list[str] = []
+
+    def add(self, delta: TextDelta | ThinkingDelta) -> None:
+        if self._first is not None and type(self._first) is not type(delta):
+            self.flush()
+        if self._first is None:
+            self._first = delta
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._texts.append(delta.text)
+
+    def flush(self) -> None:
+        """Emit what was added so far."""
+        if (first := self._first) is not None:
+            text, self._first = "".join(self._texts), None
+            self._texts.clear()
+            self._emit(structs.replace(first, text=text))
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
@@ -160,24 +188,14 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
 
 
 async def _attempt(turn: Turn, call: RunningCall) -> Completed:
-    """Try once: emit the stream as it comes, then record its usage and time."""
+    """Try once: emit the stream, then record its usage and time."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
     started = clock.monotonic()
     turn.streamed, turn.thinking = [], []
     budget.must_fit(turn.model, call.counted)
-    written, answer = 0, None
-    stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
-    async with contextlib.aclosing(stream) as chunks:
-        async for chunk in chunks:
-            if isinstance(chunk, Completed):
-                answer = chunk
-            elif not isinstance(chunk, PromptProgress):
-                written += len(chunk.text)
-            _show(turn, call, chunk)
-            _must_end(turn, written)
-    completed = _require_answer(answer)
+    completed = _require_answer(await _read_stream(turn, call))
     if call.filters:
         completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
     await turn.store.write(
@@ -196,7 +214,26 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
     return completed
 
 
-def _show(turn: Turn, call: RunningCall, chunk: StreamEvent) -> None:
+async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
+    """Emit an answer as it comes; return its end, None if it broke off."""
+    written, answer = 0, None
+    deltas = DeltaBuffer(turn.emit)
+    stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
+    try:
+        async with contextlib.aclosing(stream) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Completed):
+                    answer = chunk
+                elif not isinstance(chunk, PromptProgress):
+                    written += len(chunk.text)
+                _show(turn, call, chunk, deltas)
+                _must_end(turn, written)
+    finally:
+        deltas.flush()
+    return answer
+
+
+def _show(turn: Turn, call: RunningCall, chunk: StreamEvent, deltas: DeltaBuffer) -> None:
     """Emit a chunk as the filters of the processors leave it."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
@@ -205,13 +242,14 @@ def _show(turn: Turn, call: RunningCall, chunk: StreamEvent) -> None:
     match shown:
         case TextChunk(text):
             turn.streamed.append(text)
-            turn.emit(TextDelta(text))
+            deltas.add(TextDelta(text))
         case ThinkingChunk(text):
             turn.thinking.append(text)
-            turn.emit(ThinkingDelta(text))
+            deltas.add(ThinkingDelta(text))
         case PromptProgress(read, total):
             turn.emit(PromptRead(read, total))
         case ToolCallChunk(call_id, name, text):
+            deltas.flush()
             turn.emit(ToolCallDelta(call_id, name, text))
         case Completed() | None:
             return

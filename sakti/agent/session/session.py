@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
 from sakti.agent.session.queries import Views
 from sakti.agent.session.turns import Turns
-from sakti.agent.workspace import Workspace
+from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
-from sakti.core.lazy import lazy_imports
+from sakti.core.lazy import lazy_imports, load
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Skill
+    from sakti.agent.subagents.children import Children
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
     from sakti.providers.protocol import Provider
@@ -51,6 +53,15 @@ __all__ = ["Options", "Session"]
 LEAVING_S = 3.0  # how long a write waits then for another process
 
 
+def preload() -> None:
+    """Execute the modules that starting a session needs.
+
+    Run it in a thread, so that the screen responds meanwhile.
+    """
+    preload_store()
+    load(subagents)
+
+
 class Session:
     """Conversation: a workspace, its open thread with turns, and the queries of the screen."""
 
@@ -68,11 +79,15 @@ class Session:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
         self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
-        self.current.running.children = self.children = subagents.Children(self.current)
         self.views = Views(self.current)
         self.turns = Turns(self.current, self._begin_successor)
 
     # --- values -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def children(self) -> Children:
+        """Child threads of the open thread."""
+        return subagents.Children(self.current)
 
     @property
     def thread(self) -> Thread | None:
@@ -121,6 +136,7 @@ class Session:
 
     async def start(self) -> None:
         """Open the store, the thread and the model. A missing model is a notice, not an error."""
+        self.current.running.children = self.children
         await self.workspace.open()
         if self.workspace.files.may_have_hooks():
             self.turns.hooking = hooking.begin(self.current)

@@ -168,6 +168,7 @@ class Commands:
         activity = activities.begin(IMPORT, stop.set)
         try:
             self.draw(await history.run(programs, show, stop.is_set))
+            self._chat.search.offer(f"origin:{','.join(sorted(programs))} ")
         finally:
             status.importing = ""
             activities.end(activity)

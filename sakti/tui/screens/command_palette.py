@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 
-from sakti.tui.host import app_of
+from sakti.tui.host import STYLES, app_of
 
 
 class SafePalette(CommandPalette):
     """A palette that is closed once, and turns no page of a list whose lines are not made yet."""
+
+    CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Close the palette; does nothing if it is already closing, so no other screen is closed."""

@@ -288,11 +288,11 @@ class ApprovalBox(Vertical):
             super().__init__()
             self.asked = asked
 
-    view = query_one("#approval-view", ApprovalView)
     line = query_one("#approval-line", Input)
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.view = ApprovalView(id="approval-view")
         self._clock = clock
         self._since = 0.0
         self._read = ""  # the question whose end was on the screen
@@ -300,7 +300,7 @@ class ApprovalBox(Vertical):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield ApprovalView(id="approval-view")
+        yield self.view
         line = SafeInput(id="approval-line", compact=True)
         line.display = False
         yield line

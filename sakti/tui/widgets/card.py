@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -19,7 +19,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sakti.agent.tools.approvals import Answer
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
@@ -30,7 +29,16 @@ from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, 
 from sakti.tui.widgets.approval import GUARD, SHARE
 from sakti.tui.widgets.safe_input import SafeInput
 
+if TYPE_CHECKING:
+    from sakti.agent.tools.approvals import Answer
+
 QUESTION_LINES = 4
+
+
+def _make_answer(approved: bool, **more: Any) -> Answer:
+    from sakti.agent.tools.approvals import Answer  # here: it brings the judge, and a card comes late
+
+    return Answer(approved, **more)
 
 
 class QuestionForm(Struct):
@@ -156,7 +164,7 @@ class PlanForm(Struct):
 
     def answer(self, mode: SessionMode) -> Answer:
         edited = self.text if self.edited else None
-        return Answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return _make_answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
 
 
 def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
@@ -274,18 +282,18 @@ class CardBox(Vertical):
             super().__init__()
             self.form, self.edit = form, edit
 
-    view = query_one("#card-view", CardView)
     line = query_one("#card-line", Input)
 
     def __init__(self, clock: Clock, may_auto: Callable[[], bool], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.view = CardView(id="card-view")
         self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield CardView(id="card-view")
+        yield self.view
         line = SafeInput(id="card-line", compact=True)
         line.display = False
         yield line
@@ -362,7 +370,7 @@ class CardBox(Vertical):
         if missing is not None:
             form.turn_to(missing)
         else:
-            self._reply(Answer(True, answers=form.answers()))
+            self._reply(_make_answer(True, answers=form.answers()))
 
     def _write(self, text: str, placeholder: str) -> None:
         self.line.display = self.view.writing = True
@@ -380,7 +388,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())
         elif form is not None:
-            self._reply(Answer(False, note=event.value.strip()))
+            self._reply(_make_answer(False, note=event.value.strip()))
         self._stop_writing()
         self.view.focus()
 
@@ -393,7 +401,7 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(Answer(False))
+            self._reply(_make_answer(False))
         else:
             return False
         return True

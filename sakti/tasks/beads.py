@@ -19,6 +19,7 @@ from sakti.core.ids import Ids
 from sakti.core.types import Json
 from sakti.store import foreign
 from sakti.store.connection import Database
+from sakti.store.tasks import edges as store_edges
 from sakti.store.tasks import events, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
@@ -228,13 +229,13 @@ class _Import(Struct):
 
     def _put(self, edge: tuple[str, str, str], *, was_there: bool) -> bool:
         task, on, kind = edge
-        added = store_graph.add(self.db, task, on, kind, self.actor.now, count=False)
+        added = store_edges.add(self.db, task, on, kind, self.actor.now, count=False)
         if added and was_there:  # the edges of what is new go with it
             self._log_edge(edge, add=True)
         return added
 
     def _remove(self, task: str, on: str, kind: str) -> None:
-        if store_graph.remove(self.db, task, on, kind, count=False)[0]:
+        if store_edges.remove(self.db, task, on, kind, count=False)[0]:
             self._log_edge((task, on, kind), add=False)
 
     def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:

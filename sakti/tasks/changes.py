@@ -12,7 +12,7 @@ from msgspec import Struct
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, events, questions, rows
+from sakti.store.tasks import claims, edges, events, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import NAMES, Task
 from sakti.tasks import graph as g
@@ -105,7 +105,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
         refuse_epic_in_task(db, task, target)
         if task.status != "closed":
             refuse_closed_parent(target)
-    return store_graph.add(db, task.id, target.id, kind, actor.now, count=count)
+    return edges.add(db, task.id, target.id, kind, actor.now, count=count)
 
 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, events, links, questions, rows
+from sakti.store.tasks import claims, edges, events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
 from sakti.store.threads import messages as message_store
@@ -381,7 +381,7 @@ def depend(
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
         kinds = [kind] if kind else g.EDGE_TYPES
-        done = [k for k in kinds if store_graph.remove(db, task.id, target.id, k)[0]]
+        done = [k for k in kinds if edges.remove(db, task.id, target.id, k)[0]]
         if not done:
             what = f"has no {kind} edge to" if kind else "does not depend on"
             raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")

@@ -12,6 +12,7 @@ from msgspec import Struct
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
+from sakti.store.tasks import edges as store_edges
 from sakti.store.tasks import events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.deadlocks import Edge
@@ -276,7 +277,7 @@ def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple
         if refused := gate.admit(edge):
             out.append((edge, refused.reason))
         else:
-            added += store_graph.add(db, *edge, actor.now, count=False)
+            added += store_edges.add(db, *edge, actor.now, count=False)
     names = questions.handles(db, {t for (task, on, _), _ in out for t in (task, on)})
     return added, tuple(LeftOut(names[task], names[on], kind, why) for (task, on, kind), why in out)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import events, graph, links, questions, rows
+from sakti.store.tasks import edges, events, links, questions, rows
 from sakti.store.tasks.events import TaskEvent
 from sakti.store.tasks.row import Task
 from sakti.tasks.changes import Actor, refuse_cycle, refuse_open_parts, undelete
@@ -74,12 +74,12 @@ def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | N
     """Remove an added edge, or add a removed one again."""
     on, kind = values["on"], values["type"]
     if values["add"]:
-        return task if graph.remove(db, task.id, on, kind)[0] else None
+        return task if edges.remove(db, task.id, on, kind)[0] else None
     if not questions.exists(db, on):
         return None  # it was removed for good
     if questions.get(db, on) is not None:
         refuse_cycle(db, task.id, on, kind)
-    return task if graph.add(db, task.id, on, kind, actor.now) else None
+    return task if edges.add(db, task.id, on, kind, actor.now) else None
 
 
 def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:

@@ -29,9 +29,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from sakti.store.connection import Connection, Database
-from sakti.store.models import TaskEdgeRow
-from sakti.store.rows import insert_new
+from sakti.store.connection import Connection
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT, Node
 
 _LIVE = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
@@ -346,21 +344,3 @@ def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, s
         f" CROSS JOIN tasks t ON t.id = d.{other} AND t.deleted_at IS NULL",
         (json.dumps(task_list),),
     ).fetchall()
-
-
-def add(db: Database, task_id: str, depends_on: str, kind: str, now: int, *, count: bool = True) -> bool:
-    """Add an edge; False if it exists. Without `count` the caller runs `graph.refresh` afterwards."""
-    edge = {"task_id": task_id, "depends_on": depends_on, "type": kind}
-    is_new = insert_new(db, TaskEdgeRow, **edge, created_at=now)
-    if is_new and count:
-        refresh(db, (task_id, depends_on))
-    return is_new
-
-
-def remove(
-    db: Database, task_id: str, depends_on: str, kind: str, *, count: bool = True
-) -> tuple[bool, dict[str, bool]]:
-    """Remove an edge; return whether it existed, and which tasks are held or freed by that."""
-    edge = (TaskEdgeRow.task_id == task_id) & (TaskEdgeRow.depends_on == depends_on) & (TaskEdgeRow.type == kind)
-    removed = TaskEdgeRow.delete().where(edge).execute(db) == 1
-    return removed, refresh(db, (task_id, depends_on)) if removed and count else {}

@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
-from sakti.store.tasks import checks, graph, questions
+from sakti.store.tasks import checks, edges, graph, questions
 from sakti.store.tasks.deadlocks import Edge, WaitGraph, cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor, CycleError
@@ -126,7 +126,7 @@ def ring(db: Database, actor: Actor) -> None:
     for name, kind in (("e", "epic"), ("x", "task"), ("y", "task")):
         service.create(db, actor, name, name, type=kind)
     for edge in (("x", "e", "parent-child"), ("x", "y", "blocks"), ("y", "e", "blocks")):
-        graph.add(db, *edge, actor.now)
+        edges.add(db, *edge, actor.now)
 
 
 async def test_an_old_ring_is_found_told_and_leaves_room_for_the_rest(store: Store, actor: Actor) -> None:
@@ -216,7 +216,7 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
 def one_by_one(edges: list[Edge]) -> list[tuple[str, ...]]:
     """What `cycles` says, in the time of the square."""
     waiting = WaitGraph(())
-    return [cycle for edge in graph if (cycle := waiting.add(edge)) is not None]
+    return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -225,8 +225,8 @@ def test_the_cycles_of_components_are_those_of_the_whole(seed: int) -> None:
     names = [f"t{n}" for n in range(rng.randint(2, 12))]
     kinds = ("blocks", "parent-child")
     drawn = sorted({(rng.choice(names), rng.choice(names), rng.choice(kinds)) for _ in range(rng.randint(1, 25))})
-    graph = rng.sample(drawn, len(drawn))
-    assert [cycle[0] for cycle in cycles(graph)] == [cycle[0] for cycle in one_by_one(graph)]
+    edges = rng.sample(drawn, len(drawn))
+    assert [cycle[0] for cycle in cycles(edges)] == [cycle[0] for cycle in one_by_one(edges)]
 
 
 def test_each_of_many_rings_is_found() -> None:

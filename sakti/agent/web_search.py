@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from sakti.agent.processors.guards import NOTE, reads_like_instructions
+from sakti.agent.processors.registry import NOTE, reads_like_instructions
 from sakti.agent.session.models import Models
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.web import KEYED

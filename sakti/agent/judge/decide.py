@@ -7,16 +7,18 @@ allow, then the mode's row in `modes`. Each effect of a call is judged; the stri
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
-from sakti.agent.judge.programs import find_program
+from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import guarded
 from sakti.agent.judge.secrets import secret_reason
@@ -29,11 +31,74 @@ from sakti.core.tool_names import list_arguments
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, network, running, visibility
+    from sakti.agent.judge import commands, git, running, visibility
     from sakti.core import hosts
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
+
+
+_VERSION = (["--version"], ["--help"], ["version"])
+
+
+def needs_network(argv: Sequence[str]) -> bool:
+    """Return whether a command fetches or sends; what builds and may fetch on the way does not count."""
+    if not argv:
+        return False
+    if tuple(argv[1:3]) == ("-m", "pip"):
+        argv = argv[2:]
+    program, words = _find_entry(argv)
+    return is_met(program.network, words) and not (program.network is True and list(words) in _VERSION)
+
+
+def _find_entry(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
+    """Return the entry of a program or a subcommand of git, and its arguments."""
+    name = argv[0].rpartition("/")[2]
+    return git.find_command(argv) if name == "git" else (find_program(name), argv[1:])
+
+
+def hosts_of(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the hosts that a command names as http(s) addresses; None if it may reach others."""
+    program, words = _find_entry(argv)
+    if program.other_hosts is None or any(w.partition("=")[0] in program.other_hosts for w in words):
+        return None
+    named = [_host(w) for w in words if "://" in w]
+    return None if None in named else tuple(dict.fromkeys(h for h in named if h is not None)) or None
+
+
+_LOCAL = re.compile(r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?", re.I)
+
+
+def is_local(text: str) -> bool:
+    """Return whether a word is an address, or a host, of the machine that it is used on."""
+    return _LOCAL.fullmatch(text) is not None
+
+
+def stays_local(argv: Sequence[str]) -> bool:
+    """Return whether a command that names its hosts needs only the loopback interface.
+
+    A mistake has no effect but an error: what runs inside of the sandbox reaches nothing else.
+    """
+    program, words = _find_entry(argv)
+    if program.other_hosts is None:
+        return False
+    return any(map(is_local, words)) and not any("://" in w and not is_local(w) for w in words)
+
+
+def _host(url: str) -> str | None:
+    """Return the host of a plain http(s) address, with an unusual port."""
+    if not url.startswith(("http://", "https://")):
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    host = hosts.read(parts.hostname or "")
+    if host is None or "*" in host.name:
+        return None
+    return host.name if port in (None, *hosts.USUAL_PORTS) else f"{host.name}:{port}"
+
 
 MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
@@ -249,11 +314,11 @@ def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
-    fetching = [argv for argv in found.all_argv if network.needs_network(argv)]
+    fetching = [argv for argv in found.all_argv if needs_network(argv)]
     if place.own_network:  # the localhost of the sandbox is no other host
-        asked = [h for h in asked if not network.is_local(h)]
-        fetching = [argv for argv in fetching if not network.stays_local(argv)]
-    named = [network.hosts_of(argv) for argv in fetching]
+        asked = [h for h in asked if not is_local(h)]
+        fetching = [argv for argv in fetching if not stays_local(argv)]
+    named = [hosts_of(argv) for argv in fetching]
     reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
     return None if None in named and not given else reach
 

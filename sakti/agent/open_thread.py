@@ -356,6 +356,7 @@ class OpenThread:
                 system_prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
                 **instructions.to_metadata(await ws.files.find_instructions()),
                 **prompt_facts.skill_metadata(self._list_skills()),
+                **(ws.servers.to_metadata() if ws.has_servers else {}),
                 **({} if ws.options.interactive else {titles.HEADLESS: True}),
             },
         )
@@ -451,8 +452,9 @@ class OpenThread:
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-        if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
-            texts.append(("skills", listed))
+        if info is None or info.has_memory_tools:
+            lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
+            texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
         texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
@@ -478,6 +480,7 @@ class OpenThread:
             **prompt_facts.job_facts(messages, self.id, tools.background, self.running.past_jobs),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **prompt_facts.server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
 
@@ -572,9 +575,10 @@ class OpenThread:
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )
-        for processor in ws.processors():
-            if isinstance(processor, builtin.ToolSearch):
-                toolbox.search(processor.always)
+        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
+        if always is not None or ws.has_servers:
+            toolbox.remote = ws.servers.tools
+            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)

@@ -33,7 +33,7 @@ from sakti.store.threads import threads as stored_threads
 
 NOW = "now"  # the fact that changes by itself
 # First words of facts that are long: sent only where they changed, in a new turn, too.
-ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report"})
+ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 

@@ -17,6 +17,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -171,6 +172,7 @@ class Speech(Struct):
                 | TasksChanged()
                 | MemoryStatus()
                 | JobsChanged()
+                | McpServerChanged()
             ):
                 return []  # spoken as they come, or shown by a screen only
             case _:

@@ -262,6 +262,9 @@ class FakeSession:
         self.fail_start: Exception | None = None
         self.gate: asyncio.Event | None = None
 
+    def typed_names(self):
+        return frozenset(self.typed_skills())
+
     def typed_skills(self):
         return self.skills
 

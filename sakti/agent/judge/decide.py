@@ -20,11 +20,13 @@ from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import guarded
 from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Access, Facts, Place, is_system
+from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
+from sakti.core.tool_names import list_arguments
+from sakti.store.secrets import marks_in
 
 with lazy_imports:
     from sakti.agent.judge import commands, git, network, running, visibility
@@ -80,6 +82,8 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         found = commands.read(str(arguments.get("command", "")), place)
         decision = _run(tool.rule_name, arguments, mode, rules, place, found)
         return replace(decision, command=found.rewritten, note=found.omission)
+    if tool.remote is not None:
+        return _remote(tool.rule_name, tool.remote, arguments, mode, rules)
     if tool.effect == "fetch":
         return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
     if tool.effect == "search":
@@ -92,6 +96,30 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
     worst = max(judged, key=lambda d: STRICTNESS.index(d.verdict))
     target = ", ".join(dict.fromkeys(d.target for d in judged))
     return replace(worst, target=target, rules=worst.rules if len(judged) == 1 else ())
+
+
+# --- servers ------------------------------------------------------------------------------------------------------
+
+
+def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
+    """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
+    target = list_arguments(dict(arguments)) or name
+    if rule_texts.names_tool(rules.deny, name):
+        return Decision("deny", "denied by your rules", name)
+    if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
+        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", name)
+    if rule_texts.names_tool(rules.ask, name):
+        return Decision("ask", "Your rules ask first", target)
+    if mode == "full":
+        return Decision("allow", "", target)
+    rule = f"{name} # {tool.fingerprint}"
+    if diff := tool.diff():
+        return Decision("ask", "Its description or arguments changed since they were approved", target, (rule,), diff)
+    is_free = tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
+    if is_free or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
+        return Decision("allow", "", target)
+    why = "May destroy something" if tool.is_destructive else "Calls a tool of an MCP server"
+    return Decision("ask", why, target, (rule,))
 
 
 # --- files --------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -263,7 +264,7 @@ class SessionHooks:
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
                 | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentStarted() | AgentProgress()
                 | AgentFinished() | ModelChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases()
-                | SideQuestion() | JobsChanged()
+                | SideQuestion() | JobsChanged() | McpServerChanged()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

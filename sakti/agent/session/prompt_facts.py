@@ -23,9 +23,10 @@ from sakti.store.threads.jobs import StoredJob
 
 if TYPE_CHECKING:
     from sakti.agent.tools.toolbox import Toolbox
-    from sakti.agent.workspace import WorkspaceFiles
+    from sakti.agent.workspace import Workspace, WorkspaceFiles
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+SERVER = "mcp"  # in a thread's metadata, and first word of the facts about a server
 MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
 _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
@@ -149,6 +150,34 @@ def _shown_in(message: Message) -> list[str]:
     texts = [p.text for p in message.parts if isinstance(p, FilePart)]
     texts += [p.content for p in message.parts if isinstance(p, ToolResultPart) and p.name == "skill"]
     return [m[1] for t in texts if (m := _NAMED.match(t))]
+
+
+# --- servers ----------------------------------------------------------------------------------------------
+
+
+def initial_servers(thread: Thread | None) -> str:
+    """Return the lines about MCP servers in a thread's system prompt; "" without any."""
+    lines = _server_table(thread, "lines")
+    if not lines:
+        return ""
+    text = "\n".join(f"- {name}: {line}" for name, line in sorted(lines.items()))
+    return f"MCP servers and their tools; search_tools finds one, call_tool runs it:\n{text}"
+
+
+def server_facts(messages: Sequence[Message], workspace: Workspace, thread: Thread | None) -> dict[str, str]:
+    """Return the news of MCP servers since a thread began, each once."""
+    if not workspace.has_servers:
+        return {}
+    news = workspace.servers.facts(_server_table(thread, "tools"))
+    before = list_facts(messages, SERVER)
+    again = {name: f"The MCP server {name.partition(' ')[2]} is again as it was at first." for name in before}
+    return {**again, **{f"{SERVER} {name}": text for name, text in news.items()}}
+
+
+def _server_table(thread: Thread | None, name: str) -> Mapping[str, str]:
+    stored: Any = thread.metadata.get(SERVER) if thread is not None else None
+    table: Any = cast("Json", stored).get(name) if isinstance(stored, dict) else None
+    return cast("dict[str, str]", table) if isinstance(table, dict) else {}
 
 
 # --- modes ------------------------------------------------------------------------------------------------

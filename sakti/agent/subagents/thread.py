@@ -103,10 +103,21 @@ class ChildThread(OpenThread):
         if self._named is not None:
             offered &= self._named
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
+        toolbox.remote = self._remote_tools
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
         return toolbox
+
+    def _remote_tools(self) -> dict[str, Tool]:
+        """Return the tools of servers that it may call: in a mode that only reads, those known to read."""
+        spec, tools = self.spec, self.workspace.servers.tools()
+        return {
+            name: tool
+            for name, tool in tools.items()
+            if spec.tools.allows(name) or (spec.tools.reads_only and tool.remote is not None and tool.remote.reads_only)
+            if name not in spec.without and (self._named is None or name in self._named)
+        }
 
 
 class ChildTurns(Turns):

@@ -109,7 +109,7 @@ _TYPES = {
 
 def tool_name(called: str) -> str:
     """Return our name of the tool that a model means, or `called` itself."""
-    if called in _NAMES:
+    if called in _NAMES or called.startswith("mcp__"):  # a server's tool takes no name of ours
         return called
     return TOOLS.get(_bare(called), called)
 
@@ -129,6 +129,8 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     Raises `ToolError` if that is impossible.
     """
     tool = tool_name(name)
+    if tool.startswith("mcp__"):
+        return tool, arguments
     values = _unwrap(arguments)
     if _bare(name) in EDITORS:
         tool, values = _editor(values)

@@ -248,6 +248,13 @@ class SubagentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSearchSettings:
+    """Settings of the search for tools."""
+
+    top_k: int = setting(5, "Maximum number of tools that one search finds.", at_once=True, low=1, high=50)
+
+
+@dataclass(frozen=True, slots=True)
 class GoalSettings:
     """Limits of a goal; `/goal` can name others."""
 
@@ -374,9 +381,15 @@ class Config:
     agent: AgentSettings = setting(make=AgentSettings)
     subagents: SubagentSettings = setting(make=SubagentSettings)
     goal: GoalSettings = setting(make=GoalSettings)
+    tool_search: ToolSearchSettings = setting(make=ToolSearchSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(
         make=dict[str, Any], help='Your own keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
     )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])
+    mcp: Mapping[str, Any] = setting(
+        make=dict[str, Any],
+        help="MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.",
+        secret=True,
+    )

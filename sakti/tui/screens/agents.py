@@ -182,7 +182,7 @@ def show(live: LiveTurn, event: Event) -> None:
     elif isinstance(event, ToolStarted):
         live.start_tool(event.call)
     elif isinstance(event, ToolOutput):
-        live.add_output(event.call_id, event.text)
+        live.add_output(event.call_id, event.text, event.progress)
     elif isinstance(event, ToolFinished):
         live.finish_tool(event.result, event.duration_ms)
     elif isinstance(event, MessageSaved):

@@ -13,6 +13,7 @@ from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core import tool_names
 from sakti.core.events import AgentFinished, AgentProgress
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
@@ -104,7 +105,8 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        self.name = one_line(_name_of(call), 40)
+        call = tool_names.unwrap(call)
+        self.name = one_line(_name_of(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -341,7 +343,9 @@ def output_size(output: str, details: Json) -> str:
 
 def _name_of(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
-    return str((call.arguments or {}).get("mode") or call.name) if call.name == CHILD else call.name
+    if call.name == CHILD:
+        return str((call.arguments or {}).get("mode") or call.name)
+    return tool_names.display_name(call.name)
 
 
 def summarise(call: ToolCallPart) -> str:
@@ -351,6 +355,8 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(call.raw, 300)
     if call.name == CHILD:
         return one_line(str(arguments.get("goal", "")), 300)
+    if call.name.startswith(tool_names.PREFIX):
+        return tool_names.list_arguments(arguments)
     for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:
@@ -359,7 +365,7 @@ def summarise(call: ToolCallPart) -> str:
             suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
             value = value.removeprefix("https://") if key == "url" else value
             return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
-    return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
+    return tool_names.list_arguments(arguments)
 
 
 def duration(ms: int) -> str:

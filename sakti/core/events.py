@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
@@ -216,6 +217,25 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     def is_card(self) -> bool:
         """Return whether a special card answers it."""
         return bool(self.questions) or self.is_plan
+
+
+class ApprovalAnswer(Struct, frozen=True):
+    """User's answer to an approval or a card.
+
+    `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
+    `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
+    Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
+    its Markdown as the user changed it.
+    """
+
+    approved: bool
+    grant: Grant = "once"
+    note: str = ""
+    edited: str | None = None
+    is_judged: bool = False
+    answers: tuple[CardAnswer, ...] = ()
+    mode: SessionMode = "ask"
+    fresh: bool = False
 
 
 class ApprovalResolved(ThreadEvent, frozen=True):

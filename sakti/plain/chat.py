@@ -19,11 +19,11 @@ from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
-from sakti.agent.tools.approvals import Answer
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import (
+    ApprovalAnswer,
     ApprovalRequested,
     Event,
     MessageSaved,
@@ -366,7 +366,7 @@ class Chat:
         if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
             self.say([f"auto is not possible here: {refused}"])
             return
-        answer = Answer(
+        answer = ApprovalAnswer(
             reply.approved,
             reply.grant,
             reply.note,

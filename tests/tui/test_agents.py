@@ -53,6 +53,7 @@ async def test_child_is_a_line_that_opens_its_transcript(store, tmp_path):
         await choose_child(app, pilot)
         await pilot.press("enter")
         await settle(app, pilot)
+        assert "main agent" in screen_text(app) and "you  12" not in screen_text(app)
         assert "I look into it." in screen_text(app) and f"explore › {GOAL}" in screen_text(app)
         await pilot.press("escape", "escape")
         await settle(app, pilot)

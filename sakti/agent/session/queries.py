@@ -315,7 +315,8 @@ class Views:
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
         if self._tools[0] is not tools:
-            listed = (f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
+            schemas = (json.dumps(t.parameters, indent=1, ensure_ascii=False) for t in tools)
+            listed = (f"{t.name}: {t.description}\n{schema}" for t, schema in zip(tools, schemas, strict=True))
             self._tools = tools, "\n\n".join(listed)
         counted = self._open.toolbox.count(counter, tools)
         out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]

@@ -19,7 +19,16 @@ from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
 from sakti.core.errors import ConfigError, SaktiError
-from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
+from sakti.core.events import (
+    ApprovalAnswer,
+    ApprovalRequested,
+    CompactionFinished,
+    Event,
+    Grant,
+    Notice,
+    TasksChanged,
+    ThreadChanged,
+)
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
@@ -42,7 +51,6 @@ with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
     from sakti.agent.session import hooking, initial_thread, turn_lease
     from sakti.agent.subagents import children as subagents
-    from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
@@ -349,9 +357,9 @@ class Session:
         self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
-        self.answer(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+        self.answer(approval_id, ApprovalAnswer(approved, grant, note, edited))
 
-    def answer(self, approval_id: str, answer: tool_approvals.Answer) -> None:
+    def answer(self, approval_id: str, answer: ApprovalAnswer) -> None:
         """Answer an approval or a card."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:

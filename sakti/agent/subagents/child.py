@@ -107,6 +107,11 @@ class Child:
         return self.task is not None and not self.task.done()
 
     @property
+    def is_here(self) -> bool:
+        """Return whether the thread that started it is still the open one."""
+        return self.run.parent_id == self.parent.id
+
+    @property
     def seconds(self) -> float:
         return self._clock.monotonic() - self._began
 
@@ -181,9 +186,9 @@ class Child:
         except SaktiError as e:
             self.parent.emit(Notice("warning", e.title, e.message))
         quotes = report.verified, report.quoted, report.in_words()
-        self.parent.emit(
-            AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
-        )
+        ended = AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
+        if self.is_here:
+            self.parent.emit(ended)
         if not (self._can_end or self.stopped):  # who waits for a stop does not wait for hooks
             await self._hold(report.summary)
         await self.thread.close()
@@ -289,7 +294,8 @@ class Child:
             self._gauge = event.messages
         elif isinstance(event, StepFinished):
             self.usage = self.usage + event.usage
-            self._spend(event.usage)
+            if self.is_here:
+                self._spend(event.usage)
         elif isinstance(event, TurnFinished):
             self._end = event
         else:
@@ -304,7 +310,7 @@ class Child:
 
     def _emit_progress(self) -> None:
         self._timer = None
-        if self.outcome is None:
+        if self.outcome is None and self.is_here:
             self._shown = self._clock.monotonic()
             self.parent.emit(self.progress())
 

@@ -207,9 +207,12 @@ class ProcessTree:
 
 
 class Running(ProcessTree):
-    """Command that runs or ran, with everything it started."""
+    """Command that runs or ran, with everything it started.
 
-    def __init__(self, command: str, process: Process, output: Output) -> None:
+    `guard` is a descriptor that is closed with it.
+    """
+
+    def __init__(self, command: str, process: Process, output: Output, guard: int | None = None) -> None:
         super().__init__(process)
         self.command = command
         self.output = output
@@ -219,6 +222,7 @@ class Running(ProcessTree):
         self.job: tuple[str, int] | None = None  # thread and number, if it runs in the background
         self.was_stopped = False
         self.closed = asyncio.Event()
+        self._guard = guard
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
@@ -268,6 +272,8 @@ class Running(ProcessTree):
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
             self.process.stdout.close()
+            if self._guard is not None:
+                os.close(self._guard)
             self.output.add(self._decoder.decode(b"", final=True))
             self.output.settle()
             if self.output.total > MEMORY_LIMIT:

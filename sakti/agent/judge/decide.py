@@ -174,20 +174,26 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
         target = hosts.parse_url(url)
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
-    url, host, has_name = target.url, target.rule_host, hosts.read(target.rule_host) is not None
-    rule_verdict = rule_texts.path_verdict(rules, name, url)
-    refused = "denied by your rules" if rule_verdict == "deny" else _refuse_hosts((host,) if has_name else (), rules)
-    if refused:
-        return Decision("deny", refused, url)
-    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    rule_verdict = rule_texts.path_verdict(rules, name, target.url)
+    is_named = hosts.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
+    if rule_verdict == "deny" or refused:
+        return Decision("deny", refused or "denied by your rules", target.url)
     if mode == "full" or any(r.strip() == name for r in rules.allow):
-        return Decision("ask" if rule_verdict == "ask" else "allow", "Your rules ask first", url, hosts=("*",))
-    allowed = (*granted, host)
-    if rule_verdict == "ask":
-        return Decision("ask", "Your rules ask first", url, hosts=allowed)
-    if rule_verdict == "allow" or (has_name and not hosts.missing((host,), granted)):
-        return Decision("allow", "", url, hosts=allowed)
-    return Decision("ask", f"Opens {host}", url, (f"{_REACH}{host}",) if has_name else (), hosts=allowed)
+        decision = Decision("allow", "", target.url, hosts=("*",))
+    else:
+        decision = _fetch_from(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
+    return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
+
+
+def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
+    """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
+    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    host = target.rule_host
+    if is_free or (is_named and not hosts.missing((host,), granted)):
+        return Decision("allow", "", target.url, hosts=(*granted, host))
+    offered = (f"{_REACH}{host}",) if is_named else ()
+    return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
 def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:

@@ -1,4 +1,4 @@
-"""Judge each call of a tool by what it reads, writes and runs: one decision, in one order.
+"""Judge each call of a tool by its effects: one decision, in one order.
 
 Rules that deny come first, then what is asked in every mode (`hard`), protected and secret files, then rules that
 allow, then the mode's row in `modes`. Each effect of a call is judged; the strictest verdict holds for the call.
@@ -196,15 +196,15 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
     effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
     if effect.kind == "secret":
         return Decision("deny", effect.reason, target)
-    said = rule_texts.path_verdict(rules, tool.rule_name, target)
-    if said == "deny":
+    rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
+    if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    found = verdict(effect.kind, mode)
-    if found == "deny":
+    mode_verdict = verdict(effect.kind, mode)
+    if mode_verdict == "deny":
         return Decision("deny", "plan mode edits nothing", target)
-    if said == "ask":
+    if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
-    if found == "allow" or (said == "allow" and effect.kind in ALLOWABLE):
+    if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
         return Decision("allow", "", target)
     rule = f"{tool.rule_name}({rule_texts.glob_escape(target)})" if effect.kind in ALLOWABLE else ""
     return Decision("ask", effect.reason, target, (rule,) if rule else ())

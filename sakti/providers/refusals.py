@@ -14,7 +14,7 @@ from msgspec import Struct
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import limits, waits
+from sakti.providers import limits
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
@@ -162,7 +162,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where
     """Build the error for an HTTP status that is not a success."""
     report = read_report(body)
     code = classify(status, report)
-    wait = waits.retry_after(headers, report.text, body, limited=status == 429)
+    wait = limits.retry_after(headers, report.text, body, limited=status == 429)
     error = _build(code, status, report, where, wait)
     should_retry = str(headers.get("x-should-retry") or "").lower()
     if should_retry in ("true", "false"):
@@ -177,7 +177,7 @@ def from_event(body: Any, where: Where) -> ProviderError:
     if status is None:
         number = re.search(r"\b([45]\d\d)\b", report.kind)
         status = int(number[1]) if number else 500
-    return _build(classify(status, report), status, report, where, waits.retry_after({}, report.text, body))
+    return _build(classify(status, report), status, report, where, limits.retry_after({}, report.text, body))
 
 
 def _build(code: str, status: int, report: ServerReport, where: Where, retry_after: float | None) -> ProviderError:

@@ -21,8 +21,8 @@ from sakti.providers import endpoint as endpoints
 from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
-from sakti.providers.probe import served_models
 from sakti.providers.protocol import Provider
+from sakti.providers.serving import served_models
 
 with lazy_imports:
     from sakti.providers import anthropic as anthropic_messages

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, failures, git_environment, relay
+from sakti.agent.sandbox import aside, environment, failures, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -121,7 +121,7 @@ def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) 
     if outside == OWN and user_env:
         return user_env
     network = {} if inside else environment.networked(user_env)
-    git = git_environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
+    git = environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
 
 

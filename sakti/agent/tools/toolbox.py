@@ -154,9 +154,10 @@ class Toolbox(Struct):
         self.tools |= {t.name: t for t in tool_search.make(self.deferred, top_k, notes)}
 
     def load_always(self, tools: Sequence[Tool]) -> None:
-        """Add tools of servers to those of every request, before the first one."""
-        if tools:
-            self.tools |= {t.name: t for t in tools}
+        """Add tools of servers to those of every request, before the first one; a child gets only its own."""
+        added = {t.name: t for t in tools if self.parent is None or t.name in self.remote()}
+        if added:
+            self.tools |= added
             self.forget_specs()
 
     def find(self, name: str) -> Tool | None:

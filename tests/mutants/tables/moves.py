@@ -3,7 +3,7 @@
 from tests.mutants.apply import Mutant as M
 
 ADVANCE = "sakti.store.memory.advance"
-STATES = "sakti.store.memory.states"
+STATES = "sakti.store.memory.moves"
 UNDO = "sakti.store.memory.undo"
 INTEGRITY = "sakti.store.memory.integrity"
 GROUPS = "sakti.store.memory.group_rows"

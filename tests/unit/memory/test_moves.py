@@ -19,7 +19,7 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
-from sakti.store.memory.states import all_in_state, has_messages_between, transition
+from sakti.store.memory.moves import all_in_state, has_messages_between, transition
 from sakti.store.threads import message_removal, messages, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock

@@ -9,7 +9,7 @@ import pytest
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, refusals, retry, waits
+from sakti.providers import facts, limits, prices, refusals, retry
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.providers.sse import DONE, json_events
@@ -123,7 +123,7 @@ def test_an_empty_account_is_not_retried():
     ],
 )
 def test_retry_after(headers, seconds):
-    assert waits.retry_after(headers) == seconds
+    assert limits.retry_after(headers) == seconds
 
 
 async def lines(*chunks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -60,6 +60,12 @@ def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]
     known.sort(key=lambda s: (not s.name.startswith(text), s.name))
     label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
     return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in known]
+
+
+def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
+    """Prompts of MCP servers that hold `text`, as `/server:prompt`, each with its arguments."""
+    names = sorted(name for name in prompts if text in name and sanitise(name) == name)
+    return [Choice(f"/{name} ", f"/{name} {sanitise(prompts[name])}".strip(), "MCP prompt") for name in names]
 
 
 def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:

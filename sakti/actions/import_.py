@@ -225,9 +225,9 @@ class HistoryImport:
     async def count(
         self, show: Callable[[SourceReport, int], None], is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """Show each program that has something to import: its size at once, then its figures; nothing is written.
+        """Show the size of each program that has something to import, then its figures.
 
-        `show` takes the figures and how much of the program was counted (percent).
+        `show` takes the figures and how much of the program was counted (percent). Nothing is written.
         """
         service = importing.Service(self._store, replace(self._options, dry_run=True), is_stopped=is_stopped)
         listed = [(importer, root, await service.measure(importer, root)) for importer, root in await self._find()]

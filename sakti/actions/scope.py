@@ -12,6 +12,7 @@ from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+    from sakti.agent.workspace import Workspace
     from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
@@ -105,6 +106,10 @@ class Scope:
 
     def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
         """Read every setting with its origin; only in the shell. Raises `ConfigError`."""
+        raise Refused("This works in a shell only.")
+
+    def make_workspace(self) -> Workspace:
+        """Make a workspace without its store; only in the shell. Raises `ConfigError`."""
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:

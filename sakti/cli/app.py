@@ -57,7 +57,7 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
     has_subject = bool(argv) and shell.subject(argv[0]) is not None
     command = build_word(argv[0]) if has_subject else build_program()
     words, name = (list(argv[1:]), f"sakti {argv[0]}") if has_subject else (list(argv), "sakti")
-    missing = isinstance(command, ActionGroup) and not words
+    missing = isinstance(command, ActionGroup) and not words and not command.invoke_without_command
     try:
         result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
     except reader.UsageError as e:
@@ -100,9 +100,12 @@ def build_word(word: str) -> Command:
     def build(name: str) -> Command:
         return _build_action(actions[name], name, "")
 
-    group = subject.group
+    group, settings = subject.group, dict[str, Any]()
+    if bare := actions.pop("", None):  # the word alone does something, too
+        command = _build_action(bare, word, "")
+        settings = {"callback": command.callback, "params": command.params, "invoke_without_command": True}
     return ActionGroup(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
-                    rich_help_panel=group.panel)  # fmt: skip
+                    rich_help_panel=group.panel, **settings)  # fmt: skip
 
 
 def list_arguments(action: Action) -> tuple[Arg, ...]:

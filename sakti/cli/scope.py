@@ -18,6 +18,7 @@ from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
+    from sakti.agent.workspace import Workspace
     from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
@@ -74,6 +75,9 @@ class ShellScope(Scope):
 
     def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
         return common.settings(overrides)
+
+    def make_workspace(self) -> Workspace:
+        return sessions.Session(common.options(interactive=False)).workspace
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         return common.in_store(work)

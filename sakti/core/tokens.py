@@ -14,6 +14,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Protocol
 
 from sakti.core.patterns import lazy_pattern
@@ -112,8 +113,6 @@ def o200k_tokens() -> list[bytes]:
     The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
     that stand together in none of them.
     """
-    from importlib import resources  # here: the first picture needs none of it
-
     data = resources.files("sakti.core.data").joinpath("o200k_base.ranks").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.ranks is damaged: install sakti again")

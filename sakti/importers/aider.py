@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sakti.core.types import MarkerPart, TextPart
-from sakti.importers import lines
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem, leads_inside, short_hash
+from sakti.importers import fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 NAME = ".aider.chat.history.md"
 _START = "# aider chat started at "
@@ -56,7 +56,7 @@ class Aider:
 
 def files_below_root(root: Path, findings: Findings) -> list[Path]:
     path = root / NAME
-    if not leads_inside(path, root):
+    if not fields.leads_inside(path, root):
         findings.add(path, 0, "it is a link out of the folder")
         return []
     return [path] if path.is_file() else []
@@ -91,7 +91,7 @@ def _block(
     body = "\n".join(text).strip()
     if thread is None or not body:
         return
-    entry_id = f"{thread.id}:{short_hash(start, index, body)}"
+    entry_id = f"{thread.id}:{fields.short_hash(start, index, body)}"
     if kind == "printed":
         yield Entry(thread, entry_id, parts=(MarkerPart("output", body),), time=time, kind="raw", counted=False)
     else:

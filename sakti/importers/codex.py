@@ -15,27 +15,8 @@ from msgspec.structs import replace
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
-from sakti.importers import lines
-from sakti.importers.entries import (
-    Entry,
-    Findings,
-    Source,
-    ThreadInfo,
-    TodoItem,
-    as_dict,
-    as_list,
-    as_text,
-    call_part,
-    decode_json,
-    files_below,
-    image_part,
-    is_file,
-    read_json,
-    read_time,
-    result_part,
-    speaker,
-    text_part,
-)
+from sakti.importers import fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 _SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
 _IMPORTED = "external_agent_session_imports.json"  # sessions of other programs that codex imported itself
@@ -67,7 +48,7 @@ class Codex:
             yield Source(self.program, root, root.parent)
             return
         copies = _copies(root, findings)
-        paths = [path for pattern in _SESSIONS for path in files_below(root, pattern, findings)]
+        paths = [path for pattern in _SESSIONS for path in fields.files_below(root, pattern, findings)]
         for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
             if not any(session in path.name for session in copies):
                 yield Source(self.program, path, root)
@@ -84,24 +65,24 @@ class Codex:
 
 def _copies(root: Path, findings: Findings) -> set[str]:
     """Return the ids of sessions that codex imported from files which are still there."""
-    value = read_json(root / _IMPORTED, findings)
-    records = as_list(value) or as_list(as_dict(value).get("imports")) or as_list(as_dict(value).get("records"))
+    value = fields.read_json(root / _IMPORTED, findings)
+    records = fields.as_list(value) or fields.as_list(value, "imports") or fields.as_list(value, "records")
     copies: set[str] = set()
-    for record in map(as_dict, records):
-        source = as_text(record.get("source_path")) or as_text(record.get("path"))
-        session = as_text(record.get("imported_thread_id")) or as_text(record.get("thread_id"))
-        if source and session and is_file(Path(source)):
+    for record in map(fields.as_dict, records):
+        source = fields.as_text(record, "source_path") or fields.as_text(record, "path")
+        session = fields.as_text(record, "imported_thread_id") or fields.as_text(record, "thread_id")
+        if source and session and fields.is_file(Path(source)):
             copies.add(session)
     return copies
 
 
 def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
     """Yield the entries of the session that a fork goes on from, up to the fork."""
-    name, base = as_text(rollout.head.get("forked_from_id")), as_dict(rollout.head.get("history_base"))
+    name, base = fields.as_text(rollout.head, "forked_from_id"), fields.as_dict(rollout.head, "history_base")
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
     for pattern in _SESSIONS:
-        for path in files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
+        for path in fields.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
             before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
             originals = _originals(before, root, depth + 1)
             entries = before.entries(0, end if isinstance(end, int) else math.inf)
@@ -113,7 +94,7 @@ def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]
 
 
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
-    """Yield the entries of a fork: copies with the ids of their originals, and the next one behind the last of them."""
+    """Yield the entries of a fork: copies under the ids of their originals, the rest behind them."""
     last = ""
     originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:
@@ -153,8 +134,8 @@ class _Rollout:
             if value is None:
                 yield lines.raw_entry(self.thread, line, self._path)
                 continue
-            payload = as_dict(value.get("payload"))
-            kind, ordinal = as_text(value.get("type")), value.get("ordinal")
+            payload = fields.as_dict(value, "payload")
+            kind, ordinal = fields.as_text(value, "type"), value.get("ordinal")
             if isinstance(ordinal, int) and ordinal >= end:
                 return
             if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
@@ -172,15 +153,15 @@ class _Rollout:
         """Return what the first line tells of the session."""
         for line in lines.read_lines(self._path, 0, Findings()):
             if line.value is not None and line.value.get("type") == "session_meta":
-                return self._read_meta(as_dict(line.value.get("payload")))
+                return self._read_meta(fields.as_dict(line.value, "payload"))
             break
         return {}
 
     def _read_meta(self, payload: Json) -> Json:
-        session = as_text(payload.get("id")) or self.thread.id
-        spawn = as_dict(as_dict(as_dict(payload.get("source")).get("subagent")).get("thread_spawn"))
-        parent = as_text(spawn.get("parent_thread_id"))
-        cwd, version = as_text(payload.get("cwd")), as_text(payload.get("cli_version"))
+        session = fields.as_text(payload, "id") or self.thread.id
+        spawn = fields.as_dict(payload, "source", "subagent", "thread_spawn")
+        parent = fields.as_text(spawn, "parent_thread_id")
+        cwd, version = fields.as_text(payload, "cwd"), fields.as_text(payload, "cli_version")
         self.thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
         return payload
 
@@ -196,7 +177,7 @@ class _Rollout:
             entry_id,
             role,
             parts,
-            read_time(value.get("timestamp")),
+            fields.read_time(value.get("timestamp")),
             answer=f"{thread.id}:{self._step}" if is_answer else "",
             kind="boundary" if role == "system" else "message",
             counted=role in ("user", "assistant"),
@@ -205,14 +186,14 @@ class _Rollout:
         )
 
     def _item(self, line: lines.Line, value: Json, payload: Json) -> Iterator[Entry]:
-        kind = as_text(payload.get("type"))
+        kind = fields.as_text(payload, "type")
         if kind == "message":
-            parts, role = _message(payload), speaker(payload.get("role"))  # the others are the program's own
+            parts, role = _message(payload), fields.speaker(payload.get("role"))  # the others are the program's own
             if parts and role is not None:
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
-            blocks = (*as_list(payload.get("summary")), *as_list(payload.get("content")))
-            text = "\n\n".join(filter(None, (as_text(as_dict(block).get("text")) for block in blocks)))
+            blocks = (*fields.as_list(payload, "summary"), *fields.as_list(payload, "content"))
+            text = "\n\n".join(filter(None, (fields.as_text(block, "text") for block in blocks)))
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
             elif payload.get("encrypted_content"):
@@ -222,7 +203,7 @@ class _Rollout:
             self._names[call.id] = call.name
             yield self._entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
-            call_id = as_text(payload.get("call_id"))
+            call_id = fields.as_text(payload, "call_id")
             result = _result(payload, self._names.pop(call_id, ""))
             yield self._entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
@@ -230,8 +211,8 @@ class _Rollout:
 
     def _unknown(self, line: lines.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
-        payload = as_dict(value.get("payload")) or value
-        text = "\n".join(filter(None, (as_text(payload.get(k)) for k in ("text", "message", "content"))))
+        payload = fields.as_dict(value, "payload") or value
+        text = "\n".join(filter(None, (fields.as_text(payload.get(k)) for k in ("text", "message", "content"))))
         if text:
             yield lines.raw_entry(self.thread, line, self._path, text)
 
@@ -240,35 +221,35 @@ def _message(payload: Json) -> tuple[Part, ...]:
     """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
     parts: list[Part] = []
     is_answer = payload.get("role") == "assistant"
-    sources = as_list(as_dict(payload.get("internal_chat_message_metadata_passthrough")).get("content_item_metadata"))
-    for number, block in enumerate(map(as_dict, as_list(payload.get("content")))):
-        source = as_dict(sources[number]) if number < len(sources) else {}
-        written_by = as_text(as_dict(source.get("provenance")).get("type")) or "user"
-        text = as_text(block.get("text"))
+    sources = fields.as_list(payload, "internal_chat_message_metadata_passthrough", "content_item_metadata")
+    for number, block in enumerate(map(fields.as_dict, fields.as_list(payload, "content"))):
+        source = fields.as_dict(sources[number]) if number < len(sources) else {}
+        written_by = fields.as_text(source, "provenance", "type") or "user"
+        text = fields.as_text(block, "text")
         if block.get("type") == "input_image":
-            parts += image_part("", block.get("image_url"))
+            parts += fields.image_part("", block.get("image_url"))
         elif is_answer or (written_by == "user" and not _NOTICE.match(text)):
-            parts += text_part(text)
+            parts += fields.text_part(text)
     return tuple(parts)
 
 
 def _call(payload: Json) -> ToolCallPart:
-    action = as_dict(payload.get("action"))
+    action = fields.as_dict(payload, "action")
     if payload.get("type") == "local_shell_call":
-        return call_part(payload.get("call_id") or payload.get("id"), "shell", action)
+        return fields.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
     arguments = payload.get("arguments") if "arguments" in payload else payload.get("input")
-    return call_part(payload.get("call_id"), payload.get("name"), arguments)
+    return fields.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
 def _result(payload: Json, name: str) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:
-            from_json = decode_json(output)
+            from_json = fields.decode_json(output)
         except ValueError:
             from_json = output
         output = from_json
-    inner = as_dict(output)
+    inner = fields.as_dict(output)
     failed = inner.get("success") is False
     content = inner.get("content", inner.get("output", output)) if inner else output
-    return result_part(payload.get("call_id"), name, content, failed)
+    return fields.result_part(payload.get("call_id"), name, content, failed)

@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.types import Json, MarkerPart
-from sakti.importers.entries import Entry, Findings, ThreadInfo, decode_json, short_hash
+from sakti.importers import fields
+from sakti.importers.entries import Entry, Findings, ThreadInfo
 
 LONGEST = 16 << 20  # bytes of a line that are kept
 RAW_LIMIT = 100_000  # characters of a text that could not be interpreted
@@ -69,7 +70,7 @@ def _skip_rest(file: BinaryIO) -> int:
 
 def _read(data: bytes, dropped: int, line: Line, path: Path, findings: Findings) -> Line:
     try:
-        value: Any = None if dropped else decode_json(data)
+        value: Any = None if dropped else fields.decode_json(data)
     except ValueError:
         value = None
     if isinstance(value, dict):
@@ -96,4 +97,4 @@ def raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Ent
 
 def raw_id(path: Path, offset: int) -> str:
     """Return the id of a line that could not be interpreted."""
-    return f"raw:{short_hash(path, offset)}"
+    return f"raw:{fields.short_hash(path, offset)}"

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import lines, map_folder, mastra_memory
-from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
+from sakti.importers import fields, lines, map_folder, mastra_memory
+from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
 from sakti.store.connection import Database
@@ -111,7 +111,7 @@ class Service:
             mapped = self._map(folder)
             path = Path(mapped)
             self._workspaces[folder] = masked(mapped)
-            if path.is_absolute() and state_of(path) is not None:
+            if path.is_absolute() and fields.state_of(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
@@ -142,10 +142,12 @@ class Service:
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
         sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
-        total = sum(map(_size, sources))
-        work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
-        done = 0
-        for source in sources:
+        report = SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+        work = _ProgramImport(self, importer, report, findings)
+        states = {s.path: s for s in await self._store.read(imports.sources) if s.program == importer.program}
+        changed = await asyncio.to_thread(work.find_changed, sources, states)
+        done, total = 0, sum(map(_size, changed))
+        for source in changed:
             if self.is_stopped():
                 break
             try:
@@ -203,6 +205,17 @@ class _ProgramImport:
         self._start = self._figures()  # before the current source
         self._messages = 0  # of the current source, with those of an earlier run that read its beginning
 
+    def find_changed(self, sources: Sequence[Source], states: Mapping[str, SourceState]) -> list[Source]:
+        """Return the sources that are new or changed since an earlier import; count the others."""
+        changed: list[Source] = []
+        for source in sources:
+            now, before = _stat(source), states.get(str(source.path))
+            if now is None or before is None or not before.is_same(now) or self._service.options.is_partial:
+                changed.append(source)
+            else:
+                self._add_unchanged(before)
+        return changed
+
     async def import_source(self, source: Source, report: Callable[[int], None]) -> None:
         """Import the new entries of one source."""
         store, options = self._service.store, self._service.options
@@ -211,9 +224,6 @@ class _ProgramImport:
             self._findings.add(source.path, 0, "it cannot be read")
             return
         before = await store.read(imports.source, source.program, str(source.path))
-        if before is not None and before.is_same(now) and not options.is_partial:
-            self._add_unchanged(before)
-            return
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
             await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
@@ -440,20 +450,28 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 
 
 def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := state_of(path)) is not None)
+    return sum(state.st_size for path in (source.path, *source.side) if (state := fields.state_of(path)) is not None)
 
 
 def _look_at(source: Source) -> SourceState | None:
-    """Return the state of a source, None if it cannot be read."""
-    status = state_of(source.path)
-    if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
+    """Return the state of a source with the hash of its beginning, None if it cannot be read."""
+    state = _stat(source)
+    if state is None:
         return None
-    sides = [state for path in source.side if (state := state_of(path)) is not None]
     try:
         with source.path.open("rb") as file:
-            head = hashlib.sha256(file.read(HEAD)).hexdigest() if status.st_size >= HEAD else ""
+            head = file.read(HEAD)
     except OSError:
         return None
+    return replace(state, head=hashlib.sha256(head).hexdigest()) if len(head) == HEAD else state
+
+
+def _stat(source: Source) -> SourceState | None:
+    """Return the state of a source, None if it is no file."""
+    status = fields.state_of(source.path)
+    if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
+        return None
+    sides = [state for path in source.side if (state := fields.state_of(path)) is not None]
     return SourceState(
         source.program,
         str(source.path),
@@ -462,7 +480,6 @@ def _look_at(source: Source) -> SourceState | None:
         status.st_size + sum(s.st_size for s in sides),
         max([status.st_mtime_ns, *(s.st_mtime_ns for s in sides)]),
         status.st_size,
-        head,
     )
 
 
@@ -536,6 +553,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for part in plan.goes:
         try:
             await store.write(imports.remove_groups, part.thread_id)
+            await store.write(imports.move_threads_back, plan.run, part.thread_id)
             if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())

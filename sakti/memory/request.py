@@ -27,13 +27,13 @@ from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import carry_over, child_runs
+from sakti.store.threads import carry_over, child_runs, jobs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
 NOW = "now"  # the fact that changes by itself
 # First words of facts that are long: sent only where they changed, in a new turn, too.
-ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report"})
+ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
@@ -320,6 +320,7 @@ class RequestBuilder:
             stored = message_store.add_context(db, amended)
             if stored:
                 child_runs.deliver_facts(db, amended, changed)
+                jobs.report_facts(db, amended, changed)
             return stored
 
         if await self._store.write(store):

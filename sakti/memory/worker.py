@@ -253,6 +253,7 @@ class MemoryWorker:
             findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
             text = await self._aside(reflect_parts.finish_text, result.text, kept_lines, before.replaced)
+            text = reflect_parts.with_lost_listed(text, (t for _, t in request.groups), before.findings[::-1])
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))

@@ -150,7 +150,7 @@ class PlainCommands:
 
     async def run(self, text: str) -> bool:
         """Run a command, shell line or note; return False for a message, which the caller sends."""
-        typed = line.parse(text, OWN, self._session.typed_skills())
+        typed = line.parse(text, OWN, self._session.typed_names())
         self.choose = None
         match typed.kind:
             case "command":

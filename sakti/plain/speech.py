@@ -17,6 +17,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -49,7 +50,7 @@ from sakti.plain import words
 from sakti.plain.prose import Prose
 
 KEPT = 20  # tool calls whose output can still be asked for
-SLOW = ("bash", "webfetch", "agent")  # tools that may take long: their beginning is said as well
+SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long: their beginning is said as well
 READY = "ready"
 READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
@@ -171,6 +172,7 @@ class Speech(Struct):
                 | TasksChanged()
                 | MemoryStatus()
                 | JobsChanged()
+                | McpServerChanged()
             ):
                 return []  # spoken as they come, or shown by a screen only
             case _:

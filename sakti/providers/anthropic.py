@@ -160,6 +160,7 @@ class AnthropicProvider(RemoteProvider):
     parser = AnthropicStreamParser
     version = "/v1"
     listing = "/v1/models?limit=100"
+    searching = "anthropic"
 
     def _render(self, request: Request) -> Json:
         return render(request, self.name)

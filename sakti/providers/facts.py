@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.lazy import lazy_imports
+from sakti.core.network import is_loopback
 from sakti.core.types import Effort, ModelInfo
-from sakti.providers.network import is_loopback
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
 
 if TYPE_CHECKING:

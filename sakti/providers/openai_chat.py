@@ -52,7 +52,9 @@ from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
 
-STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
+STABLE = frozenset(
+    {"system", "instructions", "skills", "mcp"}
+)  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
 THINKING_FIELDS = ("reasoning_content", "reasoning")  # a text goes back under the field that it came in
 QUOTED = 2_000  # characters of the request behind images

@@ -414,6 +414,7 @@ class ResponsesProvider(RemoteProvider):
 
     path = "/responses"
     parser = ResponsesStreamParser
+    searching = "openai"
 
     @cached_property
     def _with_ids(self) -> dict[str, bool]:

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
+from sakti.core.network import is_loopback
 from sakti.core.types import ModelInfo
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
-from sakti.providers.network import is_loopback
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.protocol import Provider
 from sakti.providers.serving import served_models

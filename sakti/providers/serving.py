@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from sakti.core import network
 from sakti.core.errors import ProviderError
+from sakti.core.network import is_loopback
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import network
 from sakti.providers.facts import Served
-from sakti.providers.network import is_loopback
 
 PATIENCE = 3.0  # seconds for all questions together
 LARGEST = 8 * 1024 * 1024  # bytes of an answer

@@ -122,6 +122,16 @@ def move_thread(db: Database, program: str, source_thread: str, thread_id: str) 
     )
 
 
+def move_threads_back(db: Database, run: str, thread_id: str) -> None:
+    """Let source threads that a run moved into a fork go on in the thread before it."""
+    db.execute_sql(
+        "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
+        " FROM threads) t WHERE t.id = thread_id AND t.before IS NOT NULL AND thread_id = ? AND run_id != ?"
+        f" AND entry_id GLOB '{THREAD}*'",
+        (thread_id, run),
+    )
+
+
 def tail_of(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
     row = db.execute_sql(
@@ -172,7 +182,7 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
-    """Remove messages of a thread; of those before others a placeholder stays, so that these keep their indexes."""
+    """Remove messages of a thread; a placeholder stays for each that others follow."""
     (last,) = db.execute_sql(
         "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
         " AND id NOT IN (SELECT value FROM json_each(?))",
@@ -182,7 +192,7 @@ def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
         "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
         (last, json.dumps(message_ids)),
     ).fetchall()
-    message_removal.withhold(db, [i for i, stays in listed if stays], "This message was imported and taken back.")
+    message_removal.withhold(db, [i for i, stays in listed if stays], "The import of this message was undone.")
     for message_id in [i for i, stays in listed if not stays]:
         rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
         rows.delete(db, TaskMessageRow, message_id=message_id)
@@ -227,7 +237,7 @@ def _has_others(db: Database, run: str, thread_id: str) -> bool:
 
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
-    """Remove the messages that a run added to a thread, with their search rows; return whether others remain."""
+    """Remove the messages that a run added to a thread; return whether others remain."""
     listed = db.execute_sql(
         "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
         (run, thread_id),

@@ -54,6 +54,10 @@ class Host(Protocol):
         """Run a slash command and show its value. Raises `SaktiError`."""
         ...
 
+    def send(self, text: str) -> None:
+        """Send a line as the prompt does: a message to the open thread, or a command."""
+        ...
+
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         """Add a notice to the chat."""
         ...

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session.queries import Spent, Windows
+from sakti.agent.session.queries import ChildMemory, Spent, Windows
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -90,6 +90,9 @@ class FakeViews:
 
     async def waiting_observations(self):
         return self.waiting
+
+    async def child_memory(self, child_id):
+        return ChildMemory(self.lines, self.waiting, self.figures, self.happened, Spent())
 
     async def carried_lines(self):
         return self.carried
@@ -258,6 +261,9 @@ class FakeSession:
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None
         self.gate: asyncio.Event | None = None
+
+    def typed_names(self):
+        return frozenset(self.typed_skills())
 
     def typed_skills(self):
         return self.skills

@@ -74,7 +74,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         )
         tools = next(b for b in shown if b.kind == "tools")
         assert all(f"{t.name}: {t.description}" in tools.text for t in sent.tools)
-        assert all(json.dumps(t.parameters, indent=1) in tools.text for t in sent.tools)
+        assert all(json.dumps(t.parameters, indent=1, ensure_ascii=False) in tools.text for t in sent.tools)
         assert tools.tokens == session.current.toolbox.count(session.workspace.counter, sent.tools)
         tail = next(b for b in shown if b.kind == "tail")
         told = next(p for p in sent.messages[-1].parts if isinstance(p, ContextPart))

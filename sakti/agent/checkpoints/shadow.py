@@ -240,9 +240,10 @@ class Shadow(Struct, dict=True):
             PathChange(change.path, change.after, change.after),
         ]
 
-    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "") -> None:
-        """Record that the changes of a command are not known. Raises OSError."""
+    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
+        """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
         what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
+        what += " elsewhere" if elsewhere else ""
         self.records.add(turn, self.clock.now(), (), [what], call=call)
 
     # --- calls that a kill interrupted ------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from sakti.agent.sandbox import hosts
+from sakti.core import hosts
+from sakti.core.network import resolve_host
 from sakti.core.text import one_line
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,6 @@ class Asked(Struct, frozen=True):
     body: int | None = 0
 
 
-async def addresses(name: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
-    infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
-
-
 class Proxy:
     """A proxy for one set of hosts. `refused` names those that were asked for and are not among them."""
 
@@ -70,7 +64,7 @@ class Proxy:
         self,
         allowed: Sequence[str],
         *,
-        resolve: Resolve = addresses,
+        resolve: Resolve = resolve_host,
         may_reach: Callable[[str], bool] = hosts.is_public,
     ) -> None:
         self._allowed, self._resolve, self._may_reach = tuple(allowed), resolve, may_reach

@@ -1,4 +1,4 @@
-"""Opening a thread that a crash may have left in mid-turn: calls get an answer, and its end is recorded."""
+"""Open a thread that a crash left in mid-turn: its calls get an answer, and its end is recorded."""
 
 from __future__ import annotations
 

@@ -19,7 +19,16 @@ from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
 from sakti.core.errors import ConfigError, SaktiError
-from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
+from sakti.core.events import (
+    ApprovalAnswer,
+    ApprovalRequested,
+    CompactionFinished,
+    Event,
+    Grant,
+    Notice,
+    TasksChanged,
+    ThreadChanged,
+)
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
@@ -42,7 +51,6 @@ with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
     from sakti.agent.session import hooking, initial_thread, turn_lease
     from sakti.agent.subagents import children as subagents
-    from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
@@ -124,6 +132,18 @@ class Session:
         """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}
 
+    def typed_names(self) -> frozenset[str]:
+        """Return the names that are sent when they are typed as `/name`: skills, and prompts of servers."""
+        return frozenset((*self.typed_skills(), *self.prompts()))
+
+    def prompts(self) -> dict[str, str]:
+        """Return the prompts of MCP servers, as `server:prompt`, with their arguments in words."""
+        return self.workspace.servers.prompts() if self.workspace.has_servers else {}
+
+    def resources(self) -> list[str]:
+        """Return the resources of MCP servers, as `server:uri`."""
+        return self.workspace.servers.resources() if self.workspace.has_servers else []
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns the function that ends it."""
         return self.workspace.subscribe(listener)
@@ -146,6 +166,8 @@ class Session:
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
+        if self.workspace.has_servers:
+            self.workspace.servers.begin(lambda: self.current.toolbox.approvals)
 
     def _begin_hooks(self) -> None:
         """Run the hooks of a session that begins with the open thread, or goes on with it."""
@@ -335,9 +357,9 @@ class Session:
         self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
-        self.answer(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+        self.answer(approval_id, ApprovalAnswer(approved, grant, note, edited))
 
-    def answer(self, approval_id: str, answer: tool_approvals.Answer) -> None:
+    def answer(self, approval_id: str, answer: ApprovalAnswer) -> None:
         """Answer an approval or a card."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:
@@ -378,7 +400,7 @@ class Session:
     def list_jobs(self) -> dict[str, Running | StoredJob]:
         """Return the agent's commands in the background by number, also ended and lost ones."""
         state = self._tool_state
-        return {**self.current.running.lost_jobs, **(state.background if state is not None else {})}
+        return {**self.current.running.past_jobs, **(state.background if state is not None else {})}
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
@@ -388,8 +410,8 @@ class Session:
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
-        if number in self.current.running.lost_jobs:
-            raise SaktiError("It ended when sakti was killed; nothing of it runs.", title="Jobs")
+        if number in self.current.running.past_jobs:
+            raise SaktiError("It ended with an earlier sakti; nothing of it runs.", title="Jobs")
         state = self._tool_state
         return await background.stop_command(state, number) if state is not None else []
 

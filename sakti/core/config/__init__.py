@@ -20,6 +20,7 @@ from sakti.core.config.fields import (
     StoreSettings,
     SubagentSettings,
     UiSettings,
+    WebSettings,
     WorkingMemorySettings,
     refuse_mode,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "StoreSettings",
     "SubagentSettings",
     "UiSettings",
+    "WebSettings",
     "WorkingMemorySettings",
     "check",
     "choices",

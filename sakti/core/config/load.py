@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
 from sakti.core.config.meaning import Meaning, of_field
-from sakti.core.config.reading import TABLES, literal, parse, read_table, show_value
+from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, show_value
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
@@ -38,7 +38,7 @@ _NARROWS = (  # numbers that a project may only lower
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
 _STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
-_ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted
+_ELSEWHERE = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
 
 
@@ -141,7 +141,7 @@ def _of_project(
         return []
     out: list[SourcedSetting] = []
     for name, value in table.items():
-        if name == _ELSEWHERE:
+        if name in _ELSEWHERE:
             continue
         why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
@@ -276,7 +276,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)
     elif rest and isinstance(child, Mapping):
-        key = ".".join(rest)
+        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
         table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
@@ -285,6 +285,14 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         (target,) = (f for f in dataclasses.fields(node) if f.name == head)
         new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
     return dataclasses.replace(node, **{head: new})
+
+
+def _replace_field(servers: Mapping[str, Any], path: list[str], value: Any) -> tuple[str, Any]:
+    """Return the name of an MCP server and its table with another value of the field that `path` names."""
+    name, *field = path
+    table = servers.get(name)
+    fields = typing.cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    return name, {**fields, ".".join(field): value} if field else value
 
 
 def _replace_provider(
@@ -345,7 +353,7 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
             hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
             raise ConfigError(f"{origin}: {name} has no setting {show_value(key)}.{hint}")
     for f in dataclasses.fields(kind):
-        if f.default is dataclasses.MISSING and f.name not in table:
+        if f.default is f.default_factory and f.name not in table:  # both are missing
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
     return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 
+from sakti.core import network
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.programs import find_program, safe_environment
-from sakti.providers import network
 from sakti.providers.local import model
 
 if TYPE_CHECKING:

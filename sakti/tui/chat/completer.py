@@ -12,6 +12,7 @@ from sakti.actions.completion import (
     command_choices,
     file_choices,
     model_choices,
+    prompt_choices,
     skill_choices,
 )
 from sakti.agent.file_list import FileList
@@ -46,6 +47,7 @@ class Completer:
                 case "command":
                     choices = [self._with_preview(c) for c in command_choices(query.text)]
                     choices += skill_choices(query.text, self._skills(), "/")
+                    choices += prompt_choices(query.text, self._session.prompts())
                     if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
                         choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
                 case "argument":
@@ -55,7 +57,7 @@ class Completer:
                 case "skill":
                     choices = skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
                 case "file":
-                    choices = file_choices(query.text, await self._files.paths())
+                    choices = file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
         self._view.show(choices)
         self._prompt.completing = bool(choices)
 

@@ -139,7 +139,7 @@ class Conversation(Vertical):
     async def run(self, text: str) -> None:
         """Run a line of the prompt: a command, a shell line, a note or a message. Raises `SaktiError`."""
         session = self._host.session
-        typed = line.parse(text, skills=session.typed_skills())
+        typed = line.parse(text, skills=session.typed_names())
         if typed.kind in ("shell", "note", "message"):
             self.transcript.scroll_end_now()
         match typed.kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion
 from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -29,16 +29,7 @@ from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, 
 from sakti.tui.widgets.approval import GUARD, SHARE
 from sakti.tui.widgets.safe_input import SafeInput
 
-if TYPE_CHECKING:
-    from sakti.agent.tools.approvals import Answer
-
 QUESTION_LINES = 4
-
-
-def _make_answer(approved: bool, **more: Any) -> Answer:
-    from sakti.agent.tools.approvals import Answer  # here: it brings the judge, and a card comes late
-
-    return Answer(approved, **more)
 
 
 class QuestionForm(Struct):
@@ -162,9 +153,9 @@ class PlanForm(Struct):
         """Return the approval modes in which it may be carried out."""
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
-    def answer(self, mode: SessionMode) -> Answer:
+    def answer(self, mode: SessionMode) -> ApprovalAnswer:
         edited = self.text if self.edited else None
-        return _make_answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
 
 
 def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
@@ -271,7 +262,7 @@ class CardBox(Vertical):
     """The card, and a line to write an answer in."""
 
     class CardAnswered(Message):
-        def __init__(self, id: str, answer: Answer) -> None:
+        def __init__(self, id: str, answer: ApprovalAnswer) -> None:
             super().__init__()
             self.id, self.answer = id, answer
 
@@ -360,7 +351,7 @@ class CardBox(Vertical):
         elif key.isdecimal():
             form.toggle(int(key) - 1)
 
-    def _reply(self, answer: Answer) -> None:
+    def _reply(self, answer: ApprovalAnswer) -> None:
         if self.current is not None:
             self.post_message(self.CardAnswered(self.current.id, answer))
 
@@ -370,7 +361,7 @@ class CardBox(Vertical):
         if missing is not None:
             form.turn_to(missing)
         else:
-            self._reply(_make_answer(True, answers=form.answers()))
+            self._reply(ApprovalAnswer(True, answers=form.answers()))
 
     def _write(self, text: str, placeholder: str) -> None:
         self.line.display = self.view.writing = True
@@ -388,7 +379,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())
         elif form is not None:
-            self._reply(_make_answer(False, note=event.value.strip()))
+            self._reply(ApprovalAnswer(False, note=event.value.strip()))
         self._stop_writing()
         self.view.focus()
 
@@ -401,7 +392,7 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(_make_answer(False))
+            self._reply(ApprovalAnswer(False))
         else:
             return False
         return True

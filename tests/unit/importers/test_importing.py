@@ -187,8 +187,11 @@ async def test_a_thread_continued_here_is_forked_when_its_source_grows(store: St
         for ordinal, text in ((90, "later"), (91, "last")):
             item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
             file.write(json.dumps({"ordinal": ordinal, "type": "response_item", "payload": item}) + "\n")
-    await run(store, "claude-code", root)
-    await run(store, "codex", root)
+    for program in ("claude-code", "codex"):
+        importing = Service(store, options(root.parent), Estimator())
+        await importing.import_program(importers.reader(program), root)
+        assert await service.undo(store, await store.read(service.plan_undo, importing.run)) == []
+        await run(store, program, root)  # the fork comes in again
     own, ledger, fork, copy = await texts(store)
     assert own == ["stock, please", "stock is done.", "mine"] and ledger == ["ledger", "ledger: done", "mine"]
     assert fork == [*own[:2], "till, please", "till is done.", "door, please", "door is done."]

@@ -11,10 +11,10 @@ import pytest
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
+from sakti.core.network import is_loopback
 from sakti.providers import registry
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.local.provider import LocalProvider
-from sakti.providers.network import is_loopback
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.presets import PRESETS

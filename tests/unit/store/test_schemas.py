@@ -181,7 +181,7 @@ async def test_its_memory_goes_on(old: Path) -> None:
     await store.close()
 
 
-async def test_it_takes_child_runs_jobs_and_side_questions(old: Path) -> None:
+async def test_it_takes_child_runs_jobs_side_questions_and_searches(old: Path) -> None:
     store = await Store.open(old)
 
     def add(db: Database) -> list[tuple[str, int]]:
@@ -191,10 +191,11 @@ async def test_it_takes_child_runs_jobs_and_side_questions(old: Path) -> None:
             db, ChildRunRow, child_id=thread_id, parent_id=thread_id, call_id="c", goal="g", report={}, started_at=1
         )
         table_rows.insert(db, JobRow, thread_id=thread_id, number=99, command="make", started_at=1)
-        table_rows.insert(db, StepRow, id="s", thread_id=thread_id, purpose="side", model="m", created_at=1)
+        for purpose in ("side", "search"):
+            table_rows.insert(db, StepRow, id=purpose, thread_id=thread_id, purpose=purpose, model="m", created_at=1)
         return [(table, count(db, table) - number) for table, number in before.items()]
 
-    assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 1)]
+    assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 2)]
     with pytest.raises(Exception, match="CHECK"):
         await store.write(lambda db: db.execute_sql("UPDATE jobs SET state = 'forgotten'"))
     assert [f for f in await store.read(maintenance.check) if not f.ok] == []

@@ -17,17 +17,20 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.judge import shell
 from sakti.agent.project.hooks import answers, matching, payload, running, settings
-from sakti.agent.project.hooks.answers import HookDecision, Ran
+from sakti.agent.project.hooks.answers import HookDecision, HookText, Ran
 from sakti.agent.project.hooks.matching import HookSubject
 from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.project.hooks.settings import Hook, HookList
 from sakti.agent.sandbox import aside
 from sakti.core.events import Event, Notice
 from sakti.core.text import one_line
+from sakti.core.types import ContextPart, MarkerPart, Part
 
 log = logging.getLogger(__name__)
 
 TITLE = "Hook"
+HELD = 3  # times in a row that hooks may keep a turn, or a child, from ending
+FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
 
 
 class HookHost(Protocol):
@@ -103,11 +106,31 @@ class Hooks(Struct):
         """Return the hooks for a child thread."""
         return Hooks(self.listed, self.host, self.hashes, self.run, {"agent_id": agent_id, "agent_type": agent_type})
 
-    async def fire_of_agent(self, event: str) -> None:
-        """Run the hooks for the start or the end of a child."""
-        if self.listens(event):
-            path = await self.host.child_transcript(self.agent["agent_id"])
-            await self.fire(event, {**self.agent, "agent_transcript_path": str(path)})
+    async def start_agent(self) -> None:
+        """Run the hooks for the start of a child."""
+        if self.listens("SubagentStart"):
+            await self.fire("SubagentStart", await self._agent_fields())
+
+    async def _agent_fields(self) -> dict[str, str]:
+        path = await self.host.child_transcript(self.agent["agent_id"])
+        return {**self.agent, "agent_transcript_path": str(path)}
+
+    async def hold(self, event: str, answer: str, held: int) -> tuple[HookText, ...]:
+        """Return the texts that continue a turn, or a child, which was held `held` times; none if it ends."""
+        if not self.listens(event):
+            return ()
+        fields = await self._agent_fields() if event == "SubagentStop" else {}
+        decision = await self.fire(event, {**fields, "stop_hook_active": held > 0, "last_assistant_message": answer})
+        texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
+        if decision.stop is not None or not texts:
+            return ()
+        if held >= HELD:
+            what = "this turn" if event == "Stop" else "a child thread"
+            text = f"{event} hooks continued {what} {HELD} times; the limit is reached."
+            self.host.emit(Notice("warning", TITLE, text))
+            return ()
+        self.host.emit(Notice("warning", f"{event} hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
+        return texts
 
     def begin(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None = None) -> None:
         """Run the hooks that an event starts; nothing waits for them."""
@@ -191,6 +214,12 @@ class Hooks(Struct):
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def held_parts(event: str, texts: Sequence[HookText]) -> tuple[Part, ...]:
+    """Return the message that continues a turn which hooks held, with their texts."""
+    shown = "\n".join(t.text for t in texts)
+    return ContextPart({FACT: answers.delimit(event, texts)}), MarkerPart(FACT, shown)
 
 
 def _watch(place: HookSurroundings) -> aside.Watch | None:

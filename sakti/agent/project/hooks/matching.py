@@ -34,6 +34,8 @@ NAMES = {
     "glob": ("Glob",),
     "grep": ("Grep",),
     "ask_user": ("AskUserQuestion",),
+    "webfetch": ("WebFetch",),
+    "websearch": ("WebSearch",),
 }
 
 

@@ -18,10 +18,11 @@ from sakti.agent.judge import decide as judge_decide
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import hosts, proxy
+from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
+from sakti.core import hosts
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store

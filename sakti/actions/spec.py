@@ -25,7 +25,7 @@ class Arg(NamedTuple):
     Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
     stand alone, its value is then "". `said`: in the chat the option's value is written without its flag, behind the
     positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to where that is not
-    the same, and the chat if they are words: words, or the name of what is looked up (`sakti.cli.completion`).
+    the same, and the chat if they are words: words, or the name of what is looked up (`sakti.cli.offers`).
     """
 
     name: str

@@ -5,45 +5,18 @@ A line that opens the chat or asks one prompt is read here, without typer and wi
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from sakti.actions import reader
 from sakti.actions.reader import UsageError
-from sakti.actions.spec import Arg
 from sakti.cli.options import CHAT, HELP, INSTALL, PRINT, SHOW
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
+    from sakti.cli import option_reader, shell
     from sakti.cli import run as run_command
-    from sakti.cli import shell
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` shows the options.")
-
-
-def read(args: Sequence[Arg], words: Sequence[str], program: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of options by name, and the other words. Raises `UsageError`."""
-    parser = _Parser(program, allow_abbrev=False, add_help=False)
-    parser.add_argument("words", nargs="*")
-    for a in (a for a in args if a.flags):
-        settings: dict[str, Any] = {"dest": a.name, "default": [] if a.many else a.default}
-        if a.kind == "flag":
-            settings["action"] = "store_true"
-        else:
-            settings["type"] = partial(reader.convert, a, name=a.flags[-1])
-            settings |= {"action": "append"} if a.many else {"nargs": "?", "const": ""} if a.optional else {}
-        parser.add_argument(*a.flags, **settings)
-    values = vars(parser.parse_intermixed_args(words))
-    return values, values.pop("words")
 
 
 class ChatRequest(Struct, frozen=True):
@@ -89,13 +62,13 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
         at = printed[0]
         if HELP & set(head):
             return CommandRequest(["run", "--help"])
-        values, words = read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
+        values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
         if len(words := [*words, *tail]) > 1:
             raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
         return PromptRequest({**values, "prompt": "".join(words)})
     if HELP & set(head):
         return CommandRequest(["--help"])
-    values, words = read((*CHAT, INSTALL, SHOW), head, "sakti")
+    values, words = option_reader.read((*CHAT, INSTALL, SHOW), head, "sakti")
     install, show = values.pop("install_completion"), values.pop("show_completion")
     if install is not None or show is not None:
         return CompletionRequest(install is not None, install or show or "")

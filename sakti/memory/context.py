@@ -129,7 +129,7 @@ class ContextBuilder:
         if self._tagged:
             parts.insert(1, read_prompt("memory#recall"))
         if self._thread is not None:
-            parts.append(shared.told(self._thread, recall=self._tagged))
+            parts.append(shared.shared_instructions(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:

@@ -22,7 +22,7 @@ from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.sections import Section, Span, sections, spans, stored, union
+from sakti.store.memory.sections import Section, Span, section_metadata, sections, spans, union
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
@@ -99,7 +99,7 @@ def own_text(group: Group, own: Mapping[str, int | None]) -> str:
     return "\n".join(text for text, covered in pieces(group) if is_own(covered, own))
 
 
-def told(thread: Thread, *, recall: bool) -> str:
+def shared_instructions(thread: Thread, *, recall: bool) -> str:
     """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
         f" It was forked from thread {thread_alias(parent)}: what is noted of that one's messages up to {last} is its"
@@ -127,7 +127,7 @@ def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     return out
 
 
-def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
+def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
     """Join texts to one, with its sections."""
     out = [
         Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), covered)
@@ -136,19 +136,19 @@ def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Se
     return "\n".join(text for text, _ in texts if text), tuple(out)
 
 
-def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
+def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section, never across sections."""
     ranges = sections(group)
     if not ranges:
-        return structs.replace(group, text=lines.corrected(group.text, changes))
+        return structs.replace(group, text=lines.apply_corrections(group.text, changes))
     start = 0
     out: list[tuple[str, tuple[Span, ...]]] = []
     for section, (text, owned) in zip(ranges, pieces(group), strict=True):
         local_changes = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
-        out.append((lines.corrected(text, local_changes) if local_changes else text, owned))
+        out.append((lines.apply_corrections(text, local_changes) if local_changes else text, owned))
         start += section.rows
-    text, new_sections = joined(out)
-    return structs.replace(group, text=text, metadata={**group.metadata, **stored(new_sections)})
+    text, new_sections = join_texts(out)
+    return structs.replace(group, text=text, metadata={**group.metadata, **section_metadata(new_sections)})
 
 
 class CondensedPart(Struct, frozen=True):

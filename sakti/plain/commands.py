@@ -133,7 +133,7 @@ NO_SCREEN = ("theme", "clear", "copy")  # not offered: there are no colours, not
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 
-def offered() -> list[Action]:
+def list_commands() -> list[Action]:
     """Return the commands that this chat has."""
     return [*(a for name, a in registry.chat().items() if name not in NO_SCREEN), *OWN.values()]
 
@@ -206,7 +206,7 @@ class PlainCommands:
             self.choose = choose
 
     def _help(self) -> None:
-        self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in offered())])
+        self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in list_commands())])
         skills = self._session.typed_skills().values()
         self._chat.say(f"/{s.name} {s.hint}".strip() + f": {s.description} ({s.source})" for s in skills)
 
@@ -234,7 +234,7 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
     """Return the lines of a value, its signs in words; `thread_id` is the thread that is open."""
     match value:
         case Done(sentence, title):
-            return words.rows([(title, sentence)]) if title else [words.spoken(sentence)]
+            return words.rows([(title, sentence)]) if title else [words.spell_signs(sentence)]
         case Card(_, rows):
             return words.rows(rows)
         case Text(text, _, "diff"):

@@ -58,7 +58,7 @@ class Stated(Struct, frozen=True):
     named: bool = False
 
 
-def stated(said: str) -> Stated:
+def parse_limits(said: str) -> Stated:
     """Parse the limits in a server's refusal."""
     named = bool(_NAMED.search(said))
     if match := _SUM.search(said):

@@ -185,7 +185,7 @@ def _build(code: str, status: int, report: ServerReport, where: Where, retry_aft
     error = make_error(code, sentence, status=status, retry_after=retry_after)
     error.server_text = report.everything
     if code in ("context_too_long", "output_too_long"):
-        stated = limits.stated(report.text)
+        stated = limits.parse_limits(report.text)
         error.output_limit, error.max_output, error.window = stated.output, stated.maximum, stated.window
     return error
 
@@ -217,7 +217,7 @@ def _length_code(status: int, report: ServerReport) -> str:
         return "context_too_long"  # so many bytes that the server does not count tokens
     too_long = bool(_TOO_LONG.search(report.everything))
     if status in (400, 422):
-        stated = limits.stated(report.text)
+        stated = limits.parse_limits(report.text)
         if stated.named and (stated.output or 0) >= limits.LEAST:
             return "output_too_long"
         if _OUTPUT_TOO_LONG.search(report.text) and stated.output is None and not too_long:

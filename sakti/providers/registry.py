@@ -350,7 +350,7 @@ def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE)
         return local_provider.info(window)
     if name == "scripted":
         return ModelInfo(model, name, window or 200_000)
-    return facts.known(name, model, settings.get(name))
+    return facts.get_facts(name, model, settings.get(name))
 
 
 def _local_model() -> str:

@@ -57,7 +57,9 @@ def classify(reason: str) -> Stop:
     return "end" if _LIKE_AN_END.fullmatch(name) else "unknown"
 
 
-def completed(reason: str, parts: Sequence[Part], usage: Usage, model: str, *, refused: bool = False) -> Completed:
+def complete_answer(
+    reason: str, parts: Sequence[Part], usage: Usage, model: str, *, refused: bool = False
+) -> Completed:
     """Build the end of an answer that stopped for `reason`, which must not be "cut".
 
     Calls are run whatever an end says that is neither a limit nor a filter; `refused`: the answer is a refusal.
@@ -123,7 +125,7 @@ class RemoteProvider(ABC):
         with protocol_errors(self._where):
             parts = whole_parts(parser.parts())
         usage = prices.with_cost(parser.usage, self.name, request.model)
-        yield completed(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
+        yield complete_answer(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
 
     async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
         """Post a rendered body; return the answer with its usage and cost. Raises ProviderError."""
@@ -140,11 +142,12 @@ class RemoteProvider(ABC):
         settings = ProviderSettings(context_window=self._endpoint.context_window)
         if preset is not None and preset.cloud is not None:
             await self._server.open()  # raises if something is missing to ask it
-            return [facts.known(self.name, name, settings) for name in (preset.model, preset.small) if name]
+            return [facts.get_facts(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
         rows = serving.listed(listing)
         return [
-            facts.known(self.name, name, settings, serving.from_listing({"data": [row]}, name)) for name, row in rows
+            facts.get_facts(self.name, name, settings, serving.from_listing({"data": [row]}, name))
+            for name, row in rows
         ]
 
     async def served(self, model: str) -> Served | None:
@@ -154,7 +157,7 @@ class RemoteProvider(ABC):
         except ProviderError:  # the key command failed, which the first request reports
             return None
         url = f"{self._endpoint.base_url}{self.version}"
-        return await serving.served(url, model, headers, elsewhere=self.elsewhere, ollama=self.name == "ollama")
+        return await serving.get_limits(url, model, headers, elsewhere=self.elsewhere, ollama=self.name == "ollama")
 
     async def warm(self) -> None:
         """Import the SDK and make its client."""

@@ -37,7 +37,7 @@ _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
-async def served(
+async def get_limits(
     base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
 ) -> Served | None:
     """Return the limits that the server at `base_url` states for `model`; None without an answer.

@@ -20,7 +20,7 @@ from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
 from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import guarded
+from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
@@ -220,7 +220,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
         if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
             return Effect("read", "")
         return Effect("system" if is_system(path) else "outside", "Outside the project")
-    if why := guarded(path):
+    if why := explain_guard(path):
         return Effect("guarded", why)
     return Effect("edit", "Edits a file in this project") if inside else Effect("edit_outside", "Outside the project")
 
@@ -425,7 +425,19 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
 
 # Of effects with equal verdicts, the reason of the last one here is said.
 _WEIGHT: Sequence[Kind] = (
-    *("read", "system", "work", "unknown", "edit", "outside", "edit_outside", "changed", "named", "guarded", "hard"),
+    *(
+        "read",
+        "system",
+        "work",
+        "unknown",
+        "edit",
+        "outside",
+        "edit_outside",
+        "changed",
+        "named",
+        "guarded",
+        "hard",
+    ),
     "secret",
 )
 

@@ -41,7 +41,7 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """Return what a command gets of `env`: known names, locales, and those that the user named in `more`."""
     named = frozenset(more)
     return {
@@ -63,7 +63,7 @@ def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     return {name: env[name] for name in sorted(named) if env.get(name)}
 
 
-def networked(env: Mapping[str, str]) -> dict[str, str]:
+def network_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return the additional variables of a command outside the sandbox: libraries and network access."""
     return {name: value for name, value in env.items() if name.lower() in _NETWORK} | loading(env)
 

@@ -476,7 +476,7 @@ async def test_the_log_is_what_it_was(rows: Rows) -> None:
 
 async def test_what_is_condensed_meanwhile_read_another_log(rows: Rows) -> None:
     await reflected(rows)
-    corrections = await rows.store.read(memory.corrected, "r")
+    corrections = await rows.store.read(memory.count_corrections, "r")
     await rows.observe("c", 8, 8, activate=True)
     await rows.reflect("y", "x", "c", corrections=corrections)
     await rows.move(UndoReflection(40))

@@ -1,0 +1,35 @@
+"""Read options by their declarations, without typer: the start of a chat cannot afford its import."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from sakti.actions import reader
+from sakti.actions.reader import UsageError
+from sakti.actions.spec import Arg
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` shows the options.")
+
+
+def read(args: Sequence[Arg], words: Sequence[str], program: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of options by name, and the other words. Raises `UsageError`."""
+    parser = _Parser(program, allow_abbrev=False, add_help=False)
+    parser.add_argument("words", nargs="*")
+    for a in (a for a in args if a.flags):
+        settings: dict[str, Any] = {"dest": a.name, "default": [] if a.many else a.default}
+        if a.kind == "flag":
+            settings["action"] = "store_true"
+        else:
+            settings["type"] = partial(reader.convert, a, name=a.flags[-1])
+            settings |= {"action": "append"} if a.many else {"nargs": "?", "const": ""} if a.optional else {}
+        parser.add_argument(*a.flags, **settings)
+    values = vars(parser.parse_intermixed_args(words))
+    return values, values.pop("words")

@@ -25,7 +25,7 @@ from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import hosts, resources
 from sakti.core.config.load import table_of
-from sakti.core.config.reading import SERVERS, parse, shown
+from sakti.core.config.reading import SERVERS, parse, show_value
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
@@ -292,7 +292,7 @@ def _take_away(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
 def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     """Read the fields of an entry; a JSON file may have fields for other programs. Raises `ConfigError`."""
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{origin}: {label} cannot be {shown(table)}; it takes a table.")
+        raise ConfigError(f"{origin}: {label} cannot be {show_value(table)}; it takes a table.")
     fields = dict(cast("Mapping[str, Any]", table))
     if origin.endswith(".json"):
         fields = adapt_json(fields)
@@ -363,7 +363,7 @@ def _has_lines(text: str) -> bool:
 def _find_wrong_value(settings: ServerSettings) -> str:
     for host in settings.network:
         if hosts.read(host) is None:
-            return f"network: {shown(host)} is not a host; write it as in example.org or example.org:8443."
+            return f"network: {show_value(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
             return f"{name} = {seconds:g} must be above 0 and at most {LONGEST_TIMEOUT:g} seconds."

@@ -33,7 +33,7 @@ class ServerProcess:
         """Start the process from this thread, which has to be the main one. Raises `OSError`, `ValueError`."""
         ws, server = self._workspace, self._server
         level = ws.try_sandbox()
-        env = environment.given(ws.command_environment(), ws.config.sandbox.env)
+        env = environment.choose_variables(ws.command_environment(), ws.config.sandbox.env)
         program = shutil.which(server.command, path=server.env.get("PATH") or env.get("PATH"))
         if program is None:
             raise FileNotFoundError(f"the program {server.command} was not found")
@@ -45,7 +45,7 @@ class ServerProcess:
         argv = (*(("/usr/bin/env", *late) if late else ()), program, *server.args)
         env |= loaded
         if level.name == "unsandboxed":
-            network = environment.networked(ws.command_environment())
+            network = environment.network_variables(ws.command_environment())
             return ProcessTree(spawn(argv, cwd, {**network, **env}, supervised=True, piped=True))
         read: tuple[Path, ...] = ()
         if server.network and level.own_network:

@@ -1,4 +1,4 @@
-"""Judge each call of a tool by what it reads, writes and runs: one decision, in one order.
+"""Judge each call of a tool by its effects: one decision, in one order.
 
 Rules that deny come first, then what is asked in every mode (`hard`), protected and secret files, then rules that
 allow, then the mode's row in `modes`. Each effect of a call is judged; the strictest verdict holds for the call.
@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge import git
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
@@ -24,7 +23,6 @@ from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
-from sakti.core import hosts
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
@@ -198,15 +196,15 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
     effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
     if effect.kind == "secret":
         return Decision("deny", effect.reason, target)
-    said = rule_texts.path_verdict(rules, tool.rule_name, target)
-    if said == "deny":
+    rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
+    if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    found = verdict(effect.kind, mode)
-    if found == "deny":
+    mode_verdict = verdict(effect.kind, mode)
+    if mode_verdict == "deny":
         return Decision("deny", "plan mode edits nothing", target)
-    if said == "ask":
+    if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
-    if found == "allow" or (said == "allow" and effect.kind in ALLOWABLE):
+    if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
         return Decision("allow", "", target)
     rule = f"{tool.rule_name}({rule_texts.glob_escape(target)})" if effect.kind in ALLOWABLE else ""
     return Decision("ask", effect.reason, target, (rule,) if rule else ())
@@ -241,20 +239,26 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
         target = hosts.parse_url(url)
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
-    url, host, has_name = target.url, target.rule_host, hosts.read(target.rule_host) is not None
-    rule_verdict = rule_texts.path_verdict(rules, name, url)
-    refused = "denied by your rules" if rule_verdict == "deny" else _refuse_hosts((host,) if has_name else (), rules)
-    if refused:
-        return Decision("deny", refused, url)
-    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    rule_verdict = rule_texts.path_verdict(rules, name, target.url)
+    is_named = hosts.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
+    if rule_verdict == "deny" or refused:
+        return Decision("deny", refused or "denied by your rules", target.url)
     if mode == "full" or any(r.strip() == name for r in rules.allow):
-        return Decision("ask" if rule_verdict == "ask" else "allow", "Your rules ask first", url, hosts=("*",))
-    allowed = (*granted, host)
-    if rule_verdict == "ask":
-        return Decision("ask", "Your rules ask first", url, hosts=allowed)
-    if rule_verdict == "allow" or (has_name and not hosts.missing((host,), granted)):
-        return Decision("allow", "", url, hosts=allowed)
-    return Decision("ask", f"Opens {host}", url, (f"{_REACH}{host}",) if has_name else (), hosts=allowed)
+        decision = Decision("allow", "", target.url, hosts=("*",))
+    else:
+        decision = _fetch_from(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
+    return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
+
+
+def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
+    """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
+    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    host = target.rule_host
+    if is_free or (is_named and not hosts.missing((host,), granted)):
+        return Decision("allow", "", target.url, hosts=(*granted, host))
+    offered = (f"{_REACH}{host}",) if is_named else ()
+    return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
 def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:

@@ -1,4 +1,4 @@
-"""Define the moves of memory and their result; `advance` carries them out."""
+"""Define the moves of memory and their result; `advance` carries them out in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `python -m tests.bench longmemeval`."""
+"""Command line of `python -m tests.bench longmemeval`."""
 
 from __future__ import annotations
 

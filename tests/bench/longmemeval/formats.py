@@ -88,10 +88,20 @@ def load(path: Path, format: Format | None = None, limit: int | None = None) -> 
     data = DataSet(kind)
     read = _read_longmemeval if kind == "longmemeval" else _read_locomo
     try:
-        data.conversations = [read(row, data) for row in rows]
+        data.conversations = _merged([read(row, data) for row in rows])
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise Refused(f"{path} does not fit {kind}: {type(e).__name__}: {e}.", code=USAGE) from e
     return data if limit is None else _cut(data, limit)
+
+
+def _merged(conversations: Sequence[BenchConversation]) -> list[BenchConversation]:
+    """Return conversations of equal turns as one: each is ingested once."""
+    merged: dict[tuple[BenchTurn, ...], BenchConversation] = {}
+    for conversation in conversations:
+        same = merged.get(conversation.turns)
+        questions = (*same.questions, *conversation.questions) if same else conversation.questions
+        merged[conversation.turns] = BenchConversation((same or conversation).id, conversation.turns, questions)
+    return list(merged.values())
 
 
 def detect(rows: Any) -> Format | None:

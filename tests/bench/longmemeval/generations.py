@@ -23,7 +23,7 @@ _ADDED = re.compile(
 
 
 class PlantedFigures(Struct):
-    """Sums over sessions; `retention`: for each generation facts in the log, and facts that should be."""
+    """Sums over sessions; `retention`: for each generation facts in the log, and facts no longer raw."""
 
     tally: Tally
     retention: dict[int, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
@@ -32,9 +32,9 @@ class PlantedFigures(Struct):
 
     def as_json(self, generations: int) -> Json:
         figures = self.tally.as_json()
-        shares = [self.retention[g] for g in range(1, generations + 1) if g in self.retention]
+        shares = [self.retention.get(g, [0, 0]) for g in range(1, generations + 1)]
         return {
-            "retention": [round(there / of, 4) for there, of in shares if of],
+            "retention": [round(there / of, 4) if of else None for there, of in shares],
             "invented_per_1000": round(1000 * self.invented / self.lines, 2) if self.lines else 0.0,
             "false_replaced": figures["wrongly_marked"],
             "stale": figures["contradicted"],

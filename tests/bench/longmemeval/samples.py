@@ -349,7 +349,7 @@ def _other(source: random.Random, question: SampleQuestion) -> str:
     }  # fmt: skip
     while True:
         other = makers[question.type](source, ("A", "B")).answer
-        if other != question.answer:
+        if question.answer not in other:
             return other
 
 

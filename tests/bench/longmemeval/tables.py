@@ -223,7 +223,7 @@ def _say_cost(arm: Json) -> None:
     if latency:
         common.say(f"   latency    {latency['p50']:,.0f} / {latency['p95']:,.0f} ms wall (p50 / p95)")
     if arm["retention"]:
-        shares = " ".join(f"{share:.0%}" for share in arm["retention"])
+        shares = " ".join("–" if share is None else f"{share:.0%}" for share in arm["retention"])
         common.say(f"   planted facts in the log by generation: {shares}")
         common.say(
             f"   invented lines per 1,000: {arm['invented_per_1000']:.1f}, false replaced {arm['false_replaced']:.1%},"

@@ -32,13 +32,17 @@ _SESSION = re.compile(r"session_(\d+)")
 
 
 class BenchTurn(Struct, frozen=True):
-    """One message of a conversation; `time` in Unix ms (UTC), `spoken`: the text without the name of who speaks."""
+    """One message of a conversation.
+
+    `time` in Unix ms (UTC), `spoken`: the text without the name of who speaks, `picture`: what is on a shared one.
+    """
 
     id: str
     role: Literal["user", "assistant"]
     text: str
     time: int
     spoken: str
+    picture: str = ""
 
 
 class BenchQuestion(Struct, frozen=True):
@@ -192,9 +196,9 @@ def _locomo_turns(spoken: Mapping[str, Any]) -> Iterable[BenchTurn]:
         for n, turn in enumerate(spoken[f"session_{number}"]):
             role = "user" if turn["speaker"] == spoken["speaker_a"] else "assistant"
             text = f"{turn['speaker']}: {turn['text']}"
-            if caption := turn.get("blip_caption"):
-                text += f" [shared image: {caption}]"
-            yield BenchTurn(turn["dia_id"], role, text, start + n * MINUTE, turn["text"])
+            caption = turn.get("blip_caption")
+            picture = f"[shared image: {caption}]" if caption else ""
+            yield BenchTurn(turn["dia_id"], role, text, start + n * MINUTE, turn["text"], picture)
 
 
 def read_evidence(listed: Sequence[str], known: set[str], data: DataSet) -> list[str]:

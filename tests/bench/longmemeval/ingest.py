@@ -12,7 +12,7 @@ from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, TextPart
-from sakti.importers.entries import Entry, ThreadInfo
+from sakti.importers.entries import Entry, ThreadInfo, text_part
 from sakti.importers.writer import BATCH, ImportWriter
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import Observer, Reflector
@@ -115,7 +115,9 @@ class _Player:
             await self._engine.close()
 
     async def _write(self, turns: Sequence[BenchTurn]) -> None:
-        entries = [Entry(self._info, self._key(t), t.role, (TextPart(t.text),), t.time) for t in turns]
+        entries = [
+            Entry(self._info, self._key(t), t.role, (TextPart(t.text), *text_part(t.picture)), t.time) for t in turns
+        ]
         await self._store.write(self._writer.write, entries)
 
     def _key(self, turn: BenchTurn) -> str:

@@ -25,10 +25,12 @@ _WORD = lazy_pattern(r"[^\W_][\w'’]*")
 
 # Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
 # search takes time in proportion to the text.
-SPECIFIC = lazy_pattern(
+_CODE_OR_NUMBER = (
     r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
-    r"(?<=[a-z,;:] )[A-Z][\w-]|[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
+    r"[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
 )
+CODE_OR_NUMBER = lazy_pattern(_CODE_OR_NUMBER)
+SPECIFIC = lazy_pattern(rf"{_CODE_OR_NUMBER}|(?<=[a-z,;:] )[A-Z][\w-]")  # or a name
 WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
 _LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
 _QUESTION = lazy_pattern(
@@ -128,6 +130,8 @@ _VAGUE = lazy_pattern(
     r"looks|seems|there)\b",
     re.IGNORECASE,
 )
+_PERSONAL = lazy_pattern(r"\b(?:i|my|we|our|me|us|mine|ours|ich|mein\w*|wir|unser\w*)\b", re.IGNORECASE)
+PERSONAL, EXACT = 1.4, 1.3  # what such sentences count more
 _DECLARES = 4  # words
 # A request that says how things are from then on.
 _CHANGES_FOR_GOOD = lazy_pattern(
@@ -206,7 +210,7 @@ def kind(sentence: str) -> Kind:
         return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
     if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
         return "question"
-    if _CHATTER.search(sentence) and words <= _SHORT and not exact:
+    if _CHATTER.search(sentence) and words <= _SHORT and not CODE_OR_NUMBER.search(sentence):  # a name alone: "Hi Ann!"
         return "remark" if _says_something(sentence) else "chatter"
     return "statement" if exact or _states(sentence, words) else "remark"
 
@@ -250,6 +254,16 @@ def agent_kind(sentence: str) -> AgentKind:
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
+def worth_of(sentence: str, tokens: int) -> float:
+    """Return how much a sentence says for its length in tokens: words with a meaning of their own, per token.
+
+    What speakers say of themselves, and names, numbers and the like, count more.
+    """
+    words = {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
+    personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
+    return len(words) * personal * (EXACT if SPECIFIC.search(sentence) else 1.0) / max(1, tokens)
+
+
 def lasts(sentence: str) -> bool:
     """Return whether a statement has something exact or lasting, which no paraphrase could keep."""
-    return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))
+    return bool(CODE_OR_NUMBER.search(sentence) or _LASTING.search(sentence))

@@ -13,7 +13,9 @@ from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
 
 Speaker: TypeAlias = Literal["user", "agent", ""]
 
-LEAD = lazy_pattern(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
+LEAD = lazy_pattern(
+    r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked| said)?):\s+"
+)
 TOOL = lazy_pattern(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
 _SPOKEN = lazy_pattern(
     r"(?:the )?(?:user|agent|assistant)\b(?: (?:stated|said|noted|decided|confirmed|wants|asked|reported)\b)?"

@@ -58,7 +58,7 @@ def longmemeval(
 ) -> None:
     """Measure memory on conversations with questions: evidence recall without a model, and answers with one.
 
-    `sakti help memory-benchmarks` says where the data sets come from. Models are called, and cost money, only if an
+    `sakti help benchmarks` says where the data sets come from. Models are called, and cost money, only if an
     arm, --answer or --judge names one.
     """
     if score is not None:

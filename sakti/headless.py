@@ -28,6 +28,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -59,6 +60,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
+from sakti.core.tool_names import display_name
 from sakti.core.types import Json, Usage, plain_values
 from sakti.store.secrets import MaskedStream, mask_output, masked
 
@@ -340,7 +342,7 @@ class _MaskedDeltas:
         self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}
 
     def of(self, event: Event) -> Iterator[Event]:
-        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput):
+        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput) and event.text:
             key = type(event), event.call_id if isinstance(event, ToolOutput) else ""
             _, stream = self._open.setdefault(key, (event, MaskedStream()))
             if text := stream.feed(event.text):
@@ -364,7 +366,7 @@ def _tell(event: Event) -> None:
     match event:
         case ToolStarted(call):
             what = one_line(masked(plain_values(call.arguments or {})), 100)
-            line = f"▸ {call.name}  {what}"
+            line = f"▸ {display_name(call.name)}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):
@@ -384,7 +386,7 @@ def _tell(event: Event) -> None:
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
             | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentProgress() | ModelChanged() | TasksChanged()
             | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation()
-            | CompactionFinished() | SideQuestion() | JobsChanged()
+            | CompactionFinished() | SideQuestion() | JobsChanged() | McpServerChanged()
         ):  # fmt: skip
             return
         case _:

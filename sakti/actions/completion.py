@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ _SKILL = lazy_pattern(r"(?:^|(?<=\s))\$([\w:-]*)$")
 _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
-class Query(Struct, frozen=True):
+class CompletionQuery(Struct, frozen=True):
     """Text being completed; `start` is its position before the cursor."""
 
     kind: Literal["command", "argument", "file", "skill"]
@@ -41,16 +41,16 @@ class Choice(Struct, frozen=True):
     hint: str = ""
 
 
-def query_at(before: str) -> Query | None:
+def query_at(before: str) -> CompletionQuery | None:
     """Return the query for the text before the cursor."""
     if match := _COMMAND.match(before):
-        return Query("command", match[1], 0)
+        return CompletionQuery("command", match[1], 0)
     if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
-        return Query("argument", match[2], match.start(2), match[1])
+        return CompletionQuery("argument", match[2], match.start(2), match[1])
     if match := _FILE.search(before):
-        return Query("file", match[1], match.start())
+        return CompletionQuery("file", match[1], match.start())
     if match := _SKILL.search(before):
-        return Query("skill", match[1], match.start())
+        return CompletionQuery("skill", match[1], match.start())
     return None
 
 
@@ -60,6 +60,12 @@ def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]
     known.sort(key=lambda s: (not s.name.startswith(text), s.name))
     label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
     return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in known]
+
+
+def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
+    """Prompts of MCP servers that hold `text`, as `/server:prompt`, each with its arguments."""
+    names = sorted(name for name in prompts if text in name and sanitise(name) == name)
+    return [Choice(f"/{name} ", f"/{name} {sanitise(prompts[name])}".strip(), "MCP prompt") for name in names]
 
 
 def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:

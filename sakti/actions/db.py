@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs, to_builtins
 
 from sakti.actions.bar import bar, confirm
-from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
+from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
@@ -26,7 +26,7 @@ with lazy_imports:
     from sakti.store import archive_file
     from sakti.store.maintenance import archiving, inspection, maintenance, recovery, upkeep, vacuuming
 
-GROUP = Group("db", "Check, repair, back up and clean the database.", UPKEEP)
+GROUP = CommandGroup("db", "Check, repair, back up and clean the database.", UPKEEP)
 YES = flag("--yes", help="Do not ask for confirmation.")
 
 

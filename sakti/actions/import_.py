@@ -211,6 +211,7 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
 
 # --- chat ---------------------------------------------------------------------------------------------------
 
+COUNTED = 100  # percent of a program whose figures are complete
 NO_HISTORY = "Nothing to import: no history of another program was found."
 
 
@@ -221,11 +222,23 @@ class HistoryImport:
         self._store = store
         self._options = importing.ImportOptions(workspace=workspace, home=Path.home())
 
-    async def count(self, show: Callable[[SourceReport], None]) -> None:
-        """Show the figures of each program that has something to import; nothing is written."""
-        service = importing.Service(self._store, replace(self._options, dry_run=True))
-        for importer, root in await self._find():
-            show(await service.import_program(importer, root))
+    async def count(
+        self, show: Callable[[SourceReport, int], None], is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Show the size of each program that has something to import, then its figures.
+
+        `show` takes the figures and how much of the program was counted (percent). Nothing is written.
+        """
+        service = importing.Service(self._store, replace(self._options, dry_run=True), is_stopped=is_stopped)
+        listed = [(importer, root, await service.measure(importer, root)) for importer, root in await self._find()]
+        for _, _, size in listed:
+            show(size, 0)
+        for importer, root, size in listed:
+
+            def show_progress(_: str, done: int, total: int, size: SourceReport = size) -> None:
+                show(size, min(99, 100 * done // max(1, total)))
+
+            show(await service.import_program(importer, root, show_progress), COUNTED)
 
     async def names(self) -> list[str]:
         """Return the programs that have something to import."""
@@ -252,7 +265,7 @@ def _show_card(report: RunReport, was_stopped: bool) -> Card:
     if problems:
         rows.append(("problems", f"{problems}; `sakti import all --dry-run` names them"))
     if any(source.new for source in report.sources):
-        rows.append(("search", "/search WORDS, in the scope everything; origin:codex finds one program"))
+        rows.append(("search", "/search opens a search in what came in"))
         rows.append(("undo", f"sakti import --undo {report.run}"))
     if was_stopped:
         rows.append(("stopped", "what came in is kept; /import continues"))
@@ -267,7 +280,7 @@ async def import_in_chat(scope: Scope) -> Value:
     async def listed() -> Value:
         sources: list[SourceReport] = []
         with scope.working("counting the history of other programs"):
-            await history.count(sources.append)
+            await history.count(lambda source, percent: sources.append(source) if percent == COUNTED else None)
 
         async def import_one(number: int) -> Value:
             with scope.working("importing"):

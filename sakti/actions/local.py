@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from sakti.actions.bar import bar
-from sakti.actions.spec import UPKEEP, Group, action, arg, flag
+from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
@@ -22,7 +22,7 @@ with lazy_imports:
     from sakti.providers.local import install as local_install
     from sakti.providers.local import model as local_model
 
-GROUP = Group("local", "Install and manage the embedded model, a small one for questions.", UPKEEP)
+GROUP = CommandGroup("local", "Install and manage the embedded model, a small one for questions.", UPKEEP)
 
 
 @action(shell="local install", json=False)

@@ -1,13 +1,27 @@
-"""Declare `sakti mcp`: memory for other agents."""
+"""Declare `sakti mcp` and `/mcp`: the MCP servers of the agent; bare, memory for other agents."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from sakti.actions.bar import confirm
 from sakti.actions.scope import Scope
-from sakti.actions.spec import MEMORY, action, flag
+from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
+from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
+
+if TYPE_CHECKING:
+    from sakti.agent.mcp.config import ServerList
+    from sakti.agent.mcp.servers import ServerState
+
+GROUP = CommandGroup(
+    "mcp", "MCP servers, whose tools the agent may use. Without a command: serve memory to other agents.", UPKEEP
+)
+PROGRAMS = ("claude-code", "codex", "opencode")
+VERBS = ("tools", "restart", "disable", "login")
+_NAME = arg("name", "Name of the server.", offers="servers")
 
 
 @action(flag("--all-workspaces", help="Search all workspaces, not only the client's."), shell="mcp", panel=MEMORY,
@@ -19,3 +33,201 @@ async def mcp(scope: Scope, all_workspaces: bool) -> None:
     """
     server: Any = importlib.import_module("sakti.agent.memory_server")  # not for lists of commands
     server.serve(sys.stdin.buffer, sys.stdout.buffer, scope.database, all_workspaces=all_workspaces)
+
+
+def _work() -> ModuleType:
+    return importlib.import_module("sakti.agent.mcp.administration")  # not for lists of commands
+
+
+def _view() -> ModuleType:
+    return importlib.import_module("sakti.agent.reports.mcp_view")
+
+
+def _list_servers(scope: Scope) -> ServerList:
+    return _view().load_all(scope.workspace, scope.config.mcp, scope.env)
+
+
+# --- the configuration ------------------------------------------------------------------------------------------------
+
+
+@action(
+    arg("name", "Name of the server.", default=""),
+    arg("command", "Its command, behind --.", many=True, default=()),
+    option("--url", help="Address of a server that speaks streamable HTTP.", default=""),
+    option("--env", help="Variable of the command; ${NAME} as the value takes yours.", many=True, metavar="NAME=VALUE"),
+    option("--from", name="program", help="Copy the servers of claude-code, codex or opencode.", default=None,
+           choices=PROGRAMS),
+    flag("--yes", help="Do not ask for confirmation."),
+    shell="mcp add",
+)  # fmt: skip
+async def add(
+    scope: Scope, name: str, command: list[str], url: str, env: list[str], program: str | None, yes: bool
+) -> Value:
+    """Add a server to your configuration, or copy those of another agent."""
+    if program:
+        if any((name, command, url, env)):
+            raise Refused("--from copies all servers of a program: name nothing else.", code=USAGE)
+        return _copy_servers(scope, program, yes)
+    if not name or bool(command) == bool(url):
+        raise Refused("Write `sakti mcp add NAME -- COMMAND` or `sakti mcp add NAME --url URL`.", code=USAGE)
+    path = _work().add_server(name, command, url, env, scope.config.mcp)
+    return Done(f"Added {name} to {path}. `sakti mcp test {name}` connects to it.", json={"added": [name]})
+
+
+def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
+    """Copy the servers of another program after showing the change."""
+    copy = _work().plan_copy(program, scope.config.mcp)
+    described = {"added": list(copy.added), "notes": list(copy.notes)}
+    if not copy.added:
+        return Text((*copy.notes, f"{copy.source} has no servers to copy."), json=described)
+    shown = (*copy.diff, *copy.notes)
+    if not yes:
+        if scope.json or not sys.stdin.isatty():
+            raise Refused(f"This changes {copy.path}; --yes confirms it.", code=USAGE)
+        scope.tell(Text(shown, kind="diff"))
+        if not confirm(f"Change {copy.path}?"):
+            raise Refused("Nothing was changed.")
+    _work().apply_copy(copy)
+    return Text((*(shown if yes else ()), f"Added {', '.join(copy.added)} to {copy.path}."), json=described)
+
+
+@action(_NAME, shell="mcp remove")
+async def remove(scope: Scope, name: str) -> Value:
+    """Remove a server from your configuration, with its login."""
+    path = _work().remove_server(name, _list_servers(scope))
+    return Done(f"Removed {name} from {path}.", json={"removed": name})
+
+
+@action(shell="mcp list")
+async def list_(scope: Scope) -> Value:
+    """List the servers of all files, and why one of them does not start."""
+    view, listed = _view(), _list_servers(scope)
+    lines = tuple(view.list_lines(listed, scope.workspace))
+    return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings", json=view.as_json(listed))
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+@action(_NAME, shell="mcp test", needs="loop")
+async def test(scope: Scope, name: str) -> Value:
+    """Connect to a server; show its version, its tools and their tokens. Exit 1 if it is not ready."""
+    work = _work()
+    server = work.find_server(_list_servers(scope), name)
+    state: ServerState = await work.try_server(scope.make_workspace(), server)
+    is_ready = state.state == "ready"
+    lines = [f"{'✓' if is_ready else '✗'} {name}: {_view().describe_state(state)}"]
+    lines += [f"  {state.error}"] * bool(state.error)
+    lines += [f"  {tool.original_name:<32} {tool.tokens:>6} tokens" for tool in state.tools]
+    json = {
+        "name": name,
+        "state": state.state,
+        "version": state.version,
+        "error": state.error or None,
+        "tools": [{"name": tool.original_name, "tokens": tool.tokens} for tool in state.tools],
+    }
+    return Text(tuple(lines), title="MCP", kind="findings", json=json, exit=int(not is_ready))
+
+
+@action(_NAME, shell="mcp login", needs="loop")
+async def login(scope: Scope, name: str) -> Value:
+    """Log in to a server in the browser; the login is stored in the keyring.
+
+    Over ssh, open the address that is shown in a browser of your own, and paste the address at which it ends.
+    """
+    work, listed = _work(), _list_servers(scope)
+    server = work.find_remote(listed, work.find_server(listed, name).name)
+    logins = work.import_sdk("sakti.agent.mcp.login")
+
+    async def show(address: str) -> None:
+        print(f"Open this address to log in:\n\n{address}\n", file=sys.stderr)
+        print("If the browser cannot show the last page, paste its address here and press Enter.", file=sys.stderr)
+        if "SSH_CONNECTION" not in scope.env:
+            await logins.open_browser(address)
+
+    await logins.log_in(server, show, logins.read_line)
+    return Done(f"Logged in to {name}.", json={"logged_in": name})
+
+
+@action(_NAME, shell="mcp logout")
+async def logout(scope: Scope, name: str) -> Value:
+    """Delete the login of a server from the keyring."""
+    work = _work()
+    deleted = work.log_out(work.find_remote(_list_servers(scope), name))
+    return Done(f"Logged out of {name}." if deleted else f"{name} had no login.", json={"logged_out": deleted})
+
+
+# --- in a chat --------------------------------------------------------------------------------------------------------
+
+
+@action(
+    arg("verb", default="", choices=VERBS),
+    arg("name", default=""),
+    chat="mcp",
+    needs="session",
+    summary="list MCP servers with their state; show tools, restart, disable, log in",
+    hint="[tools | restart | disable | login NAME]",
+)
+async def servers(scope: Scope, verb: str, name: str) -> Value | None:
+    """List MCP servers with their state, or change one for this session."""
+    if verb and not name:
+        raise Refused(f"Write the name of a server after /mcp {verb}.", code=USAGE)
+    match verb:
+        case "login":
+            return await _log_in_here(scope, name)
+        case "tools":
+            state = _find_started(scope, name)
+            lines = tuple(_view().tool_lines(state))
+            return Text(lines or (f"{name} is {state.state}.",), title=f"MCP {name}")
+        case "restart":
+            await _clients(scope).restart(_find_started(scope, name).server.name)
+            return Done(f"{name} starts again.", title="MCP")
+        case "disable":
+            await _clients(scope).disable(_find_started(scope, name).server.name)
+            return Done(f"{name} is off until sakti ends; `enabled = false` in its entry keeps it off.", title="MCP")
+        case _:
+            return _open_list(scope)
+
+
+def _open_list(scope: Scope) -> Value:
+    listed = _list_servers(scope)
+
+    async def instead() -> Value:
+        view = _view()
+        lines = tuple(view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
+        return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings")
+
+    return Open("mcp", listed, instead)
+
+
+async def _log_in_here(scope: Scope, name: str) -> Value:
+    """Log in to a server in the browser of this machine, and connect to it again."""
+    work, listed = _work(), _list_servers(scope)
+    server = work.find_remote(listed, work.find_server(listed, name).name)
+    if "SSH_CONNECTION" in scope.env:
+        raise Refused(f"Over ssh, run `sakti mcp login {name}` in a shell: there you can paste the address.")
+    logins = work.import_sdk("sakti.agent.mcp.login")
+
+    async def show(address: str) -> None:
+        scope.tell(Text((f"Log in in the browser. If none opened: {address}",), title="MCP"))
+        await logins.open_browser(address)
+
+    await logins.log_in(server, show)
+    if scope.session.workspace.servers.clients is not None:
+        await _clients(scope).restart(name)
+    return Done(f"Logged in to {name}.", title="MCP")
+
+
+def _clients(scope: Scope) -> Any:
+    """Return the servers of the session. Raises Refused if none was started."""
+    clients = scope.session.workspace.servers.clients
+    if clients is None:
+        raise Refused("No MCP server was started in this session.")
+    return clients
+
+
+def _find_started(scope: Scope, name: str) -> ServerState:
+    for state in scope.session.workspace.servers.states():
+        if state.server.name == name:
+            return state
+    raise Refused(f"The server {name} was not started in this session; /mcp shows why.")

@@ -13,7 +13,7 @@ from sakti.core.lazy import lazy_imports
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.core.types import ModelInfo
-    from sakti.providers.registry import Choice
+    from sakti.providers.registry import SelectedModel
 
 with lazy_imports:
     from sakti.providers import registry
@@ -43,7 +43,7 @@ async def models(scope: Scope) -> Value:
     return Rows(tuple(map(_line, listed)), empty=problem, head=head, json=_describe_choice(choice, listed))
 
 
-def _describe_choice(choice: Choice | None, listed: Sequence[ModelInfo]) -> dict[str, object]:
+def _describe_choice(choice: SelectedModel | None, listed: Sequence[ModelInfo]) -> dict[str, object]:
     names = ("context_window", "input_price", "output_price")
     return {
         "model": choice.model if choice else None,

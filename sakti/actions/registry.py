@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import sakti.actions
-from sakti.actions.spec import Action, Group
+from sakti.actions.spec import Action, CommandGroup
 from sakti.core.resources import mode_names
 
 
@@ -19,14 +19,14 @@ class Subject(NamedTuple):
     """What one file declares, in its order: actions, and the group that they are in the shell."""
 
     actions: tuple[Action, ...]
-    group: Group | None
+    group: CommandGroup | None
 
 
 def subject_of(module: ModuleType) -> Subject:
     """Return the declarations of a module in their order, for a package those of its PARTS."""
     parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
     actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
-    return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, Group)), None))
+    return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, CommandGroup)), None))
 
 
 @functools.cache

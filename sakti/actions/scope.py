@@ -12,7 +12,8 @@ from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
-    from sakti.core.config import Config, Loaded
+    from sakti.agent.workspace import Workspace
+    from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
 with lazy_imports:
@@ -103,8 +104,12 @@ class Scope:
             self.board, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=own
         )
 
-    def settings(self, overrides: Sequence[str] = ()) -> Loaded:
+    def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
         """Read every setting with its origin; only in the shell. Raises `ConfigError`."""
+        raise Refused("This works in a shell only.")
+
+    def make_workspace(self) -> Workspace:
+        """Make a workspace without its store; only in the shell. Raises `ConfigError`."""
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.actions import registry
-from sakti.actions.spec import CHAT, Group, action, arg, flag
+from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -19,7 +19,7 @@ with lazy_imports:
     from sakti.agent.project import trust as workspace_trust
     from sakti.agent.project.skills import library as skill_files
 
-GROUP = Group("skills", "Skills and commands of this workspace and of the user.", CHAT)
+GROUP = CommandGroup("skills", "Skills and commands of this workspace and of the user.", CHAT)
 DESCRIPTION = 100  # characters that a list shows
 
 

@@ -48,7 +48,7 @@ class Arg(NamedTuple):
         return self.metavar or ("" if self.kind == "flag" else self.name.strip("_").upper())
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """The shell's commands `sakti NAME …` together."""
 
     name: str

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from sakti.actions.spec import CHAT, Group, action, arg, flag, limit, option
+from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
@@ -36,7 +36,7 @@ with lazy_imports:
     from sakti.store.threads import removal as thread_removal
     from sakti.store.threads import threads as stored_threads
 
-GROUP = Group("threads", "The threads of this workspace.", CHAT)
+GROUP = CommandGroup("threads", "The threads of this workspace.", CHAT)
 FORMS = ("md", "json", "html")
 ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 SHORTEST = 6  # signs of a message's id

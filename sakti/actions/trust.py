@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.actions.spec import action, arg, flag
+from sakti.actions.spec import action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Rows, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sakti.actions.scope import Scope
+    from sakti.agent.project.trust import TrustReview
 
 with lazy_imports:
     from sakti.agent.project import trust as workspace_trust
-    from sakti.agent.reports import trust_view
+    from sakti.agent.reports import mcp_view, trust_view
 
 WORDS = ("yes", "revoke", "list")
 RESTART = "It takes effect after a restart."
@@ -23,12 +26,16 @@ RESTART = "It takes effect after a restart."
     flag("--yes", help="Trust the workspace's settings as they are now."),
     flag("--list", name="list_", help="List trusted workspaces."),
     flag("--revoke", help="Trust this workspace no more."),
+    option("--allow", help="Let an MCP server of this workspace have a variable, a host or a path.", many=True,
+           metavar="NAME"),
     shell="trust",
-)
-async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool) -> Value:
+)  # fmt: skip
+async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool, allow: Sequence[str] = ()) -> Value:
     """Show what of this workspace has an effect on sakti, and trust it. Exit 1: not trusted."""
-    if yes + list_ + revoke > 1:
-        raise Refused("--yes, --list and --revoke exclude each other.", code=USAGE)
+    if yes + list_ + revoke + bool(allow) > 1:
+        raise Refused("--yes, --list, --revoke and --allow exclude each other.", code=USAGE)
+    if allow:
+        return _allow_needs(scope, allow)
     if list_:
         return _list_trusted()
     if revoke:
@@ -51,8 +58,27 @@ async def trust_here(scope: Scope, what: str) -> Value | None:
 def _show_files(scope: Scope) -> Value:
     review = workspace_trust.review(scope.workspace)
     command = "`sakti trust --yes`" if scope.live is None else "/trust yes"
-    lines = trust_view.lines(review, command)
+    lines = (*trust_view.lines(review, command), *(_describe_needs(scope, review) if review.holds else ()))
     return Text(lines, title="Trust", json=trust_view.as_json(review), exit=int(review.asks))
+
+
+def _describe_needs(scope: Scope, review: TrustReview) -> list[str]:
+    """Return a line for each need of an MCP server that is not allowed."""
+    answers = workspace_trust.read_answers(scope.workspace)
+    needs = [need for need in mcp_view.list_needs(review, scope.env) if not answers.get(need.key)]
+    return [f"  {need.sentence}: `sakti trust --allow {need.value}` allows it." for need in needs]
+
+
+def _allow_needs(scope: Scope, values: Sequence[str]) -> Value:
+    review = workspace_trust.review(scope.workspace)
+    needs = mcp_view.list_needs(review, scope.env)
+    unknown = [value for value in values if value not in {need.value for need in needs}]
+    if unknown:
+        raise Refused(f"No MCP server of this workspace wants {unknown[0]}; `sakti trust` shows what they want.")
+    allowed = [need for need in needs if need.value in values]
+    workspace_trust.save_answers(scope.workspace, {need.key: True for need in allowed})
+    names = ", ".join(dict.fromkeys(need.value for need in allowed))
+    return Done(f"Allowed {names}.", json={"allowed": list(values)})
 
 
 def _trust_files(scope: Scope) -> Value:

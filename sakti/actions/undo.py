@@ -13,7 +13,7 @@ from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.checkpoints.undoing import Past, Preview, Result, Undoing, What
+    from sakti.agent.checkpoints.undoing import Past, Result, Undoing, UndoPreview, What
 
 with lazy_imports:
     from sakti.agent import titles as thread_titles
@@ -74,7 +74,7 @@ def _read(words: str) -> tuple[int, What, bool, bool]:
     return number, what, "yes" in given, "all" in given
 
 
-async def _nothing(found: Undoing, preview: Preview) -> str:
+async def _nothing(found: Undoing, preview: UndoPreview) -> str:
     if preview.what == "files" and any(t.changed is not None and not t.undone for t in await found.turns()):
         return "All files are as they were before these turns already."
     return "No file was changed in this thread." if preview.what == "files" else "Nothing was said in this thread yet."
@@ -134,7 +134,7 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def lines(preview: Preview) -> tuple[str, ...]:
+def lines(preview: UndoPreview) -> tuple[str, ...]:
     """Describe an undo before it is done."""
     turns, plan = preview.turns, preview.plan
     if preview.completes is not None:
@@ -159,7 +159,7 @@ def title_of(past: Past) -> str:
     return one_line(past.text, 60) or "(no text)"
 
 
-def how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
+def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
     number = counted(sum(bool(r.conflict) for r in preview.plan.rows), "file")
@@ -180,7 +180,7 @@ def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 
 
-def as_json(preview: Preview) -> dict[str, Any]:
+def as_json(preview: UndoPreview) -> dict[str, Any]:
     """Return a preview for programs."""
     return {
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,7 +31,8 @@ class ConnectError(SaktiError):
 class ClientProgram(Struct, frozen=True):
     """Configuration of one program: its file below the home folder, and how the entry is inserted.
 
-    `insert` takes the text of the file and the command; `pieces` are all that it may insert for a command.
+    `insert` takes the text of the file and the command; `pieces` are all that it may insert for a command. `remove`
+    finds the entry also if the program wrote its file again in another layout; None if the entry is another one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ClientProgram(Struct, frozen=True):
     insert: Callable[[str, str], str]
     pieces: Callable[[str], tuple[str, ...]]
     has_entry: Callable[[str], bool]
+    remove: Callable[[str, str], str | None] = lambda text, command: None
 
 
 def read(path: Path) -> str | None:
@@ -86,7 +88,7 @@ def disconnect(program: ClientProgram, text: str | None, command: str) -> str | 
     for used in (command, *_COMMAND.findall(text)):
         if text == program.insert("", used):
             return None
-        if (before := _remove_pieces(program, text, used)) is not None:
+        if (before := _remove_pieces(program, text, used) or program.remove(text, used)) is not None:
             return before
     raise ConnectError(f"The entry {NAME!r} in ~/{program.path} was changed since: remove it there by hand.")
 
@@ -146,11 +148,29 @@ def _read_tokens(text: str) -> list[_Token]:
     return tokens
 
 
+def _find_opening(tokens: Sequence[_Token], key: str) -> int | None:
+    """Return which token opens the object of a key at the top, or that at the top (`key` empty)."""
+    depth = 1 if key else 0
+    opened = (i for i, t in enumerate(tokens) if t.sign == "{" and t.depth == depth and (not key or t.before == key))
+    return next(opened, None)
+
+
+def _cut_member(text: str, tokens: Sequence[_Token], name: int, last: int) -> str:
+    """Return a text without the member between two tokens, and without the comma that it leaves."""
+    before, after = tokens[name - 1], tokens[last + 1]
+    start = tokens[name].end - len(tokens[name].sign)
+    if after.sign == ",":
+        rest = text[after.end :]
+        return text[:start] + rest.lstrip()
+    if before.sign == ",":
+        return text[: before.end - 1] + text[tokens[last].end :]
+    return text[: before.end] + text[after.end - 1 :]
+
+
 def _find_object(text: str, key: str) -> _JsonObject | None:
     """Find the object of a key at the top, or that at the top (`key` empty). Raises ConnectError."""
     tokens, depth = _read_tokens(text), 1 if key else 0
-    opened = (i for i, t in enumerate(tokens) if t.sign == "{" and t.depth == depth and (not key or t.before == key))
-    start = next(opened, None)
+    start = _find_opening(tokens, key)
     if start is None:
         if not key:
             raise ConnectError(INVALID)
@@ -184,6 +204,24 @@ class _JsonEntry:
         place = place or _find_object(text, "")
         assert place is not None
         return text[: place.at] + pieces[not place.is_empty] + text[place.at :]
+
+    def remove(self, text: str, command: str) -> str | None:
+        """Return the text without the entry, whatever its white space; None if its value is another one."""
+        tokens = _read_tokens(text)
+        opening = _find_opening(tokens, self._key)
+        if opening is None:
+            return None
+        inside = range(opening + 1, len(tokens) - 2)
+        is_name = (i for i in inside if tokens[i].sign == f'"{NAME}"' and tokens[i].depth == 2)
+        name = next((i for i in is_name if tokens[i + 1].sign == ":" and tokens[i + 2].sign == "{"), None)
+        if name is None:
+            return None
+        last = next(i for i in range(name + 3, len(tokens)) if tokens[i].sign == "}" and tokens[i].depth == 2)
+        try:
+            value = json.loads(text[tokens[name + 1].end : tokens[last].end])
+        except ValueError:  # it has comments
+            return None
+        return _cut_member(text, tokens, name, last) if value == self._make(command) else None
 
     def is_in(self, text: str) -> bool:
         place = _find_object(text, self._key) if text.strip() else None
@@ -243,7 +281,7 @@ _OPENCODE = _JsonEntry("mcp", lambda command: {"type": "local", "command": [comm
 PROGRAMS = {
     program.name: program
     for program in (
-        ClientProgram("claude-code", ".claude.json", _CLAUDE.insert, _CLAUDE.pieces, _CLAUDE.is_in),
+        ClientProgram("claude-code", ".claude.json", _CLAUDE.insert, _CLAUDE.pieces, _CLAUDE.is_in, _CLAUDE.remove),
         ClientProgram(
             "codex",
             ".codex/config.toml",
@@ -252,7 +290,12 @@ PROGRAMS = {
             _has_codex,
         ),
         ClientProgram(
-            "opencode", ".config/opencode/opencode.json", _OPENCODE.insert, _OPENCODE.pieces, _OPENCODE.is_in
+            "opencode",
+            ".config/opencode/opencode.json",
+            _OPENCODE.insert,
+            _OPENCODE.pieces,
+            _OPENCODE.is_in,
+            _OPENCODE.remove,
         ),
         ClientProgram(
             "vibe",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import select
 import urllib.parse
 from collections.abc import Callable
@@ -160,6 +161,8 @@ class MemoryServer:
             text, failed = self._answer(name, check_arguments(name, _as_dict(arguments)), self._folder), False
         except SaktiError as e:
             text, failed = e.message, True
+        except Exception as e:  # the server goes on with the next question
+            text, failed = f"The memory could not be read ({type(e).__name__}): `sakti doctor` says why.", True
         return {"content": [{"type": "text", "text": text}], "isError": failed}
 
     # --- roots ----------------------------------------------------------------------------------------------
@@ -197,6 +200,7 @@ def _about() -> Json:
 # --- tools --------------------------------------------------------------------------------------------------
 
 _TEXT: Json = {"type": "string"}
+_WHOLE = re.compile(r"\s*(-?[0-9]{1,30})(?:\.0)?\s*")  # some clients send 5.0
 
 
 def _whole(most: int, about: str) -> Json:
@@ -274,9 +278,10 @@ def check_arguments(name: str, arguments: Json) -> Json:
 
 def _check_value(key: str, value: Any, schema: Json) -> Any:
     if schema["type"] == "integer":
-        if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).strip("-").isdigit():
+        match = _WHOLE.fullmatch(str(value))
+        if match is None:
             raise SaktiError(f"{key!r} is a whole number.")
-        return max(schema["minimum"], min(schema["maximum"], int(value)))
+        return max(schema["minimum"], min(schema["maximum"], int(match[1])))
     text = str(value)
     if "enum" in schema and text not in schema["enum"]:
         raise SaktiError(f"{key!r} is one of {', '.join(schema['enum'])}.")

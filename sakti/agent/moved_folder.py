@@ -10,17 +10,21 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.text import counted
-from sakti.store import workspaces
+from sakti.store import user_state, workspaces
 from sakti.store.database import Store
 from sakti.store.threads import threads
 from sakti.store.workspaces import Holdings, KnownFolder
 
+_OFFERED = "adoption:"  # of ui_state, before the root of the earlier workspace
 
-async def find_earlier(store: Store, root: Path, *, trusted: bool, saved: bool) -> list[Holdings]:
-    """Remember this folder; return its earlier workspaces if it has no thread yet.
+
+async def find_earlier(
+    store: Store, root: Path, *, trusted: bool, saved: bool, interactive: bool = True
+) -> list[Holdings]:
+    """Remember this folder; return its earlier workspaces, to be offered.
 
     The same folder has the same device and inode. In a trusted workspace the same name and first commit count as well:
-    git is asked only there.
+    git is asked only there. Once the folder has a thread, a chat offers what no chat offered before.
     """
     folder = await asyncio.to_thread(_look_at, root)
     if folder is None:
@@ -32,11 +36,19 @@ async def find_earlier(store: Store, root: Path, *, trusted: bool, saved: bool) 
         folder = replace(folder, first_commit=await repository.first_commit(root))
     if saved and not store.not_saved and folder != before:
         await store.write(workspaces.remember, folder)
-    if await store.read(threads.recent, folder.root, 1):
+    has_threads = bool(await store.read(threads.recent, folder.root, 1))
+    if has_threads and not interactive:
         return []
-    return [
+    earlier = [
         h for h in await store.read(workspaces.same_folders, folder) if not await asyncio.to_thread(_exists, h.root)
     ]
+    if earlier and has_threads:
+        state = await store.read(user_state.ui_state)
+        earlier = [h for h in earlier if _OFFERED + h.root not in state]
+    if interactive and saved and not store.not_saved:
+        for holdings in earlier:
+            await store.write(user_state.set_ui_state, _OFFERED + holdings.root, folder.root)
+    return earlier
 
 
 def _look_at(root: Path) -> KnownFolder | None:

@@ -33,7 +33,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.subagents import ChildHost
@@ -163,12 +163,12 @@ class OpenThread:
         return self._toolbox.granted if self._toolbox is not None else ()
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         """Return the recorder of file changes; None if nothing is recorded."""
         if self._toolbox is None:
             return None
         recorder = self._toolbox.state.recorder
-        return recorder if isinstance(recorder, recording.Recorder) else None
+        return recorder if isinstance(recorder, recording.TurnRecorder) else None
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
@@ -241,18 +241,21 @@ class OpenThread:
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
-        self.thread, self._mode, self.status, self.running.lost_jobs = thread, thread.mode, None, {}
+        self.thread, self._mode, self.status, self.running.past_jobs = thread, thread.mode, None, {}
         if self._toolbox is not None:
             self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
+            killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            if killed and not ws.store.read_only_reason:
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
-                self.running.lost_jobs = await self._job_log.find_lost(thread.id, running)
+                self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
@@ -353,6 +356,7 @@ class OpenThread:
                 system_prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
                 **instructions.to_metadata(await ws.files.find_instructions()),
                 **prompt_facts.skill_metadata(self._list_skills()),
+                **(ws.servers.to_metadata() if ws.has_servers else {}),
                 **({} if ws.options.interactive else {titles.HEADLESS: True}),
             },
         )
@@ -448,8 +452,9 @@ class OpenThread:
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-        if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
-            texts.append(("skills", listed))
+        if info is None or info.has_memory_tools:
+            lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
+            texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
         texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
@@ -472,9 +477,10 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
-            **prompt_facts.job_facts(messages, tools.background),
+            **prompt_facts.job_facts(messages, self.id, tools.background, self.running.past_jobs),
             **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **prompt_facts.server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
 
@@ -544,8 +550,10 @@ class OpenThread:
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval = self.workspace, self.workspace.config.approval
+        state = self._make_tool_state()
         tools = catalog.all_tools(
             ws.store,
+            without=state.missing_tools,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
             pages=memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id),
@@ -560,22 +568,23 @@ class OpenThread:
         tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
-            self._make_tool_state(),
+            state,
             approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )
-        for processor in ws.processors():
-            if isinstance(processor, builtin.ToolSearch):
-                toolbox.search(processor.always)
+        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
+        if always is not None or ws.has_servers:
+            toolbox.remote = ws.servers.tools
+            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
-        toolbox.state.job_log = self._job_log
+        toolbox.state.job_log = job_log.JobLog(ws.store)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
@@ -586,10 +595,6 @@ class OpenThread:
 
     def _make_tool_state(self) -> ToolState:
         return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
-
-    @property
-    def _job_log(self) -> job_log.JobLog:
-        return job_log.JobLog(self.workspace.store)
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import tomllib
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
-from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,9 +28,6 @@ def changed(text: str, name: str, value: Any) -> str:
 
     Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
     """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
     *tables, key = name.split(".")
     try:
         document = tomlkit.parse(text)
@@ -50,7 +52,54 @@ def changed(text: str, name: str, value: Any) -> str:
         raise ConfigError(str(e)) from e
 
 
-def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
+def add_servers(text: str, servers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the TOML `text` with tables of MCP servers at its end. Raises `ConfigError`."""
+    document: Any = tomlkit.document()
+    document[SERVERS] = tomlkit.table(is_super_table=True)
+    for name, fields in servers.items():
+        table: Any = tomlkit.table()
+        for key, value in fields.items():
+            inline: Any = tomlkit.inline_table()
+            table[key] = inline.update(value) or inline if isinstance(value, Mapping) else value
+        table.add(tomlkit.nl())
+        document[SERVERS][name] = table
+    after = f"{text.rstrip()}\n\n{tomlkit.dumps(document).strip()}\n".lstrip("\n")
+    try:
+        tables = tomllib.loads(after)[SERVERS]
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"the servers cannot be added: {e}") from e
+    assert all(tables[name] == dict(fields) for name, fields in servers.items())
+    return after
+
+
+def remove_server(text: str, name: str) -> str:
+    """Return the TOML `text` without an MCP server; comments stay. Raises `ConfigError`."""
+    try:
+        document: Any = tomlkit.parse(text)
+        document[SERVERS].pop(name)
+        if not document[SERVERS]:
+            del document[SERVERS]
+    except (TOMLKitError, AttributeError) as e:
+        raise ConfigError(str(e)) from e
+    return _keep_comments(text, tomlkit.dumps(document))
+
+
+def _keep_comments(before: str, after: str) -> str:
+    """Return the text `after` a table was removed, with the comments that stood behind the table."""
+    common = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))
+    start = before.rfind("\n", 0, common) + 1
+    removed, rest = before[start : start + len(before) - len(after)], after[start:]
+    if before != before[:start] + removed + rest:
+        return after
+    lines = removed.splitlines(keepends=True)
+    last = max(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    comments = "".join(lines[last + 1 :]) if any(line.strip() for line in lines[last + 1 :]) else ""
+    return before[:start] + comments.lstrip("\n") + rest
+
+
+def write(
+    path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]
+) -> LoadedConfig:
     """Write the setting into `path`, one of the two files, if the next start accepts it.
 
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
@@ -102,7 +151,7 @@ def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, st
         raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
 
 
-def _refuse(name: str, loaded: Loaded, tried: str) -> None:
+def _refuse(name: str, loaded: LoadedConfig, tried: str) -> None:
     for warning in loaded.warnings:
         if warning.startswith(tried) and name in warning:
             raise ConfigError(warning)

@@ -40,9 +40,12 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import moved_folder, project_summary
+    from sakti.agent import moved_folder, project_summary, web_pages, web_search
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.mcp import clients as mcp_clients
+    from sakti.agent.mcp import config as mcp_config
+    from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import compose, registry
     from sakti.agent.project.hooks import settings as hook_settings
@@ -52,6 +55,7 @@ with lazy_imports:
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
     from sakti.agent.tools import context as tool_context
+    from sakti.agent.tools import web as web_tools
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
     from sakti.providers import presets
@@ -63,11 +67,8 @@ log = logging.getLogger(__name__)
 NOT_KEPT = "Nothing of this run was saved."
 
 
-def preload() -> None:
-    """Execute the modules that opening a session needs.
-
-    Run it in a thread, so that the screen responds meanwhile.
-    """
+def preload_store() -> None:
+    """Execute the modules of store and memory."""
     for module in (store_database, memory_engine, memory_factory):
         load(module)
 
@@ -138,6 +139,15 @@ class WorkspaceFiles:
     def load_hooks(self) -> hook_settings.HookList:
         """Return the hooks in force."""
         return hook_settings.load_hooks(self._options.config.hooks, project_files.hook_files(self._options.files))
+
+    def may_have_servers(self) -> bool:
+        """Return whether MCP servers are configured; nothing of them is loaded if not."""
+        return bool(self._options.config.mcp or project_files.server_files(self._options.files))
+
+    def load_servers(self) -> mcp_config.ServerList:
+        """Return the MCP servers in force, those that do not start included."""
+        context = mcp_config.ServerContext(self.root, self._options.env, trust.read_answers(self.root))
+        return mcp_config.collect(self._options.config.mcp, project_files.server_files(self._options.files), context)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -229,6 +239,16 @@ class Workspace:
     def env(self) -> Mapping[str, str]:
         return self.options.env
 
+    @cached_property
+    def pages(self) -> web_pages.WebPages:
+        """Return what opens web pages; its cache is shared by all threads."""
+        return web_pages.WebPages(self.counter, self.clock)
+
+    @cached_property
+    def search(self) -> web_search.SessionSearch:
+        """Return what searches the web."""
+        return web_search.SessionSearch(self.env, self.models, self.store)
+
     @property
     def saved(self) -> bool:
         """Return whether anything is kept."""
@@ -306,8 +326,13 @@ class Workspace:
         self.indexing.begin(self.store)
         await self.files.look_at_git()
         if self.options.resource_id is None:
-            trusted, root = self.options.trusted, self.root
-            self.files.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
+            self.files.earlier = await moved_folder.find_earlier(
+                self.store,
+                self.root,
+                trusted=self.options.trusted,
+                saved=self.saved,
+                interactive=self.options.interactive,
+            )
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:
@@ -317,6 +342,8 @@ class Workspace:
 
     async def close(self) -> None:
         """Close the sandbox, models, indexing and the store, if it is this workspace's."""
+        if "servers" in self.__dict__:
+            await self.servers.close()
         if self._sandbox is not None:
             self._sandbox.close()
         await self.models.close()
@@ -365,12 +392,12 @@ class Workspace:
             clock=self.clock,
         )
 
-    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
+    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
         info = self.models.info
-        out: list[memory_factory.Candidate] = []
+        out: list[memory_factory.ModelCandidate] = []
         for name, up_to in names:
             window = info.context_window if info is not None and name == info.full_name else None
-            out.append(memory_factory.Candidate(*self.models.background(name), up_to, window))
+            out.append(memory_factory.ModelCandidate(*self.models.background(name), up_to, window))
         return out
 
     def observer_reason(self) -> str:
@@ -396,6 +423,7 @@ class Workspace:
         `enclosed`: its commands run in the sandbox; `recorder`: another thread's, which records its changes, too.
         """
         sandbox, env, settings = self.sandbox, self.command_environment(), self.config
+        search = web_tools.SearchChoice(settings.web.search, self.env, self.models, lambda: self.search)
         state = tool_context.ToolState(
             self.root,
             self.root,
@@ -411,6 +439,8 @@ class Workspace:
             readable=self.files.library.folders,
             added=self.options.added,
             network=proxy.Network(settings.sandbox.hosts),
+            web=(lambda: self.pages) if settings.web.fetch else None,
+            search=search if search.service else None,
         )
         if recorder is not None:
             state.recorder = recorder
@@ -420,7 +450,7 @@ class Workspace:
                 shadow.recover()
             except (OSError, SaktiError) as e:  # the next undo says it
                 log.warning("unfinished undo or call: %s", e)
-            state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
+            state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 
     def _output_folder(self) -> Path:
@@ -432,7 +462,8 @@ class Workspace:
     def command_environment(self) -> dict[str, str]:
         """Return the user's environment without the keys of models."""
         keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
-            s.key_env for s in self.config.providers.values() if s.key_env
+            *(s.key_env for s in self.config.providers.values() if s.key_env),
+            *(variable for _, variable in web_tools.KEYED.values()),
         }
         return scrub_env(self.env, keys)
 
@@ -473,6 +504,39 @@ class Workspace:
         checkpoints_folder = resources.state_home() / "checkpoints"
         folders = (resources.data_home(), resources.config_home(), trust.folder(), checkpoints_folder)
         return (*folders, *_database_files(self.store.path.resolve()), *self.options.closed)
+
+    # --- servers ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def servers(self) -> mcp_lifecycle.SessionServers:
+        """Return the MCP servers of the session."""
+        return mcp_lifecycle.SessionServers(self, lambda servers: mcp_clients.McpClients(self, servers))
+
+    @property
+    def has_servers(self) -> bool:
+        """Return whether MCP servers are configured."""
+        return self.files.may_have_servers()
+
+    def load_servers(self) -> mcp_config.ServerList:
+        """Return the MCP servers in force, those that do not start included."""
+        return self.files.load_servers()
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.options.interactive
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the session began without questions and without a sandbox."""
+        return self.options.full
+
+    @property
+    def takes_images(self) -> bool:
+        """Return whether the model takes images, as far as it is known."""
+        return self.models.info is None or self.models.info.images
+
+    def new_id(self) -> str:
+        return self.store.ids.new()
 
     # --- rules ------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class ActionCommand(WithHelp, TyperCommand):
     """The command of one action."""
 
 
-class Program(WithHelp, TyperGroup):
+class CommandProgram(WithHelp, TyperGroup):
     """The command `sakti` with all of its words."""
 
 
@@ -57,7 +57,7 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
     has_subject = bool(argv) and shell.subject(argv[0]) is not None
     command = build_word(argv[0]) if has_subject else build_program()
     words, name = (list(argv[1:]), f"sakti {argv[0]}") if has_subject else (list(argv), "sakti")
-    missing = isinstance(command, ActionGroup) and not words
+    missing = isinstance(command, ActionGroup) and not words and not command.invoke_without_command
     try:
         result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
     except reader.UsageError as e:
@@ -85,7 +85,7 @@ def build_program() -> TyperGroup:
     """Build `sakti` itself with the options of the chat and all commands, for its help and for completion."""
     commands = sorted(map(build_word, shell.words()), key=lambda command: PANELS.index(str(command.rich_help_panel)))
     params = _build(options.TOP, "sakti", "", dict).params
-    return Program(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
+    return CommandProgram(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
                    subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
 
 
@@ -100,9 +100,12 @@ def build_word(word: str) -> Command:
     def build(name: str) -> Command:
         return _build_action(actions[name], name, "")
 
-    group = subject.group
+    group, settings = subject.group, dict[str, Any]()
+    if bare := actions.pop("", None):  # the word alone does something, too
+        command = _build_action(bare, word, "")
+        settings = {"callback": command.callback, "params": command.params, "invoke_without_command": True}
     return ActionGroup(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
-                    rich_help_panel=group.panel)  # fmt: skip
+                    rich_help_panel=group.panel, **settings)  # fmt: skip
 
 
 def list_arguments(action: Action) -> tuple[Arg, ...]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sakti.actions import values
 from sakti.actions.values import Refused
 from sakti.core import resources
-from sakti.core.config import Loaded, load, refuse_mode
+from sakti.core.config import LoadedConfig, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
@@ -105,7 +105,7 @@ def workspace() -> Path:
     return repository.find_root(Path.cwd())
 
 
-def settings(overrides: Sequence[str] = ()) -> Loaded:
+def settings(overrides: Sequence[str] = ()) -> LoadedConfig:
     """Merge all settings, the project's if it is trusted. Raises ConfigError."""
     review = trust.review(workspace())
     loaded = project_settings.settings(review.project, use=review.holds, overrides=overrides)
@@ -113,7 +113,7 @@ def settings(overrides: Sequence[str] = ()) -> Loaded:
     return replace(loaded, warnings=(*loaded.warnings, *left_out))
 
 
-def own_settings() -> Loaded:
+def own_settings() -> LoadedConfig:
     """Load the user's own settings, for what a project may not set; raises `ConfigError`."""
     return load(user_file=resources.config_home() / "config.toml", env=os.environ)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,6 +10,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 
 with lazy_imports:
+    from sakti.agent.reports import mcp_view
     from sakti.cli import common
     from sakti.core import config, resources
     from sakti.providers import presets
@@ -78,6 +80,11 @@ def _providers() -> Iterable[Offer]:
     return ((f"{name}/", "") for name in sorted({*presets.PRESETS, *common.settings().config.providers}))
 
 
+def _servers() -> Iterable[Offer]:
+    listed = mcp_view.load_all(common.workspace(), common.settings().config.mcp, os.environ)
+    return ((entry.server.name, mcp_view.describe_way(entry)) for entry in listed.entries)
+
+
 _LOOKUPS: dict[str, Callable[[], Iterable[Offer]]] = {
     "threads": _threads,
     "deleted threads": lambda: _threads(deleted=True),
@@ -87,5 +94,6 @@ _LOOKUPS: dict[str, Callable[[], Iterable[Offer]]] = {
     "setting names": _setting_names,
     "modes": _modes,
     "providers": _providers,
+    "servers": _servers,
     "files": list,
 }

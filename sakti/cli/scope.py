@@ -18,7 +18,8 @@ from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
-    from sakti.core.config import Config, Loaded
+    from sakti.agent.workspace import Workspace
+    from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
 with lazy_imports:
@@ -72,8 +73,11 @@ class ShellScope(Scope):
     def now(self) -> int:
         return int(time.time() * 1000)
 
-    def settings(self, overrides: Sequence[str] = ()) -> Loaded:
+    def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
         return common.settings(overrides)
+
+    def make_workspace(self) -> Workspace:
+        return sessions.Session(common.options(interactive=False)).workspace
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         return common.in_store(work)

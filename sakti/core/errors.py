@@ -77,6 +77,16 @@ class ProviderError(SaktiError):
         self.status = status
 
 
+class HttpError(SaktiError):
+    """Failed or refused request.
+
+    `code` is one of: address, redirect, size, encoding, timeout, certificate, connection.
+    """
+
+    title = "Web"
+    code = "connection"
+
+
 class NoModelError(SaktiError):
     title = "No model"
     code = "no_model"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
@@ -83,10 +84,11 @@ class ToolStarted(ThreadEvent, frozen=True):
 
 
 class ToolOutput(ThreadEvent, frozen=True):
-    """Next piece of a running tool's output."""
+    """Next piece of a running tool's output, or its new `progress` in a few words."""
 
     call_id: str
     text: str
+    progress: str = ""
 
 
 class ToolFinished(ThreadEvent, frozen=True):
@@ -217,6 +219,25 @@ class ApprovalRequested(ThreadEvent, frozen=True):
         return bool(self.questions) or self.is_plan
 
 
+class ApprovalAnswer(Struct, frozen=True):
+    """User's answer to an approval or a card.
+
+    `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
+    `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
+    Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
+    its Markdown as the user changed it.
+    """
+
+    approved: bool
+    grant: Grant = "once"
+    note: str = ""
+    edited: str | None = None
+    is_judged: bool = False
+    answers: tuple[CardAnswer, ...] = ()
+    mode: SessionMode = "ask"
+    fresh: bool = False
+
+
 class ApprovalResolved(ThreadEvent, frozen=True):
     id: str
     approved: bool
@@ -264,7 +285,8 @@ class AgentStarted(ThreadEvent, frozen=True):
 class AgentProgress(ThreadEvent, frozen=True):
     """Progress of a running child, at most four a second.
 
-    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start.
+    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start. `calls` are
+    its last ones in a line each.
     """
 
     child_id: str
@@ -274,6 +296,7 @@ class AgentProgress(ThreadEvent, frozen=True):
     messages: Gauge
     cost_usd: float | None
     seconds: float
+    calls: tuple[str, ...] = ()
 
 
 class AgentFinished(ThreadEvent, frozen=True):
@@ -310,6 +333,16 @@ class JobsChanged(ThreadEvent, frozen=True):
     """A background command began or ended; `running` counts those that run."""
 
     running: int
+
+
+class McpServerChanged(Struct, frozen=True):
+    """An MCP server changed its state; `tools` counts those it offers, `error` says why it failed."""
+
+    name: str
+    state: str
+    version: str = ""
+    tools: int = 0
+    error: str = ""
 
 
 class StoreWaiting(Struct, frozen=True):
@@ -477,6 +510,7 @@ Event: TypeAlias = (
     | ModelChanged
     | TasksChanged
     | JobsChanged
+    | McpServerChanged
     | StoreWaiting
     | Notice
     | MemoryStatus
@@ -489,7 +523,7 @@ Event: TypeAlias = (
 
 def get_thread_id(event: Event) -> str:
     """Return the id of an event's thread, "" for an event of the workspace."""
-    return "" if isinstance(event, ModelChanged | TasksChanged | StoreWaiting) else event.thread_id
+    return "" if isinstance(event, ModelChanged | TasksChanged | McpServerChanged | StoreWaiting) else event.thread_id
 
 
 def assign_thread(event: Event, thread_id: str) -> Event:

@@ -9,7 +9,7 @@ import re
 from typing import Any, cast
 
 
-class _Pattern:
+class _LazyPattern:
     """Regular expression that is compiled at its first use; looked-up attributes are cached."""
 
     def __init__(self, source: str, flags: int) -> None:
@@ -28,4 +28,4 @@ def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
     Its methods and attributes are those of a pattern; functions of `re` do not take it. A mistake in `source` is
     found at the first use.
     """
-    return cast("re.Pattern[str]", _Pattern(source, flags))
+    return cast("re.Pattern[str]", _LazyPattern(source, flags))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sakti.core.types import MarkerPart, TextPart
-from sakti.importers import lines
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem, short_hash
+from sakti.importers import fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 NAME = ".aider.chat.history.md"
 _START = "# aider chat started at "
@@ -37,7 +38,7 @@ class Aider:
                 start = line.removeprefix(_START).strip()
                 time = _read_start(start)
                 thread = ThreadInfo(
-                    f"{source.key or source.path}:{start}", str(source.path.parent.resolve()), file=str(source.path)
+                    f"{source.key or source.path}:{start}", os.path.realpath(source.path.parent), file=str(source.path)
                 )
                 kind, text, index = "", [], 0
                 continue
@@ -55,7 +56,7 @@ class Aider:
 
 def files_below_root(root: Path, findings: Findings) -> list[Path]:
     path = root / NAME
-    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+    if not fields.leads_inside(path, root):
         findings.add(path, 0, "it is a link out of the folder")
         return []
     return [path] if path.is_file() else []
@@ -90,7 +91,7 @@ def _block(
     body = "\n".join(text).strip()
     if thread is None or not body:
         return
-    entry_id = f"{thread.id}:{short_hash(start, index, body)}"
+    entry_id = f"{thread.id}:{fields.short_hash(start, index, body)}"
     if kind == "printed":
         yield Entry(thread, entry_id, parts=(MarkerPart("output", body),), time=time, kind="raw", counted=False)
     else:

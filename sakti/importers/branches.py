@@ -49,7 +49,8 @@ def _newest_branch(entries: Iterable[Entry]) -> set[str]:
     beside: list[str] = []  # entries that belong to the step of their parent
     leaf = last = answer = ""
     for entry in entries:
-        parents[entry.id] = entry.parent or last
+        # the line of a parent that is missing may have been damaged
+        parents[entry.id] = entry.parent if entry.parent in parents else last
         last = entry.id
         if entry.kind == "message":
             leaf = entry.id

@@ -14,25 +14,8 @@ from msgspec.structs import replace
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
-from sakti.importers import branches, lines
-from sakti.importers.entries import (
-    Entry,
-    Findings,
-    Source,
-    ThreadInfo,
-    TodoItem,
-    as_dict,
-    as_list,
-    as_text,
-    call_part,
-    files_below,
-    image_part,
-    read_json,
-    read_time,
-    result_part,
-    short_hash,
-    text_part,
-)
+from sakti.importers import branches, fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 PROMPTS = "history.jsonl"
 _SESSIONS = "projects/*/*.jsonl"
@@ -66,11 +49,13 @@ class ClaudeCode:
             yield Source(self.program, root, root.parent)
             return
         for pattern in (_SESSIONS, _CHILDREN):
-            for path in files_below(root, pattern, findings):
+            for path in fields.files_below(root, pattern, findings):
                 session = path.parent.parent.name if pattern is _CHILDREN else path.stem
-                side = tuple(files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
+                side = (
+                    tuple(fields.files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
+                )
                 yield Source(self.program, path, root, side)
-        for path in files_below(root, PROMPTS, findings):
+        for path in fields.files_below(root, PROMPTS, findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -84,17 +69,17 @@ class ClaudeCode:
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         info = ThreadInfo(source.path.stem)
         for path in source.side:
-            task = as_dict(read_json(path, findings))
-            if title := as_text(task.get("subject")):
-                number = as_text(task.get("id")) or path.stem
+            task = fields.as_dict(fields.read_json(path, findings))
+            if title := fields.as_text(task, "subject"):
+                number = fields.as_text(task, "id") or path.stem
                 yield TodoItem(
                     info,
                     number,
                     title,
-                    as_text(task.get("description")),
-                    _STATUS.get(as_text(task.get("status")), "open"),
-                    tuple(map(str, as_list(task.get("blocks")))),
-                    tuple(map(str, as_list(task.get("blockedBy")))),
+                    fields.as_text(task, "description"),
+                    _STATUS.get(fields.as_text(task, "status"), "open"),
+                    tuple(map(str, fields.as_list(task, "blocks"))),
+                    tuple(map(str, fields.as_list(task, "blockedBy"))),
                 )
 
 
@@ -103,8 +88,8 @@ def _thread(path: Path, findings: Findings) -> ThreadInfo:
     if path.parent.name != "subagents":
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
-    meta = as_dict(read_json(path.with_name(f"{path.stem}.meta.json"), findings))
-    title = one_line(as_text(meta.get("description")), 60)
+    meta = fields.as_dict(fields.read_json(path.with_name(f"{path.stem}.meta.json"), findings))
+    title = one_line(fields.as_text(meta, "description"), 60)
     return ThreadInfo(f"{session}/{path.stem}", file=str(path), title=title, parent=session)
 
 
@@ -119,9 +104,9 @@ def _session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
             is_first = False
             thread = ThreadInfo(
                 thread.id,
-                as_text(value.get("cwd")),
+                fields.as_text(value, "cwd"),
                 thread.title,
-                as_text(value.get("version")),
+                fields.as_text(value, "version"),
                 thread.file,
                 thread.parent,
             )
@@ -132,17 +117,17 @@ def _beside(thread: ThreadInfo, value: Json) -> ThreadInfo:
     """Return the thread of a line: older versions wrote children into the file of their parent."""
     if not value.get("isSidechain") or thread.parent:
         return thread
-    child = as_text(value.get("agentId")) or "sidechain"
+    child = fields.as_text(value, "agentId") or "sidechain"
     return ThreadInfo(f"{thread.id}/{child}", thread.cwd, "", thread.version, thread.file, thread.id)
 
 
 def _line_entries(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
-    kind, uuid = as_text(value.get("type")), as_text(value.get("uuid"))
-    parent = as_text(value.get("parentUuid")) or as_text(value.get("logicalParentUuid"))
-    base = Entry(thread, uuid, parent=parent, time=read_time(value.get("timestamp")), kind="note", end=line.end)
+    kind, uuid = fields.as_text(value, "type"), fields.as_text(value, "uuid")
+    parent = fields.as_text(value, "parentUuid") or fields.as_text(value, "logicalParentUuid")
+    base = Entry(thread, uuid, parent=parent, time=fields.read_time(value.get("timestamp")), kind="note", end=line.end)
     if kind in _TITLES:
-        title = one_line(as_text(value.get(_TITLES[kind])), 60)
-        yield Entry(thread, f"title:{short_hash(path, line.start)}", kind="note", title=title, end=line.end)
+        title = one_line(fields.as_text(value, _TITLES[kind]), 60)
+        yield Entry(thread, f"title:{fields.short_hash(path, line.start)}", kind="note", title=title, end=line.end)
     elif kind == "system" and value.get("subtype") == "compact_boundary" and uuid:
         yield _with(base, "system", (COMPACTED,))
     elif kind == "assistant" and uuid:
@@ -162,39 +147,37 @@ def _with(base: Entry, role: Role, parts: tuple[Part, ...]) -> Entry:
 
 
 def _answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry]:
-    message = as_dict(value.get("message"))
+    message = fields.as_dict(value, "message")
     content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
-    parts = tuple(part for block in map(as_dict, blocks) for part in _answer_part(block, findings))
+    parts = tuple(part for block in fields.blocks_of(content) for part in _answer_part(block, findings))
     if not parts or value.get("isApiErrorMessage") or value.get("isMeta"):
         yield base
         return
     is_open = message.get("stop_reason") is None
-    answer = as_text(message.get("id")) or base.id
+    answer = fields.as_text(message, "id") or base.id
     yield replace(_with(base, "assistant", parts), answer=answer, is_open=is_open)
 
 
 def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
-    kind, text = block.get("type"), as_text(block.get("text"))
+    kind, text = block.get("type"), fields.as_text(block, "text")
     if kind == "text":
-        return text_part(text)
+        return fields.text_part(text)
     if kind in ("thinking", "redacted_thinking"):
-        thought = as_text(block.get("thinking"))
+        thought = fields.as_text(block, "thinking")
         findings.dropped_thinking += not thought.strip()
         return (ThinkingPart(thought),) if thought.strip() else ()
     if kind in ("tool_use", "server_tool_use"):
-        return (call_part(block.get("id"), block.get("name"), block.get("input")),)
+        return (fields.call_part(block.get("id"), block.get("name"), block.get("input")),)
     return (MarkerPart("raw", f"{kind}: {text}" if text else str(kind)),)
 
 
 def _user(base: Entry, value: Json, line: lines.Line, path: Path, findings: Findings) -> Iterator[Entry]:
     """Yield the entries of a line of role user: results, or a prompt, or neither."""
-    content = as_dict(value.get("message")).get("content")
+    content = fields.lookup(value, "message", "content")
     if any(value.get(mark) for mark in _NOT_TYPED):
         yield base
         return
-    text_blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
-    blocks = [as_dict(block) for block in text_blocks]
+    blocks = fields.blocks_of(content)
     results = tuple(part for block in blocks for part in _result(block))
     parts = tuple(part for block in blocks for part in _prompt_part(block))
     for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
@@ -210,9 +193,9 @@ def _user(base: Entry, value: Json, line: lines.Line, path: Path, findings: Find
 
 def _prompt_part(block: Json) -> tuple[Part, ...]:
     if block.get("type") == "text":
-        return _find_typed(as_text(block.get("text")))
-    source = as_dict(block.get("source"))
-    return image_part(source.get("media_type"), source.get("data"))
+        return _find_typed(fields.as_text(block, "text"))
+    source = fields.as_dict(block, "source")
+    return fields.image_part(source.get("media_type"), source.get("data"))
 
 
 def _result(block: Json) -> tuple[Part, ...]:
@@ -220,25 +203,25 @@ def _result(block: Json) -> tuple[Part, ...]:
         return ()
     content = block.get("content")
     images: list[Part] = []
-    for one in map(as_dict, as_list(content)):
+    for one in map(fields.as_dict, fields.as_list(content)):
         if one.get("type") == "image":
-            where = as_dict(one.get("source"))
-            images += image_part(where.get("media_type"), where.get("data"))
-    return (result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
+            where = fields.as_dict(one, "source")
+            images += fields.image_part(where.get("media_type"), where.get("data"))
+    return (fields.result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
     """Return what the user typed of a text."""
     text = _REMINDER.sub("", text)
-    return () if _NOTICE.match(text) else text_part(text)
+    return () if _NOTICE.match(text) else fields.text_part(text)
 
 
 def _unknown(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
     """Report a line of an unknown type; its text is kept."""
     name = one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
-    texts = [as_text(value.get(key)) for key in ("content", "text", "message", "display")]
-    nested = as_text(as_dict(value.get("message")).get("content"))
+    texts = [fields.as_text(value, key) for key in ("content", "text", "message", "display")]
+    nested = fields.as_text(value, "message", "content")
     if text := "\n".join(filter(None, (*texts, nested))):
         yield lines.raw_entry(thread, line, path, text)
 
@@ -248,16 +231,16 @@ def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
     on_disk = {path.stem for path in source.root.glob(_SESSIONS)}
     for line in lines.read_lines(source.path, offset, findings):
         value = line.value or {}
-        session, text = as_text(value.get("sessionId")), as_text(value.get("display"))
+        session, text = fields.as_text(value, "sessionId"), fields.as_text(value, "display")
         if session in on_disk or not text.strip() or text.startswith("/"):
             continue
-        time, project = read_time(value.get("timestamp")), as_text(value.get("project"))
+        time, project = fields.read_time(value.get("timestamp")), fields.as_text(value, "project")
         name = session or f"{project}:{time // 86_400_000}"
         thread = ThreadInfo(
             f"prompts/{name}", project, file=str(source.path), unless=(session,) if session else (),
             metadata={"prompts_only": True},
         )  # fmt: skip
-        entry_id = f"prompt:{short_hash(name, time, text)}"
-        pasted = [as_text(as_dict(p).get("content")) for p in as_dict(value.get("pastedContents")).values()]
+        entry_id = f"prompt:{fields.short_hash(name, time, text)}"
+        pasted = [fields.as_text(p, "content") for p in fields.as_dict(value, "pastedContents").values()]
         parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
         yield Entry(thread, entry_id, "user", parts, time, end=line.end)

@@ -1,42 +1,28 @@
 """Read the history of codex: a rollout of JSON lines for each session.
 
-Only lines of type `response_item` are taken: events repeat them. Written by version 0.169.
+Only lines of type `response_item` are taken: events repeat them. A fork names the session that it goes on from and up
+to which line; older versions copied these lines. Written by version 0.169.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
-from sakti.importers import lines
-from sakti.importers.entries import (
-    Entry,
-    Findings,
-    Source,
-    ThreadInfo,
-    TodoItem,
-    as_dict,
-    as_list,
-    as_text,
-    call_part,
-    decode_json,
-    files_below,
-    image_part,
-    read_json,
-    read_time,
-    result_part,
-    speaker,
-    text_part,
-)
+from sakti.importers import fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 _SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
 _IMPORTED = "external_agent_session_imports.json"  # sessions of other programs that codex imported itself
 _NOTICE = lazy_pattern(
-    r"\s*(?:<(?:environment_context|user_instructions|INSTRUCTIONS|turn_aborted|skill|user_shell_command|subagent"
-    r"|permissions|collaboration_mode)\b|# AGENTS\.md instructions)"
+    r"\s*(?:<(?:environment_context|user_instructions|INSTRUCTIONS|turn_aborted|skill|user_shell_command"
+    r"|subagent\w*|permissions|collaboration_mode)\b|# AGENTS\.md instructions)"
 )
 _LINES = frozenset(
     "session_meta response_item event_msg turn_context world_state token_usage_record compacted ghost_snapshot"
@@ -45,6 +31,9 @@ _LINES = frozenset(
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
 COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
+_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events behind an answer
+_DEEPEST = 20  # forks of forks
+_ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
 
 
@@ -59,13 +48,16 @@ class Codex:
             yield Source(self.program, root, root.parent)
             return
         copies = _copies(root, findings)
-        for pattern in _SESSIONS:
-            for path in files_below(root, pattern, findings):
-                if not any(session in path.name for session in copies):
-                    yield Source(self.program, path, root)
+        paths = [path for pattern in _SESSIONS for path in fields.files_below(root, pattern, findings)]
+        for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
+            if not any(session in path.name for session in copies):
+                yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-        yield from _Rollout(source.path, findings).entries(offset)
+        rollout = _Rollout(source.path, findings)
+        entries = rollout.entries(offset)
+        originals = iter(()) if offset or rollout.thread.parent else _originals(rollout, source.root)
+        yield from _join_fork(entries, originals, rollout.has_copies)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         return iter(())
@@ -73,15 +65,51 @@ class Codex:
 
 def _copies(root: Path, findings: Findings) -> set[str]:
     """Return the ids of sessions that codex imported from files which are still there."""
-    value = read_json(root / _IMPORTED, findings)
-    records = as_list(value) or as_list(as_dict(value).get("imports")) or as_list(as_dict(value).get("records"))
+    value = fields.read_json(root / _IMPORTED, findings)
+    records = fields.as_list(value) or fields.as_list(value, "imports") or fields.as_list(value, "records")
     copies: set[str] = set()
-    for record in map(as_dict, records):
-        source = as_text(record.get("source_path")) or as_text(record.get("path"))
-        session = as_text(record.get("imported_thread_id")) or as_text(record.get("thread_id"))
-        if source and session and Path(source).is_file():
+    for record in map(fields.as_dict, records):
+        source = fields.as_text(record, "source_path") or fields.as_text(record, "path")
+        session = fields.as_text(record, "imported_thread_id") or fields.as_text(record, "thread_id")
+        if source and session and fields.is_file(Path(source)):
             copies.add(session)
     return copies
+
+
+def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
+    """Yield the entries of the session that a fork goes on from, up to the fork."""
+    name, base = fields.as_text(rollout.head, "forked_from_id"), fields.as_dict(rollout.head, "history_base")
+    if not name or depth > _DEEPEST or not _ID.fullmatch(name):
+        return
+    for pattern in _SESSIONS:
+        for path in fields.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
+            before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
+            originals = _originals(before, root, depth + 1)
+            entries = before.entries(0, end if isinstance(end, int) else math.inf)
+            if not before.has_copies:
+                yield from originals
+                originals = iter(())
+            yield from _join_fork(entries, originals, before.has_copies)
+            return
+
+
+def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
+    """Yield the entries of a fork: copies under the ids of their originals, the rest behind them."""
+    last = ""
+    originals = (original for original in originals if original.kind != "end")
+    for original in () if has_copies else originals:
+        last = original.id
+    for entry in entries:
+        if entry.kind == "end":
+            yield entry
+            continue
+        original = next(originals, None)
+        if original is not None and (original.role, original.parts) == (entry.role, entry.parts):
+            last = original.id
+            yield replace(entry, id=last)
+        else:
+            yield replace(entry, parent=last) if last else entry
+            last, originals = "", iter(())
 
 
 class _Rollout:
@@ -89,45 +117,56 @@ class _Rollout:
 
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path, self._findings = path, findings
-        self._thread = ThreadInfo(path.stem[-36:], file=str(path))
+        self.thread = ThreadInfo(path.stem[-36:], file=str(path))
         self._step = 0  # of consecutive lines of the model
         self._names: dict[str, str] = {}  # of tools, by the id of an open call
+        self.head = self._read_head()
 
-    def entries(self, offset: int) -> Iterator[Entry]:
-        if offset:
-            self._read_head()
+    @property
+    def has_copies(self) -> bool:
+        """Whether a fork repeats the lines before it."""
+        return "history_base" not in self.head
+
+    def entries(self, offset: int, end: float = math.inf) -> Iterator[Entry]:
+        """Yield the entries from an offset on, and up to a line with the ordinal `end`."""
         for line in lines.read_lines(self._path, offset, self._findings):
             value = line.value
             if value is None:
-                yield lines.raw_entry(self._thread, line, self._path)
+                yield lines.raw_entry(self.thread, line, self._path)
                 continue
-            payload = as_dict(value.get("payload"))
-            kind = as_text(value.get("type"))
-            if kind == "session_meta":
-                self._read_meta(payload)
+            payload = fields.as_dict(value, "payload")
+            kind, ordinal = fields.as_text(value, "type"), value.get("ordinal")
+            if isinstance(ordinal, int) and ordinal >= end:
+                return
+            if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
+                self.head = self._read_meta(payload)
             elif kind == "compacted":
                 yield self._entry(line, value, "system", (COMPACTED,))
             elif kind == "response_item":
                 yield from self._item(line, value, payload)
+            elif kind == "event_msg" and payload.get("type") in _ENDS:
+                yield Entry(self.thread, f"end:{line.start}", kind="end", end=line.end)
             elif kind not in _LINES:
                 yield from self._unknown(line, value, kind)
 
-    def _read_head(self) -> None:
-        """Read what the first line tells of the session."""
+    def _read_head(self) -> Json:
+        """Return what the first line tells of the session."""
         for line in lines.read_lines(self._path, 0, Findings()):
             if line.value is not None and line.value.get("type") == "session_meta":
-                self._read_meta(as_dict(line.value.get("payload")))
+                return self._read_meta(fields.as_dict(line.value, "payload"))
             break
+        return {}
 
-    def _read_meta(self, payload: Json) -> None:
-        session = as_text(payload.get("id")) or self._thread.id
-        spawn = as_dict(as_dict(as_dict(payload.get("source")).get("subagent")).get("thread_spawn"))
-        parent = as_text(spawn.get("parent_thread_id"))
-        cwd, version = as_text(payload.get("cwd")), as_text(payload.get("cli_version"))
-        self._thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
+    def _read_meta(self, payload: Json) -> Json:
+        session = fields.as_text(payload, "id") or self.thread.id
+        spawn = fields.as_dict(payload, "source", "subagent", "thread_spawn")
+        parent = fields.as_text(spawn, "parent_thread_id")
+        cwd, version = fields.as_text(payload, "cwd"), fields.as_text(payload, "cli_version")
+        self.thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
+        return payload
 
     def _entry(self, line: lines.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
-        thread = self._thread
+        thread = self.thread
         number = value.get("ordinal")
         entry_id = f"{thread.id}:{number if isinstance(number, int) else f'@{line.start}'}"
         if role != "assistant":
@@ -138,7 +177,7 @@ class _Rollout:
             entry_id,
             role,
             parts,
-            read_time(value.get("timestamp")),
+            fields.read_time(value.get("timestamp")),
             answer=f"{thread.id}:{self._step}" if is_answer else "",
             kind="boundary" if role == "system" else "message",
             counted=role in ("user", "assistant"),
@@ -147,14 +186,14 @@ class _Rollout:
         )
 
     def _item(self, line: lines.Line, value: Json, payload: Json) -> Iterator[Entry]:
-        kind = as_text(payload.get("type"))
+        kind = fields.as_text(payload, "type")
         if kind == "message":
-            parts, role = _message(payload), speaker(payload.get("role"))  # the others are the program's own
+            parts, role = _message(payload), fields.speaker(payload.get("role"))  # the others are the program's own
             if parts and role is not None:
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
-            blocks = (*as_list(payload.get("summary")), *as_list(payload.get("content")))
-            text = "\n\n".join(filter(None, (as_text(as_dict(block).get("text")) for block in blocks)))
+            blocks = (*fields.as_list(payload, "summary"), *fields.as_list(payload, "content"))
+            text = "\n\n".join(filter(None, (fields.as_text(block, "text") for block in blocks)))
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
             elif payload.get("encrypted_content"):
@@ -164,7 +203,7 @@ class _Rollout:
             self._names[call.id] = call.name
             yield self._entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
-            call_id = as_text(payload.get("call_id"))
+            call_id = fields.as_text(payload, "call_id")
             result = _result(payload, self._names.pop(call_id, ""))
             yield self._entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
@@ -172,41 +211,45 @@ class _Rollout:
 
     def _unknown(self, line: lines.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
-        payload = as_dict(value.get("payload")) or value
-        text = "\n".join(filter(None, (as_text(payload.get(k)) for k in ("text", "message", "content"))))
+        payload = fields.as_dict(value, "payload") or value
+        text = "\n".join(filter(None, (fields.as_text(payload.get(k)) for k in ("text", "message", "content"))))
         if text:
-            yield lines.raw_entry(self._thread, line, self._path, text)
+            yield lines.raw_entry(self.thread, line, self._path, text)
 
 
 def _message(payload: Json) -> tuple[Part, ...]:
     """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
     parts: list[Part] = []
-    for block in map(as_dict, as_list(payload.get("content"))):
-        text = as_text(block.get("text"))
+    is_answer = payload.get("role") == "assistant"
+    sources = fields.as_list(payload, "internal_chat_message_metadata_passthrough", "content_item_metadata")
+    for number, block in enumerate(map(fields.as_dict, fields.as_list(payload, "content"))):
+        source = fields.as_dict(sources[number]) if number < len(sources) else {}
+        written_by = fields.as_text(source, "provenance", "type") or "user"
+        text = fields.as_text(block, "text")
         if block.get("type") == "input_image":
-            parts += image_part("", block.get("image_url"))
-        elif payload.get("role") == "assistant" or not _NOTICE.match(text):
-            parts += text_part(text)
+            parts += fields.image_part("", block.get("image_url"))
+        elif is_answer or (written_by == "user" and not _NOTICE.match(text)):
+            parts += fields.text_part(text)
     return tuple(parts)
 
 
 def _call(payload: Json) -> ToolCallPart:
-    action = as_dict(payload.get("action"))
+    action = fields.as_dict(payload, "action")
     if payload.get("type") == "local_shell_call":
-        return call_part(payload.get("call_id") or payload.get("id"), "shell", action)
+        return fields.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
     arguments = payload.get("arguments") if "arguments" in payload else payload.get("input")
-    return call_part(payload.get("call_id"), payload.get("name"), arguments)
+    return fields.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
 def _result(payload: Json, name: str) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:
-            from_json = decode_json(output)
+            from_json = fields.decode_json(output)
         except ValueError:
             from_json = output
         output = from_json
-    inner = as_dict(output)
+    inner = fields.as_dict(output)
     failed = inner.get("success") is False
     content = inner.get("content", inner.get("output", output)) if inner else output
-    return result_part(payload.get("call_id"), name, content, failed)
+    return fields.result_part(payload.get("call_id"), name, content, failed)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
-import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
 
 from sakti.core.text import clean_surrogates
-from sakti.core.types import ImagePart, Json, Part, Role, TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import Part, Role
 
-Kind: TypeAlias = Literal["message", "boundary", "raw", "note"]
-NESTED = 8  # levels of folders that are searched for sources
+Kind: TypeAlias = Literal["message", "boundary", "raw", "note", "end"]
 
 
 class ThreadInfo(Struct, frozen=True):
@@ -43,8 +36,8 @@ class Entry(Struct, frozen=True):
 
     `id` is unique within the program. `parent` is the entry before it, "" if that is the last one of the thread.
     Entries of one role with the same `answer` that follow each other are one message. `kind`: a note is no message; it
-    only stands for a line on which others hang. `counted`: it is a message of its own in the source. `is_open`: the
-    source may still change it.
+    only stands for a line on which others hang. An end says that the answer before it is finished. `counted`: it is a
+    message of its own in the source. `is_open`: the source may still change it.
     """
 
     thread: ThreadInfo
@@ -99,7 +92,7 @@ class Findings(Struct):
     read_to: int = 0
 
     def add(self, file: Path, line: int, why: str) -> None:
-        self.problems.append(Problem(str(file), line, why))
+        self.problems.append(Problem(clean_surrogates(str(file)), line, why))
 
 
 class Importer(Protocol):
@@ -118,157 +111,3 @@ class Importer(Protocol):
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]: ...
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]: ...
-
-
-# --- helpers of the readers ---------------------------------------------------------------------------------
-
-
-def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
-    """Return the regular files of a pattern below a folder; links out of it are reported."""
-    listed: list[Path] = []
-    try:
-        matches = sorted(root.glob(pattern))
-    except OSError as e:
-        findings.add(root, 0, e.strerror or str(e))
-        return []
-    top = root.resolve()
-    for path in matches:
-        try:
-            if not path.resolve().is_relative_to(top):
-                findings.add(path, 0, "it is a link out of the folder")
-            elif stat.S_ISREG(path.stat().st_mode):
-                listed.append(path)
-        except OSError as e:
-            findings.add(path, 0, e.strerror or str(e))
-    return listed
-
-
-def read_json(path: Path, findings: Findings, limit: int = 64 << 20) -> Any:
-    """Return the value of a small JSON file, None if it is missing or cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return decode_json(file.read(limit))
-    except FileNotFoundError:
-        return None
-    except OSError as e:
-        findings.add(path, 0, e.strerror or str(e))
-    except ValueError:
-        findings.add(path, 0, "it is not JSON")
-    return None
-
-
-def decode_json(data: bytes | str) -> Any:
-    """Decode JSON, also with halves of surrogate pairs or bytes that are no UTF-8. Raises ValueError."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-        try:
-            return _clean(json.loads(text))
-        except RecursionError as e:
-            raise ValueError("nested too deeply") from e
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean_surrogates(value)
-    if isinstance(value, dict):
-        return {clean_surrogates(k): _clean(v) for k, v in cast("Json", value).items()}
-    return [_clean(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def read_time(value: Any) -> int:
-    """Return a time as Unix ms, 0 if it is none: ISO 8601, seconds or milliseconds."""
-    if isinstance(value, bool):
-        return 0
-    if isinstance(value, int | float) and 0 < value < 1e14:
-        return int(value if value > 1e11 else value * 1000)
-    if isinstance(value, str):
-        try:
-            parsed = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            return 0
-        return int(parsed.timestamp() * 1000)
-    return 0
-
-
-def text_of(value: Any) -> str:
-    """Return a value as text: a text itself, the texts of a list of blocks, else JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(_block_text, cast("list[Any]", value))))
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _block_text(block: Any) -> str:
-    if isinstance(block, dict):
-        mapping = cast("Json", block)
-        text = mapping.get("text")
-        if isinstance(text, str):
-            return text
-        if mapping.get("type") in ("image", "input_image", "image_url"):
-            return ""
-    return text_of(block)
-
-
-def as_dict(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def speaker(value: Any) -> Literal["user", "assistant"] | None:
-    """Return a role if it is the user's or the model's."""
-    return value if value in ("user", "assistant") else None
-
-
-def as_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def text_part(text: str) -> tuple[Part, ...]:
-    """Return a text as parts: none if it is blank."""
-    return (TextPart(text),) if text.strip() else ()
-
-
-def call_part(call_id: Any, name: Any, arguments: Any) -> ToolCallPart:
-    """Return a tool call; its arguments may be an object, or text of JSON."""
-    if isinstance(arguments, str):
-        try:
-            read: Any = decode_json(arguments) if arguments.strip() else {}
-        except ValueError:
-            read = None
-        arguments = cast("Any", read) if isinstance(read, dict) else {"input": arguments}
-    return ToolCallPart(str(call_id or ""), str(name or ""), as_dict(arguments))
-
-
-def result_part(call_id: Any, name: Any, content: Any, is_error: bool = False) -> ToolResultPart:
-    return ToolResultPart(str(call_id or ""), str(name or ""), text_of(content), is_error)
-
-
-def image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
-    """Return an image of base64 or a data URL as parts: none if it is something else."""
-    text = as_text(data)
-    if text.startswith("data:"):
-        head, _, text = text.partition(",")
-        media_type = head.removeprefix("data:").partition(";")[0]
-    is_image = as_text(media_type).startswith("image/") and text and not text.startswith(("http:", "https:"))
-    return (ImagePart(str(media_type), text, name),) if is_image else ()
-
-
-def short_hash(*pieces: object) -> str:
-    """Return a hash of some values, for ids."""
-    return hashlib.sha256("\0".join(map(str, pieces)).encode("utf-8", "replace")).hexdigest()[:24]
-
-
-def state_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file, None if it is missing."""
-    try:
-        return path.stat()
-    except OSError:
-        return None

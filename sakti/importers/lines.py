@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.types import Json, MarkerPart
-from sakti.importers.entries import Entry, Findings, ThreadInfo, decode_json, short_hash
+from sakti.importers import fields
+from sakti.importers.entries import Entry, Findings, ThreadInfo
 
 LONGEST = 16 << 20  # bytes of a line that are kept
 RAW_LIMIT = 100_000  # characters of a text that could not be interpreted
@@ -19,7 +21,7 @@ class Line(Struct, frozen=True):
     """Line of a file.
 
     `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None if it is no
-    JSON object; then `text` is what it says.
+    JSON object; then `text` is what it says. `is_cut`: the file ends in it.
     """
 
     number: int
@@ -27,6 +29,7 @@ class Line(Struct, frozen=True):
     end: int
     value: Json | None
     text: str = ""
+    is_cut: bool = False
 
 
 def read_lines(path: Path, offset: int, findings: Findings) -> Iterator[Line]:
@@ -47,11 +50,12 @@ def _lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line]:
         end = file.tell()
         if dropped:
             findings.add(path, number, f"the line is longer than 16 MB; {dropped:,} bytes were left out")
+        is_cut = not data.endswith(b"\n") and not dropped
         if data.strip():
-            yield _read(data, dropped, Line(number, start, end, None), path, findings)
-        if data.endswith(b"\n") or dropped:
-            findings.read_to = end
-        start = end
+            yield _read(data, dropped, Line(number, start, end, None, is_cut=is_cut), path, findings)
+        if is_cut:  # what is written behind it meanwhile belongs to this line
+            return
+        findings.read_to = start = end
 
 
 def _skip_rest(file: BinaryIO) -> int:
@@ -66,25 +70,31 @@ def _skip_rest(file: BinaryIO) -> int:
 
 def _read(data: bytes, dropped: int, line: Line, path: Path, findings: Findings) -> Line:
     try:
-        value: Any = None if dropped else decode_json(data)
+        value: Any = None if dropped else fields.decode_json(data)
     except ValueError:
         value = None
     if isinstance(value, dict):
-        return Line(line.number, line.start, line.end, cast("Json", value))
+        return replace(line, value=cast("Json", value))
     if not dropped:
-        is_cut = not data.endswith(b"\n")
-        findings.add(path, line.number, "the last line is incomplete" if is_cut else "the line is not a JSON object")
-    return Line(line.number, line.start, line.end, None, data[: RAW_LIMIT * 4].decode("utf-8", "replace")[:RAW_LIMIT])
+        findings.add(
+            path, line.number, "the last line is incomplete" if line.is_cut else "the line is not a JSON object"
+        )
+    return replace(line, text=data[: RAW_LIMIT * 4].decode("utf-8", "replace")[:RAW_LIMIT])
 
 
 def raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Entry:
     """Return the entry of a line that could not be interpreted: its text is found by search."""
-    text = text or line.text
     return Entry(
-        thread, raw_id(path, line.start), parts=(MarkerPart("raw", text),), kind="raw", counted=False, end=line.end
+        thread,
+        raw_id(path, line.start),
+        parts=(MarkerPart("raw", text or line.text),),
+        kind="raw",
+        counted=False,
+        is_open=line.is_cut,
+        end=line.end,
     )
 
 
 def raw_id(path: Path, offset: int) -> str:
     """Return the id of a line that could not be interpreted."""
-    return f"raw:{short_hash(path, offset)}"
+    return f"raw:{fields.short_hash(path, offset)}"

@@ -12,23 +12,8 @@ from typing import Any
 
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, ThinkingPart
-from sakti.importers.entries import (
-    Entry,
-    Findings,
-    Source,
-    ThreadInfo,
-    TodoItem,
-    as_dict,
-    as_list,
-    as_text,
-    call_part,
-    decode_json,
-    image_part,
-    read_time,
-    result_part,
-    speaker,
-    text_part,
-)
+from sakti.importers import fields
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 from sakti.store import foreign
 
 RESOURCE, ONLY = "mastra:", "mastra-only:"  # before a resource that stands for a folder
@@ -61,18 +46,18 @@ def read_threads(db: foreign.ForeignDatabase, source: Source) -> dict[str, Threa
     if not db.columns("mastra_threads") or not db.columns("mastra_messages"):
         raise StoreError(f"{source.path} is not a database of Mastra: a table is missing.", code="unreadable")
     rows = list(db.table("mastra_threads", _THREAD, "createdAt"))
-    resources = {as_text(row.get("resourceId")) for row in rows}
+    resources = {fields.as_text(row, "resourceId") for row in rows}
     prefix = ONLY if len(resources) == 1 else RESOURCE
     threads: dict[str, ThreadInfo] = {}
     for row in rows:
         metadata = read_metadata(row.get("metadata"))
-        om = as_dict(as_dict(metadata.get("mastra")).get("om"))
+        om = fields.as_dict(metadata, "mastra", "om")
         others = {k: v for k, v in metadata.items() if k not in ("mastra", "workingMemory")}
         task = {"current_task": om.get("currentTask"), "suggested_response": om.get("suggestedResponse")}
         threads[str(row["id"])] = ThreadInfo(
             thread_key(source, str(row["id"])),
-            f"{prefix}{as_text(row.get('resourceId'))}",
-            as_text(row.get("title")),
+            f"{prefix}{fields.as_text(row.get('resourceId'))}",
+            fields.as_text(row, "title"),
             file=str(source.path),
             metadata={name: value for name, value in (*task.items(), ("mastra", others)) if value},
         )
@@ -86,7 +71,7 @@ def thread_key(source: Source, thread: str) -> str:
 
 def read_metadata(value: Any) -> Json:
     try:
-        return as_dict(decode_json(value)) if isinstance(value, str) else {}
+        return fields.as_dict(fields.decode_json(value)) if isinstance(value, str) else {}
     except ValueError:
         return {}
 
@@ -114,15 +99,15 @@ def results_id(thread: ThreadInfo, message: str) -> str:
 
 
 def _message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
-    message_id, time = str(row["id"]), read_time(row.get("createdAt"))
+    message_id, time = str(row["id"]), fields.read_time(row.get("createdAt"))
     content = row.get("content")
-    role = as_text(row.get("role"))
+    role = fields.as_text(row, "role")
     parts, results = _read_content(content)
     own_id = entry_id(thread, message_id)
     if role == "tool" or (results and not parts):
         yield Entry(thread, own_id, "tool", tuple(results), time)
         return
-    speaking = speaker(role)
+    speaking = fields.speaker(role)
     if speaking is None:  # a system message: the program's own
         yield Entry(thread, own_id, kind="note", time=time)
         return
@@ -136,24 +121,24 @@ def _read_content(content: Any) -> tuple[list[Part], list[Part]]:
     """Return the parts of a message's content, and the results of its calls."""
     text = content if isinstance(content, str) else str(content or "")
     try:
-        value: Any = decode_json(text) if text[:1] in ("{", "[") else text
+        value: Any = fields.decode_json(text) if text[:1] in ("{", "[") else text
     except ValueError:
         value = text
     if isinstance(value, dict) and value.get("format") == 2:  # pyright: ignore[reportUnknownMemberType]
-        message = as_dict(value)
-        blocks = as_list(message.get("parts")) or [{"type": "text", "text": as_text(message.get("content"))}]
+        message = fields.as_dict(value)
+        blocks = fields.as_list(message, "parts") or [{"type": "text", "text": fields.as_text(message, "content")}]
     elif isinstance(value, list):
-        blocks = as_list(value)
+        blocks = fields.as_list(value)
     else:
-        return list(text_part(text)), []
-    return _read_blocks([as_dict(block) for block in blocks])
+        return list(fields.text_part(text)), []
+    return _read_blocks([fields.as_dict(block) for block in blocks])
 
 
 def _read_blocks(blocks: Sequence[Json]) -> tuple[list[Part], list[Part]]:
     parts: list[Part] = []
     results: list[Part] = []
     for block in blocks:
-        kind = as_text(block.get("type"))
+        kind = fields.as_text(block, "type")
         if kind in ("tool-invocation", "tool-call", "tool-result"):
             call, result = _read_call(block)
             parts += call
@@ -166,31 +151,31 @@ def _read_blocks(blocks: Sequence[Json]) -> tuple[list[Part], list[Part]]:
 def _read_part(kind: str, block: Json) -> tuple[Part, ...]:
     """Return a text, thought, image or file; not the notes that Mastra's memory adds."""
     if kind == "text":
-        return text_part(as_text(block.get("text")))
+        return fields.text_part(fields.as_text(block, "text"))
     if kind == "reasoning":
-        details = "".join(as_text(as_dict(d).get("text")) for d in as_list(block.get("details")))
-        text = as_text(block.get("reasoning")) or as_text(block.get("text")) or details
+        details = "".join(fields.as_text(d, "text") for d in fields.as_list(block, "details"))
+        text = fields.as_text(block, "reasoning") or fields.as_text(block, "text") or details
         return (ThinkingPart(text),) if text.strip() else ()
     return _read_file(block) if kind in ("image", "file") else ()
 
 
 def _read_file(block: Json) -> tuple[Part, ...]:
-    name = as_text(block.get("filename"))
+    name = fields.as_text(block, "filename")
     data = block.get("data") or block.get("image") or block.get("url")
-    image = image_part(block.get("mimeType") or block.get("mediaType"), data, name)
-    return image or (FilePart(name or as_text(data)[:200], ""),)
+    image = fields.image_part(block.get("mimeType") or block.get("mediaType"), data, name)
+    return image or (FilePart(name or fields.as_text(data)[:200], ""),)
 
 
 def _read_call(block: Json) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """Return a call and its result, each as parts; a block may be only one of them."""
-    value = as_dict(block.get("toolInvocation")) or block
+    value = fields.as_dict(block, "toolInvocation") or block
     call_id, name = value.get("toolCallId"), value.get("toolName")
-    call = call_part(call_id, name, value.get("args", value.get("input")))
+    call = fields.call_part(call_id, name, value.get("args", value.get("input")))
     if block.get("type") == "tool-call":
         return (call,), ()
-    failed = "error" in as_text(value.get("state")) or bool(value.get("isError"))
+    failed = "error" in fields.as_text(value, "state") or bool(value.get("isError"))
     content = value.get("errorText") or value.get("error") if failed else value.get("result", value.get("output"))
-    result = result_part(call_id, name, content, failed)
+    result = fields.result_part(call_id, name, content, failed)
     if block.get("type") == "tool-result":
         return (), (result,)
     return (call,), (result,) if value.get("state") in _DONE else ()

@@ -13,17 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.types import Json, Message
-from sakti.importers.entries import (
-    Findings,
-    Source,
-    ThreadInfo,
-    as_dict,
-    as_list,
-    as_text,
-    decode_json,
-    read_time,
-    short_hash,
-)
+from sakti.importers import fields
+from sakti.importers.entries import Findings, Source, ThreadInfo
 from sakti.importers.mastra import entry_id, read_metadata, read_threads, results_id
 from sakti.importers.writer import ImportWriter
 from sakti.memory.log import lines
@@ -84,13 +75,13 @@ async def import_memory(store: Store, writer: ImportWriter, source: Source, find
 def _read_pages(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Page]:
     by_resource = {thread.cwd.partition(":")[2]: thread for thread in reversed(threads.values())}
     for row in db.table("mastra_resources", ("id", "workingMemory", "updatedAt")):
-        thread, content = by_resource.get(str(row["id"])), as_text(row.get("workingMemory"))
+        thread, content = by_resource.get(str(row["id"])), fields.as_text(row, "workingMemory")
         if thread is not None and content.strip():
-            yield Page(thread, content, read_time(row.get("updatedAt")), of_thread=False)
+            yield Page(thread, content, fields.read_time(row.get("updatedAt")), of_thread=False)
     for row in db.table("mastra_threads", ("id", "metadata", "updatedAt")):
-        content = as_text(read_metadata(row.get("metadata")).get("workingMemory"))
+        content = fields.as_text(read_metadata(row.get("metadata")).get("workingMemory"))
         if content.strip():
-            yield Page(threads[str(row["id"])], content, read_time(row.get("updatedAt")), of_thread=True)
+            yield Page(threads[str(row["id"])], content, fields.read_time(row.get("updatedAt")), of_thread=True)
 
 
 def _read_records(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Generations]:
@@ -99,16 +90,16 @@ def _read_records(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -
         by_key.setdefault(str(row["lookupKey"]), []).append(row)
     observed: dict[str, int] = {}
     for row in db.table("mastra_threads", ("id", "metadata")):
-        om = as_dict(as_dict(read_metadata(row.get("metadata")).get("mastra")).get("om"))
-        observed[str(row["id"])] = read_time(om.get("lastObservedAt"))
+        om = fields.as_dict(fields.as_dict(read_metadata(row.get("metadata")).get("mastra")).get("om"))
+        observed[str(row["id"])] = fields.read_time(om.get("lastObservedAt"))
     for rows in by_key.values():
         newest = rows[-1]
         if newest.get("scope") == "resource":
-            name = as_text(newest.get("resourceId"))
+            name = fields.as_text(newest, "resourceId")
             chosen = tuple((i, t) for i, t in threads.items() if t.cwd.partition(":")[2] == name)
             yield Generations(tuple(rows), chosen, observed)
         elif (thread_id := str(newest.get("threadId"))) in threads:
-            at = {thread_id: read_time(newest.get("lastObservedAt"))}
+            at = {thread_id: fields.read_time(newest.get("lastObservedAt"))}
             yield Generations(tuple(rows), ((thread_id, threads[thread_id]),), at)
 
 
@@ -119,7 +110,7 @@ def page_actor(run: str) -> str:
 
 def _read_list(value: Any) -> list[Any]:
     try:
-        return as_list(decode_json(value)) if isinstance(value, str) else []
+        return fields.as_list(fields.decode_json(value)) if isinstance(value, str) else []
     except ValueError:
         return []
 
@@ -143,7 +134,7 @@ def _write_record(db: Database, writer: ImportWriter, record: Generations) -> st
     """Store the groups of a record; return why not, if it cannot be done."""
     newest = record.rows[-1]
     covered = [c for i, t in record.threads if (c := _find_covered(db, writer, record, i, t)) is not None]
-    state = short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
+    state = fields.short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
     mark = f"log:{record.threads[0][1].id}:{newest.get('id')}:{state}" if record.threads else ""
     if not covered or imports.known_entries(db, writer.program, [mark]):
         return ""
@@ -171,8 +162,8 @@ def _open_record(db: Database, writer: ImportWriter, record: Generations, first:
         scope="resource" if record.is_shared else "thread",
         thread_id=None if record.is_shared else first.thread_id,
         resource_id=first.resource_id,
-        timezone=as_text(newest.get("observedTimezone")) or "UTC",
-        now=read_time(newest.get("updatedAt")),
+        timezone=fields.as_text(newest, "observedTimezone") or "UTC",
+        now=fields.read_time(newest.get("updatedAt")),
     )
 
 
@@ -180,12 +171,12 @@ def _set_figures(db: Database, record_id: str, thread_id: str, rows: Sequence[Js
     newest = rows[-1]
     figures = {
         "generation_count": len(rows) - 1,
-        "last_observed_at": read_time(newest.get("lastObservedAt")) or None,
-        "last_reflection_at": read_time(newest.get("lastReflectionAt")) or None,
+        "last_observed_at": fields.read_time(newest.get("lastObservedAt")) or None,
+        "last_reflection_at": fields.read_time(newest.get("lastReflectionAt")) or None,
         "origin_type": "reflection" if len(rows) > 1 else "observation",
         "total_tokens_observed": tokens,
     }
-    imports.set_log_figures(db, record_id, thread_id, read_time(newest.get("updatedAt")), figures)
+    imports.set_log_figures(db, record_id, thread_id, fields.read_time(newest.get("updatedAt")), figures)
 
 
 def _find_covered(
@@ -227,8 +218,8 @@ class _Groups:
         out: list[tuple[Group, str]] = []
         for number, row in enumerate(rows):
             is_newest = number == len(rows) - 1
-            ended = None if is_newest else read_time(rows[number + 1].get("createdAt"))
-            group = self._group(row, as_text(row.get("activeObservations")), first.thread_id, span)
+            ended = None if is_newest else fields.read_time(rows[number + 1].get("createdAt"))
+            group = self._group(row, fields.as_text(row, "activeObservations"), first.thread_id, span)
             changes: dict[str, Any] = {
                 "state": "active" if is_newest else "superseded",
                 "kind": "reflection" if number else "observation",
@@ -252,13 +243,13 @@ class _Groups:
         out: list[tuple[Group, str]] = []
         end = covered.last
         thread = record.threads[0][1]
-        for chunk in map(as_dict, chunks if not self._is_shared else ()):
-            ids = _message_ids(db, self._writer, thread, map(str, as_list(chunk.get("messageIds"))))
+        for chunk in map(fields.as_dict, chunks if not self._is_shared else ()):
+            ids = _message_ids(db, self._writer, thread, map(str, fields.as_list(chunk, "messageIds")))
             span = tuple(sorted(messages.get_many(db, list(ids)), key=lambda m: m.index))
             if not span or any(m.index != end + 1 + n for n, m in enumerate(span)):
                 break
             end = span[-1].index
-            group = self._group(chunk, as_text(chunk.get("observations")), covered.thread_id, span)
+            group = self._group(chunk, fields.as_text(chunk, "observations"), covered.thread_id, span)
             task = {"current_task": chunk.get("currentTask"), "suggested_response": chunk.get("suggestedContinuation")}
             out.append((replace(group, state="buffered", **task), covered.resource_id))
         return out
@@ -272,7 +263,7 @@ class _Groups:
             "observation",
             "active",
             stored,
-            read_time(row.get("createdAt")),
+            fields.read_time(row.get("createdAt")),
             first_message_id=span[0].id if span else None,
             last_message_id=span[-1].id if span else None,
             first_index=span[0].index if span else None,

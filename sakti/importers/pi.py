@@ -9,24 +9,8 @@ from msgspec.structs import replace
 
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
-from sakti.importers import branches, lines
-from sakti.importers.entries import (
-    Entry,
-    Findings,
-    Source,
-    ThreadInfo,
-    TodoItem,
-    as_dict,
-    as_list,
-    as_text,
-    call_part,
-    files_below,
-    image_part,
-    read_time,
-    result_part,
-    speaker,
-    text_part,
-)
+from sakti.importers import branches, fields, lines
+from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
 _DEEPEST = 20  # forks of forks
@@ -45,7 +29,7 @@ class Pi:
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        for path in files_below(root, "sessions/*/*.jsonl", findings):
+        for path in fields.files_below(root, "sessions/*/*.jsonl", findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -67,16 +51,27 @@ def _header(path: Path) -> Json:
 def _prefix(source: Source, header: Json) -> str:
     """Return what makes the ids of entries unique: the session in which they were first written.
 
-    A forked session repeats the entries of its parent with their ids.
+    A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
+    after its id.
     """
-    session = as_text(header.get("id")) or source.path.stem
+    session = fields.as_text(header, "id") or source.path.stem
     for _ in range(_DEEPEST):
-        parent = Path(as_text(header.get("parentSession")) or "-")
-        if not parent.is_absolute() or not parent.resolve().is_relative_to(source.root.resolve()):
+        parent = Path(fields.as_text(header, "parentSession"))
+        session = parent.stem.partition("_")[2] or session
+        path = _find_session(parent, source.root)
+        if path is None:
             break
-        header = _header(parent)
-        session = as_text(header.get("id")) or session
+        header = _header(path)
+        session = fields.as_text(header, "id") or session
     return session
+
+
+def _find_session(path: Path, root: Path) -> Path | None:
+    """Return where a session is, also if the folder of all of them was moved."""
+    for place in (path, root / "sessions" / path.parent.name / path.name):
+        if path.name and fields.is_file(place) and fields.leads_inside(place, root):
+            return place
+    return None
 
 
 def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -84,8 +79,8 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
     header = _header(path)
     version = header.get("version")
     thread = ThreadInfo(
-        as_text(header.get("id")) or path.stem,
-        as_text(header.get("cwd")),
+        fields.as_text(header, "id") or path.stem,
+        fields.as_text(header, "cwd"),
         version=str(version or ""),
         file=str(path),
     )
@@ -101,24 +96,28 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
 def _line_entries(
     thread: ThreadInfo, prefix: str, line: lines.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
-    kind, own_id, parent = as_text(value.get("type")), as_text(value.get("id")), as_text(value.get("parentId"))
+    kind, own_id, parent = (
+        fields.as_text(value, "type"),
+        fields.as_text(value, "id"),
+        fields.as_text(value, "parentId"),
+    )
     base = Entry(
         thread,
         f"{prefix}:{own_id or f'@{line.start}'}",
         parent=f"{prefix}:{parent}" if parent else "",
-        time=read_time(value.get("timestamp")),
+        time=fields.read_time(value.get("timestamp")),
         kind="note",
         end=line.end,
     )
     if kind == "message":
-        yield _message(base, as_dict(value.get("message")), findings)
+        yield _message(base, fields.as_dict(value, "message"), findings)
     elif kind == "compaction":
         yield replace(base, kind="boundary", parts=(COMPACTED,), counted=False)
     elif kind in _NOTES:
-        yield replace(base, title=one_line(as_text(value.get("name")), 60)) if kind == "session_info" else base
+        yield replace(base, title=one_line(fields.as_text(value, "name"), 60)) if kind == "session_info" else base
     else:
         findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
-        texts = (as_text(value.get(key)) for key in ("text", "content", "summary", "message"))
+        texts = (fields.as_text(value, key) for key in ("text", "content", "summary", "message"))
         if text := "\n".join(filter(None, texts)):
             yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
         else:
@@ -126,36 +125,38 @@ def _line_entries(
 
 
 def _message(base: Entry, message: Json, findings: Findings) -> Entry:
-    role = as_text(message.get("role"))
+    role = fields.as_text(message, "role")
     content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
-    time = read_time(message.get("timestamp")) or base.time
+    blocks = fields.blocks_of(content)
+    time = fields.read_time(message.get("timestamp")) or base.time
     if role == "toolResult":
-        result = result_part(message.get("toolCallId"), message.get("toolName"), content, bool(message.get("isError")))
-        images = [p for b in map(as_dict, blocks) for p in image_part(b.get("mimeType"), b.get("data"))]
+        result = fields.result_part(
+            message.get("toolCallId"), message.get("toolName"), content, bool(message.get("isError"))
+        )
+        images = [p for b in blocks for p in fields.image_part(b.get("mimeType"), b.get("data"))]
         return replace(base, role="tool", parts=(result, *images), time=time, kind="message", counted=False)
     if role == "bashExecution":
-        output = OutputPart(as_text(message.get("command")), as_text(message.get("output")))
+        output = OutputPart(fields.as_text(message, "command"), fields.as_text(message, "output"))
         return replace(base, role="user", parts=(output,), time=time, kind="message", counted=False)
-    parts, own_role = _parts(blocks, findings), speaker(role)
+    parts, own_role = _parts(blocks, findings), fields.speaker(role)
     if own_role is None or not parts:
         return base
     is_open = role == "assistant" and any(isinstance(p, ToolCallPart) for p in parts)
     return replace(base, role=own_role, parts=parts, time=time, kind="message", is_open=is_open)
 
 
-def _parts(blocks: Sequence[object], findings: Findings) -> tuple[Part, ...]:
+def _parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for block in map(as_dict, blocks):
+    for block in blocks:
         match block.get("type"):
             case "text":
-                parts += text_part(as_text(block.get("text")))
-            case "thinking" if as_text(block.get("thinking")).strip():
-                parts.append(ThinkingPart(as_text(block.get("thinking"))))
+                parts += fields.text_part(fields.as_text(block, "text"))
+            case "thinking" if fields.as_text(block, "thinking").strip():
+                parts.append(ThinkingPart(fields.as_text(block, "thinking")))
             case "thinking":
                 findings.dropped_thinking += 1
             case "toolCall":
-                parts.append(call_part(block.get("id"), block.get("name"), block.get("arguments")))
+                parts.append(fields.call_part(block.get("id"), block.get("name"), block.get("arguments")))
             case _:
-                parts += image_part(block.get("mimeType"), block.get("data"))
+                parts += fields.image_part(block.get("mimeType"), block.get("data"))
     return tuple(parts)

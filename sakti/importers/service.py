@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,18 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
+from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import lines, map_folder, mastra_memory
-from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
+from sakti.importers import fields, lines, map_folder, mastra_memory
+from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
+from sakti.store.secrets import masked
 from sakti.store.tasks import events
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
@@ -106,8 +110,10 @@ class Service:
         if folder not in self._workspaces:
             mapped = self._map(folder)
             path = Path(mapped)
-            is_folder = path.is_absolute() and state_of(path) is not None
-            self._workspaces[folder] = str(repository.find_root(path)) if is_folder else mapped
+            self._workspaces[folder] = masked(mapped)
+            if path.is_absolute() and fields.state_of(path) is not None:
+                with contextlib.suppress(OSError):  # no permission
+                    self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
     def _map(self, folder: str) -> str:
@@ -128,15 +134,20 @@ class Service:
                 report.sources.append(await self.import_program(importer, root, progress))
         return report
 
+    async def measure(self, importer: Importer, root: Path) -> SourceReport:
+        """Return the size of a program's sources, which takes no reading."""
+        sources = await asyncio.to_thread(self._list_sources, importer, root, Findings())
+        return SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
-        listed = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
-        renamed = self._options.renamed
-        sources = [replace(s, key=map_folder(str(s.path.resolve()), renamed)) for s in listed]
-        total = sum(_size(s) for s in sources)
-        work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
-        done = 0
-        for source in sources:
+        sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
+        report = SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+        work = _ProgramImport(self, importer, report, findings)
+        states = {s.path: s for s in await self._store.read(imports.sources) if s.program == importer.program}
+        changed = await asyncio.to_thread(work.find_changed, sources, states)
+        done, total = 0, sum(map(_size, changed))
+        for source in changed:
             if self.is_stopped():
                 break
             try:
@@ -147,6 +158,17 @@ class Service:
                 findings.add(source.path, 0, e.message)
             done += _size(source)
         return work.finish()
+
+    def _list_sources(self, importer: Importer, root: Path, findings: Findings) -> list[Source]:
+        """Return the sources below a folder; those whose name is no text are reported."""
+        sources: list[Source] = []
+        for source in importer.find(root, findings):
+            path = os.path.realpath(source.path)
+            if clean_surrogates(path) != path:
+                findings.add(source.path, 0, "its name is not UTF-8")
+            else:
+                sources.append(replace(source, key=map_folder(path, self._options.renamed)))
+        return sources
 
     @staticmethod
     def _report_to(progress: Progress | None, program: str, done: int, total: int) -> Callable[[int], None]:
@@ -183,6 +205,17 @@ class _ProgramImport:
         self._start = self._figures()  # before the current source
         self._messages = 0  # of the current source, with those of an earlier run that read its beginning
 
+    def find_changed(self, sources: Sequence[Source], states: Mapping[str, SourceState]) -> list[Source]:
+        """Return the sources that are new or changed since an earlier import; count the others."""
+        changed: list[Source] = []
+        for source in sources:
+            now, before = _stat(source), states.get(str(source.path))
+            if now is None or before is None or not before.is_same(now) or self._service.options.is_partial:
+                changed.append(source)
+            else:
+                self._add_unchanged(before)
+        return changed
+
     async def import_source(self, source: Source, report: Callable[[int], None]) -> None:
         """Import the new entries of one source."""
         store, options = self._service.store, self._service.options
@@ -191,9 +224,6 @@ class _ProgramImport:
             self._findings.add(source.path, 0, "it cannot be read")
             return
         before = await store.read(imports.source, source.program, str(source.path))
-        if before is not None and before.is_same(now) and not options.is_partial:
-            self._add_unchanged(before)
-            return
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
             await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
@@ -269,7 +299,7 @@ class _ProgramImport:
 
     async def _store_batch(self, source: Source, entries: Sequence[Entry], now: SourceState) -> None:
         for entry in entries:
-            if entry.kind != "note":
+            if entry.kind not in ("note", "end"):
                 (self._children if entry.thread.parent else self._threads).add(entry.thread.id)
                 self._folders.add(self._service.workspace_of(entry.thread.cwd))
                 self._report.version = entry.thread.version or self._report.version
@@ -393,11 +423,15 @@ def _leave_out_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry
 
 def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
+    if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
+        return 1 + count_unfinished(entries[:-1])
     groups = list(group_entries(entries))
     start = next((i for i in range(len(groups) - 1, -1, -1) if groups[i][0].role in ("assistant", "user")), -1)
     if start < 0 or groups[start][0].role == "user":
         return 0
     answer = [e for group in groups[start:] for e in group]
+    if any(e.kind == "end" for e in answer):
+        return 0
     is_open = any(e.is_open for e in groups[start]) or _has_open_call(part for e in answer for part in e.parts)
     return len(answer) if is_open else 0
 
@@ -416,20 +450,28 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 
 
 def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := state_of(path)) is not None)
+    return sum(state.st_size for path in (source.path, *source.side) if (state := fields.state_of(path)) is not None)
 
 
 def _look_at(source: Source) -> SourceState | None:
-    """Return the state of a source, None if it cannot be read."""
-    status = state_of(source.path)
-    if status is None:
+    """Return the state of a source with the hash of its beginning, None if it cannot be read."""
+    state = _stat(source)
+    if state is None:
         return None
-    sides = [state for path in source.side if (state := state_of(path)) is not None]
     try:
         with source.path.open("rb") as file:
-            head = hashlib.sha256(file.read(HEAD)).hexdigest() if status.st_size >= HEAD else ""
+            head = file.read(HEAD)
     except OSError:
         return None
+    return replace(state, head=hashlib.sha256(head).hexdigest()) if len(head) == HEAD else state
+
+
+def _stat(source: Source) -> SourceState | None:
+    """Return the state of a source, None if it is no file."""
+    status = fields.state_of(source.path)
+    if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
+        return None
+    sides = [state for path in source.side if (state := fields.state_of(path)) is not None]
     return SourceState(
         source.program,
         str(source.path),
@@ -438,7 +480,6 @@ def _look_at(source: Source) -> SourceState | None:
         status.st_size + sum(s.st_size for s in sides),
         max([status.st_mtime_ns, *(s.st_mtime_ns for s in sides)]),
         status.st_size,
-        head,
     )
 
 
@@ -512,12 +553,11 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for part in plan.goes:
         try:
             await store.write(imports.remove_groups, part.thread_id)
-            if part.is_new:
+            await store.write(imports.move_threads_back, plan.run, part.thread_id)
+            if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
-            else:
-                await store.write(imports.remove_messages, plan.run, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)
             problems.append(f"{part.title!r} stays: {e.message}")

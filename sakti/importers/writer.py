@@ -109,6 +109,8 @@ class _Batch:
         info = fresh[0].thread
         if fresh[0].kind == "note":
             self._note(fresh[0])
+        elif fresh[0].kind == "end":
+            return
         elif not any(THREAD + other in self.origins for other in info.unless):
             thread = self._thread_for(fresh[0])
             if thread is not None:

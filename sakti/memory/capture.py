@@ -58,22 +58,34 @@ def bundle(
     `actors`: (time, model) of the agent's calls. `settings` as they are in force.
     """
     yield {"type": "config", "config": config(settings)}
-    dialogue = [m for m in messages if m.state == "saved" and m.role in ("user", "assistant")]
-    results = {r.call_id: r for m in messages if m.state == "saved" for r in m.tool_results}
+    saved = [m for m in messages if m.state == "saved"]
+    dialogue = [m for m in saved if m.role in ("user", "assistant")]
+    results = {r.call_id: r for m in saved for r in m.tool_results}
     starts = [i for i, m in enumerate(dialogue) if i == 0 or m.role == "user"]
     for number, (start, end) in enumerate(itertools.pairwise([*starts, len(dialogue)])):
-        first, answers = dialogue[start], dialogue[start:end]
-        turn: Json = {
+        begin = dialogue[start].created_at
+        until = dialogue[end].created_at if end < len(dialogue) else math.inf
+        yield {
             "type": "input",
             "turn": number,
-            "gapMs": max(0, first.created_at - dialogue[start - 1].created_at) if start else 0,
-            "user": redactor.text(plain_text(first.parts)) if first.role == "user" else "",
-            "steps": [s for m in answers if m.role == "assistant" for s in _steps(m, results, redactor)],
+            "gapMs": max(0, begin - dialogue[start - 1].created_at) if start else 0,
+            **_turn(dialogue[start:end], results, redactor),
+            **_model(actors, begin, until),
         }
-        until = dialogue[end].created_at if end < len(dialogue) else math.inf
-        if models := [model for time, model in actors if first.created_at <= time < until]:
-            turn["model"] = models[-1]
-        yield turn
+
+
+def _model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:
+    """Return the model that was called last within a time."""
+    models = [model for time, model in actors if begin <= time < until]
+    return {"model": models[-1]} if models else {}
+
+
+def _turn(turn: Sequence[Message], results: Mapping[str, ToolResultPart], redactor: Redactor) -> Json:
+    """Return the user's message of a turn and the agent's steps."""
+    return {
+        "user": redactor.text(plain_text(turn[0].parts)) if turn[0].role == "user" else "",
+        "steps": [s for m in turn if m.role == "assistant" for s in _steps(m, results, redactor)],
+    }
 
 
 def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Redactor) -> Iterator[Json]:

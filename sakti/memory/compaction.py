@@ -1,4 +1,4 @@
-"""Compact a thread on request: observe pending messages except the last exchange; undo that."""
+"""Observe on request and on exit: compact a thread, undo that, observe what remains."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import MemoryState
+from sakti.memory.worker import observable
 from sakti.store.database import Database
 from sakti.store.memory import Group, UndoCompaction, compactions
 from sakti.store.memory.compactions import Compaction
@@ -196,3 +197,19 @@ def _snapshot(state: MemoryState) -> Json:
             threads.HOLD_LIMITED: state.room() is not None or None,
         },
     }
+
+
+def left(state: MemoryState) -> int:
+    """Return the tokens of the messages that are in no group yet and may be observed."""
+    messages = state.window.observable()
+    return sum(m.tokens for m in messages) if any(observable(m) for m in messages) else 0
+
+
+async def observe_left(observation: Observation) -> bool:
+    """Observe all remaining messages and activate the buffered ones; False if that had no effect.
+
+    A running observation is awaited first.
+    """
+    await observation.join()
+    await observation.state.activate_ready()
+    return await observation.now(observation.state.window.observable())

@@ -19,7 +19,7 @@ from sakti.memory.log import dates
 from sakti.memory.log.render import render_group
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
-from sakti.store.threads.carry_over import LINE, Piece
+from sakti.store.threads.carry_over import LINE, CarriedPiece
 
 REMINDER_ID = "synthetic-reminder"
 SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
@@ -131,20 +131,20 @@ def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) 
     return out
 
 
-def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[Piece]:
+def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[CarriedPiece]:
     """Return the lines below `head` that a new thread starts with, at most `limit` tokens in total.
 
     Newest threads and pinned lines come first; what does not fit is left out.
     """
-    pieces: list[Piece] = []
+    pieces: list[CarriedPiece] = []
     if earlier.title:
-        pieces.append(Piece("thread", earlier.thread_id, f"Last thread: {one_line(earlier.title)}"))
+        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Last thread: {one_line(earlier.title)}"))
     if earlier.current_task:
-        pieces.append(Piece("thread", earlier.thread_id, f"Its task: {one_line(earlier.current_task, 300)}"))
-    pieces += [Piece("task", task_id, f"Open task: {text}") for task_id, text in earlier.tasks]
-    pieces += [Piece("line", line_id, f"{LINE}{text}") for line_id, text in earlier.lines]
+        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Its task: {one_line(earlier.current_task, 300)}"))
+    pieces += [CarriedPiece("task", task_id, f"Open task: {text}") for task_id, text in earlier.tasks]
+    pieces += [CarriedPiece("line", line_id, f"{LINE}{text}") for line_id, text in earlier.lines]
     tokens = counter.count(head)
-    remaining: list[Piece] = []
+    remaining: list[CarriedPiece] = []
     for piece in pieces if tokens < limit else ():
         size = counter.count(piece.text) + 1
         if tokens + size <= limit:

@@ -13,7 +13,7 @@ from sakti.memory.state import MemoryState
 from sakti.store.database import Database
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import erasure
-from sakti.store.log.corrections import Action, Corrected
+from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.log.lines import LogLine
 from sakti.store.maintenance import purging, result_copies
 
@@ -21,13 +21,13 @@ _AGO = lazy_pattern(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
-async def correct(state: MemoryState, line: str, action: Action, text: str = "") -> Corrected:
+async def correct(state: MemoryState, line: str, action: Action, text: str = "") -> LineCorrection:
     """Correct a line of the log, named by its id or the end of it; the window is updated at once.
 
     Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged.
     """
 
-    def store(db: Database) -> tuple[Corrected, list[str]]:
+    def store(db: Database) -> tuple[LineCorrection, list[str]]:
         record = state.window.record.id
         line_id = memory_corrections.find_line(db, record, line)
         done = memory_corrections.correct(db, record, line_id, action, text=text, now=state.clock.now())
@@ -62,10 +62,10 @@ async def _erase_sent(state: MemoryState, copies: result_copies.Copies) -> None:
         state.window.amend(message)
 
 
-async def undo(state: MemoryState, line: str | None = None) -> Corrected:
+async def undo(state: MemoryState, line: str | None = None) -> LineCorrection:
     """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found)."""
 
-    def store(db: Database) -> Corrected:
+    def store(db: Database) -> LineCorrection:
         record = state.window.record.id
         line_id = memory_corrections.find_line(db, record, line) if line else None
         done = memory_corrections.undo(db, record, state.clock.now(), line_id=line_id)

@@ -21,11 +21,11 @@ from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, S
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status, told_facts
+from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status
+from sakti.memory import request as memory_request
 from sakti.memory.fallback import FallbackObserver
-from sakti.memory.jobs import leaving as exit_work
-from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
+from sakti.memory.jobs.operation import PATIENCE_S, Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.jobs.waiting import TURN_WAIT_S, Patience, wait_for_messages
 from sakti.memory.opening import first_window, newest_prompt, open_record
@@ -33,11 +33,11 @@ from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
 from sakti.memory.slices import RunAside
 from sakti.memory.state import MemoryState, Phase, ReflectionPhase, Trigger
-from sakti.memory.worker import Worker
+from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
-from sakti.store.log.corrections import Action, Corrected
+from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.maintenance.result_copies import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
@@ -94,7 +94,7 @@ class MemoryEngine:
         self._leases = Leases(store, owner or leases.new_owner(), patience)
         self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
         self._chosen, self._reason = observer.name, reason
-        self._worker = Worker(
+        self._worker = MemoryWorker(
             store=store,
             counter=counter,
             clock=clock,
@@ -327,7 +327,7 @@ class MemoryEngine:
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
         state, request = self.state, self._request
-        return told_facts.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
+        return memory_request.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""
@@ -487,7 +487,7 @@ class MemoryEngine:
         async with self._manual_operation() as state:
             return await corrections.erase(state, line)
 
-    async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
+    async def correct(self, line: str, action: Action, text: str = "") -> LineCorrection:
         """Correct a line, named by id or its end. Raises not_found, ambiguous, empty, unchanged, busy."""
         async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
@@ -501,7 +501,7 @@ class MemoryEngine:
         self._must_write()
         await self._request.remove_carried(self.state, line, removed=removed)
 
-    async def undo_correction(self, line: str | None = None) -> Corrected:
+    async def undo_correction(self, line: str | None = None) -> LineCorrection:
         """Undo the newest correction, of a line or the log. Raises `MemoryFailure` (not_found, busy)."""
         async with self._manual_operation() as state:
             return await corrections.undo(state, line)
@@ -539,11 +539,11 @@ class MemoryEngine:
     async def observe_left(self) -> bool:
         """Observe everything that may be observed, on exit; False when nothing came of it."""
         async with self._manual_operation():
-            return await exit_work.observe_left(self._observation)
+            return await compaction.observe_left(self._observation)
 
     def left(self) -> int:
         """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
-        return exit_work.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
+        return compaction.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
         """Stop background model calls of this memory until `resume`, in all windows, across restarts.

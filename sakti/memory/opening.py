@@ -17,7 +17,7 @@ from sakti.store.memory import Record, integrity
 from sakti.store.threads import messages as message_store
 
 
-class Opened(Struct, frozen=True):
+class OpenedRecord(Struct, frozen=True):
     """Record of a thread's memory, with the leases cleared and the repairs made on opening.
 
     `failure`: why it could not be written; the record has no id then, where there was none before.
@@ -31,7 +31,7 @@ class Opened(Struct, frozen=True):
 
 async def open_record(
     store: Store, thread: Thread, *, scope: str, timezone: str | None, new_id: str, now: int, read_only: bool
-) -> Opened:
+) -> OpenedRecord:
     """Return the thread's record, created as `new_id` if missing, with wrong states repaired.
 
     `read_only`: it is read as it is.
@@ -39,7 +39,7 @@ async def open_record(
     key = f"thread:{thread.id}" if scope == "thread" else f"resource:{thread.resource_id}"
     zone = timezone or "UTC"
 
-    def make(db: Database) -> Opened:
+    def make(db: Database) -> OpenedRecord:
         record = memory_store.get_or_create(
             db,
             id=new_id,
@@ -53,7 +53,7 @@ async def open_record(
         if timezone and record.observed_timezone != timezone:
             memory_store.set_timezone(db, record.id, timezone)
         stale = (*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id))
-        return Opened(record, stale, integrity.mend(db, record.id, now))
+        return OpenedRecord(record, stale, integrity.mend(db, record.id, now))
 
     failure = ""
     if not read_only:
@@ -63,7 +63,7 @@ async def open_record(
             failure = e.message
     existing = await store.read(memory_store.get_record, key)
     empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
-    return Opened(existing or empty, failure=failure)
+    return OpenedRecord(existing or empty, failure=failure)
 
 
 async def first_window(store: Store, thread: Thread, record: Record, *, newest: int | None) -> Window:

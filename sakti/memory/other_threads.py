@@ -9,14 +9,14 @@ from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import dates
 from sakti.memory.shared import safe_title, thread_alias
-from sakti.store.log.lines import Said
+from sakti.store.log.lines import MessageExcerpt
 
 SHARE = 0.2  # of the message threshold: so much of a request it may take
 LINE_CHARACTERS = 600
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 
 
-def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
+def text(said: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone: str) -> str:
     """Return a delimited block of the newest messages that fit `limit` tokens, by thread.
 
     The thread used last comes last; empty where nothing fits.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -17,7 +17,7 @@ from sakti.core.errors import StoreError
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
-from sakti.memory import context, other_threads, told_facts
+from sakti.memory import context, other_threads
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
@@ -25,10 +25,61 @@ from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
+from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import carry_over, child_runs
+from sakti.store.threads import carry_over, child_runs, jobs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
+
+NOW = "now"  # the fact that changes by itself
+# First words of facts that are long: sent only where they changed, in a new turn, too.
+ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
+STALE_MS = 10 * 60_000  # so old the time may be within a turn
+
+
+def due_next(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
+    """Return the facts that the next request adds.
+
+    They go with the newest message, or after an answer with the user's next one.
+    """
+    last = messages[-1] if messages else None
+    if last is not None and last.role != "assistant":
+        return due(messages, facts, now, begins=False)
+    thread_id, resource_id = (last.thread_id, last.resource_id) if last is not None else ("", "")
+    prompt = Message("", thread_id, resource_id, "user", (), now)
+    return due((*messages, prompt), facts, now, begins=True)
+
+
+def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
+    """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
+
+    `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
+    sent last. Empty after an answer, which takes no facts.
+    """
+    facts = masked_value(dict(facts))
+    last = messages[-1] if messages else None
+    if last is None or last.role == "assistant":
+        return {}
+    current, time = _sent_facts(messages)
+    changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
+    if begins and last.role == "user" and not _sent_facts([last])[0].keys() & facts.keys():
+        return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
+    if NOW in current and now - time < STALE_MS:
+        changed.pop(NOW, None)
+    return changed
+
+
+def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
+    """Return the facts as they were sent last, and when the time was sent."""
+    current: dict[str, str] = {}
+    time = 0
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ContextPart):
+                current |= part.facts
+                time = message.created_at if NOW in part.facts else time
+    return current, time
+
 
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
@@ -54,8 +105,8 @@ class RequestBuilder:
         self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
         self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
-        self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
-        self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
+        self._pieces: list[carry_over.CarriedPiece] = []  # of it, if they could not be stored
+        self._unwanted: set[carry_over.CarriedPiece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
@@ -114,7 +165,7 @@ class RequestBuilder:
             and not thread.parent_id
         )
 
-    async def _find_pieces(self, thread: Thread) -> list[carry_over.Piece]:
+    async def _find_pieces(self, thread: Thread) -> list[carry_over.CarriedPiece]:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
         return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
@@ -133,7 +184,7 @@ class RequestBuilder:
             for n, p in enumerate(pieces)
         ]
 
-    def _build(self, pieces: list[carry_over.Piece]) -> list[carry_over.Piece]:
+    def _build(self, pieces: list[carry_over.CarriedPiece]) -> list[carry_over.CarriedPiece]:
         """Send those of `pieces` that the user did not remove, and return them."""
         remaining = [p for p in pieces if p not in self._unwanted]
         self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in remaining)]) if remaining else ""
@@ -145,7 +196,7 @@ class RequestBuilder:
         Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
-        piece = carry_over.Piece(line.kind, line.source_id, line.text)
+        piece = carry_over.CarriedPiece(line.kind, line.source_id, line.text)
         self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())
         if carry_over.KEY in thread.metadata:
             await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)
@@ -222,18 +273,22 @@ class RequestBuilder:
             raw = self._levels.uncovered(messages, state.prompts)
             sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
-        gone = window.cursor >= 0 and bool(window.active)
-        head = [m for m in state.prompts if m.index <= window.cursor]
-        messages = [*head, *messages]
-        reminder = self.log.reminder(window.thread.id, window.thread.resource_id) if gone else None
-        room = state.budget
-        if room is not None:
-            room -= sum(b.tokens for b in self.blocks(state)) + (reminder.tokens if reminder else 0)
-        limits = [x for x in (room, state.room(), self._room) if x is not None]
-        room = min(limits, default=None)
+        messages = [*(m for m in state.prompts if m.index <= window.cursor), *messages]
+        reminder: tuple[Message, ...] = ()
+        if window.cursor >= 0 and window.active:
+            reminder = (self.log.reminder(window.thread.id, window.thread.resource_id),)
+        room = self._room_for_messages(state, reminder)
         if room is not None and sum(m.tokens for m in messages) > room:
             messages = newest_that_fit(messages, room, state.prompts)
-        return (reminder, *messages) if reminder else tuple(messages)
+        return (*reminder, *messages)
+
+    def _room_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
+        """Return the tokens that messages may take; None without a limit."""
+        limits = [room for room in (state.room(), self._room) if room is not None]
+        if state.budget is not None:
+            before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)
+            limits.append(state.budget - before)
+        return min(limits, default=None)
 
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""
@@ -254,7 +309,7 @@ class RequestBuilder:
         """
         sent = self.messages(state)
         last = sent[-1] if sent else None
-        changed = told_facts.due(sent, {**facts, **self.tail(state)}, now, begins=begins)
+        changed = due(sent, {**facts, **self.tail(state)}, now, begins=begins)
         if last is None or not changed or last.index < 0:
             return
         part = ContextPart(changed)
@@ -265,6 +320,7 @@ class RequestBuilder:
             stored = message_store.add_context(db, amended)
             if stored:
                 child_runs.deliver_facts(db, amended, changed)
+                jobs.report_facts(db, amended, changed)
             return stored
 
         if await self._store.write(store):

@@ -6,6 +6,7 @@ into the Reflector's input, and are never stored with it.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +149,7 @@ def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
     return structs.replace(group, text=text, metadata={**group.metadata, **stored(new_sections)})
 
 
-class Part(Struct, frozen=True):
+class CondensedPart(Struct, frozen=True):
     """Unit of condensing: texts with id and label each, and all messages they cover."""
 
     groups: tuple[tuple[str, str], ...]
@@ -157,36 +158,50 @@ class Part(Struct, frozen=True):
     tokens: int
 
 
-def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
+def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[CondensedPart]:
     """Split groups by thread, so that no reflection mixes threads; the newest notes come last.
 
     Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
     messages that are noted elsewhere) is a part without groups where its thread has none.
     """
     named = [
-        (f"{group.id}/{number}", text, covered, count(text) if text else 0)
+        _NamedSection(f"{group.id}/{number}", text, covered, count(text) if text else 0)
         for group in groups
         for number, (text, covered) in enumerate(pieces(group))
     ]
-    sizes: dict[str, int] = {}
-    for _, _, covered, tokens in named:
-        if len(covered) == 1:
-            sizes[covered[0].thread_id] = sizes.get(covered[0].thread_id, 0) + tokens
-    least = OWN_PART * sum(tokens for *_, tokens in named)
-    gathered: dict[str | None, list[tuple[str, str, tuple[Span, ...], int]]] = {}
-    for piece in named:
-        _, text, covered, _ = piece
-        thread = covered[0].thread_id if len(covered) == 1 else ""
-        key = thread if sizes.get(thread, 0) >= least else ""
-        if not text and not sizes.get(thread):
+    sizes = collections.Counter[str]()
+    for section in named:
+        if section.thread_id:
+            sizes[section.thread_id] += section.tokens
+    least = OWN_PART * sum(section.tokens for section in named)
+    parted: dict[str | None, list[_NamedSection]] = {}
+    for section in named:
+        key = section.thread_id if sizes[section.thread_id] >= least else ""
+        if not section.text and not sizes[section.thread_id]:
             key = None
-        gathered[key] = [*gathered.pop(key, []), piece]  # the newest comes last
-    return [
-        Part(
-            tuple((name, text) for name, text, _, _ in members if text),
-            {name: label(owned) for name, text, owned, _ in members if text},
-            union(x for _, _, owned, _ in members for x in owned),
-            sum(tokens for *_, tokens in members),
-        )
-        for members in gathered.values()
-    ]
+        parted[key] = [*parted.pop(key, []), section]  # the newest comes last
+    return [_part(members) for members in parted.values()]
+
+
+class _NamedSection(Struct, frozen=True):
+    """Section of a group, named for the Reflector."""
+
+    name: str
+    text: str
+    spans: tuple[Span, ...]
+    tokens: int
+
+    @property
+    def thread_id(self) -> str:
+        """Return the only thread that the section is of; empty for several or none."""
+        return self.spans[0].thread_id if len(self.spans) == 1 else ""
+
+
+def _part(members: Sequence[_NamedSection]) -> CondensedPart:
+    with_text = [member for member in members if member.text]
+    return CondensedPart(
+        tuple((member.name, member.text) for member in with_text),
+        {member.name: label(member.spans) for member in with_text},
+        union(span for member in members for span in member.spans),
+        sum(member.tokens for member in members),
+    )

@@ -21,7 +21,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
-from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart
+from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory.log.lines import references
 from sakti.memory.window import Window
 from sakti.store.database import Database, Store
@@ -86,16 +86,48 @@ class Summary(Struct, frozen=True):
     taken: dict[str, str]
 
 
-class _Found(Struct):
+class _Extracts(Struct):
     """Extracts of the messages, in order: kind → (message id, sentence)."""
 
-    said: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    sentences: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     files: dict[str, str] = field(default_factory=dict[str, str])  # path → the message that named it first
     tools: dict[str, None] = field(default_factory=dict[str, None])
     code: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    def last(self, kind: str, count: int) -> list[tuple[str, str]]:
-        return self.said.get(kind, [])[-count:]
+    def add_sentence(self, kind: str, message_id: str, sentence: str) -> None:
+        self.sentences.setdefault(kind, []).append((message_id, sentence))
+
+    def add_files(self, message_id: str, text: str) -> None:
+        for path in references(text)[0]:
+            self.files.setdefault(path, message_id)
+
+    def add_code(self, message_id: str, code: str) -> None:
+        self.code += [(message_id, line) for line in _key_lines(code)]
+
+
+class _Draft(Struct):
+    """Extracts that a summary takes, within the limits of its level; `shares`: message id → its texts."""
+
+    extracts: _Extracts
+    size: Size
+    shares: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def _take(self, chosen: Sequence[tuple[str, str]]) -> list[str]:
+        for message_id, text in chosen:
+            self.shares.setdefault(message_id, []).append(text)
+        return [text for _, text in chosen]
+
+    def take_sentences(self, kind: str, label: str = "") -> str:
+        newest = self.extracts.sentences.get(kind, [])[-self.size.items :]
+        text = "; ".join(self._take([(message_id, _cut(t, self.size.characters)) for message_id, t in newest]))
+        return f"{label}{text}" if text else ""
+
+    def take_files(self) -> str:
+        paths = list(self.extracts.files.items())[: self.size.files]
+        return ", ".join(self._take([(message_id, path) for path, message_id in paths]))
+
+    def take_code(self) -> list[str]:
+        return self._take(self.extracts.code[: self.size.code])
 
 
 def summarise(messages: Sequence[Message], level: int) -> Summary:
@@ -103,72 +135,60 @@ def summarise(messages: Sequence[Message], level: int) -> Summary:
 
     Pure.
     """
-    size, extracts = SIZES[level - 1], _Found()
-    for message in messages:
-        _look(message, extracts)
-    taken: dict[str, list[str]] = {}
-
-    def some(kind: str) -> str:
-        chosen = extracts.last(kind, size.items)
-        for identifier, text in chosen:
-            taken.setdefault(identifier, []).append(_cut(text, size.characters))
-        return "; ".join(_cut(text, size.characters) for _, text in chosen)
-
-    paths = list(extracts.files)[: size.files]
-    for path in paths:
-        taken.setdefault(extracts.files[path], []).append(path)
-    files = ", ".join(paths)
-    built = some("built")
-    if not (built or files or any(extracts.said.get(k) for k in ("decided", "preferred", "blocked", "open"))):
-        built = some("said")
+    draft = _Draft(_extract(messages), SIZES[level - 1])
+    files = draft.take_files()
+    built = draft.take_sentences("built")
+    if not (built or files or any(k in draft.extracts.sentences for k in ("decided", "preferred", "blocked", "open"))):
+        built = draft.take_sentences("said")
     sentences = [
-        "; ".join(t for t in (f"Done: {built}" if built else "", f"files: {files}" if files else "") if t),
-        "; ".join(f"{k}: {t}" for k in ("decided", "preferred") if (t := some(k))),
-        "; ".join(f"{k}: {t}" for k in ("blocked", "open") if (t := some(k))),
+        _join(f"Done: {built}" if built else "", f"files: {files}" if files else ""),
+        _join(draft.take_sentences("decided", "decided: "), draft.take_sentences("preferred", "preferred: ")),
+        _join(draft.take_sentences("blocked", "blocked: "), draft.take_sentences("open", "open: ")),
     ]
-    text = (
-        " ".join(f"{s[0].upper()}{s[1:]}." for s in sentences if s) or f"Tools: {', '.join(extracts.tools) or 'none'}."
-    )
-    code = extracts.code[: size.code]
-    for identifier, line in code:
-        taken.setdefault(identifier, []).append(line)
-    if code:
-        text = "\n".join([text, "```", *(line for _, line in code), "```"])
-    return Summary(text.strip(), {k: "\n".join(v) for k, v in taken.items()})
+    text = " ".join(f"{s[0].upper()}{s[1:]}." for s in sentences if s)
+    text = text or f"Tools: {', '.join(draft.extracts.tools) or 'none'}."
+    if code := draft.take_code():
+        text = "\n".join([text, "```", *code, "```"])
+    return Summary(text.strip(), {k: "\n".join(v) for k, v in draft.shares.items()})
 
 
-def _look(message: Message, found: _Found) -> None:
-    if message.role == "system" or message.state != "saved" or "synthetic" in message.metadata:
-        return
-    for part in message.parts:
-        match part:
-            case TextPart(text):
-                _look_at_text(message, text[:READ], found)
-            case ToolCallPart():
-                found.tools[part.name] = None
-                for value in (part.arguments or {}).values():
-                    if isinstance(value, str) and "\n" not in value:
-                        _files(message, value[:READ], found)
-                    elif isinstance(value, str):
-                        found.code += [(message.id, line) for line in _key_lines(value[:READ])]
-            case ToolResultPart(content=content, is_error=True):
-                for line in clean_surrogates(content[:READ]).split("\n"):
-                    if _BLOCKED.search(line):
-                        found.said.setdefault("blocked", []).append((message.id, " ".join(line.split())))
-                        break
-            case _:
-                pass
+def _join(*clauses: str) -> str:
+    return "; ".join(clause for clause in clauses if clause)
 
 
-def _look_at_text(message: Message, text: str, found: _Found) -> None:
+def _extract(messages: Sequence[Message]) -> _Extracts:
+    extracts = _Extracts()
+    for message in messages:
+        if message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata:
+            for part in message.parts:
+                _extract_part(message, part, extracts)
+    return extracts
+
+
+def _extract_part(message: Message, part: Part, extracts: _Extracts) -> None:
+    if isinstance(part, TextPart):
+        _extract_text(message, part.text[:READ], extracts)
+    elif isinstance(part, ToolCallPart):
+        extracts.tools[part.name] = None
+        for value in (v for v in (part.arguments or {}).values() if isinstance(v, str)):
+            if "\n" in value:
+                extracts.add_code(message.id, value[:READ])
+            else:
+                extracts.add_files(message.id, value[:READ])
+    elif isinstance(part, ToolResultPart) and part.is_error:
+        error_lines = clean_surrogates(part.content[:READ]).split("\n")
+        if line := next(filter(_BLOCKED.search, error_lines), ""):
+            extracts.add_sentence("blocked", message.id, " ".join(line.split()))
+
+
+def _extract_text(message: Message, text: str, extracts: _Extracts) -> None:
     text = clean_surrogates(text)
     for block in _FENCED.findall(text):
-        found.code += [(message.id, line) for line in _key_lines(block)]
+        extracts.add_code(message.id, block)
     for sentence in _sentences(_FENCED.sub("\n", text)):
-        kind = _kind(sentence, message.role)
-        if kind:
-            found.said.setdefault(kind, []).append((message.id, sentence))
-        _files(message, sentence, found)
+        if kind := _kind(sentence, message.role):
+            extracts.add_sentence(kind, message.id, sentence)
+        extracts.add_files(message.id, sentence)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -186,11 +206,6 @@ def _kind(sentence: str, role: str) -> str:
     if role == "user":
         return "preferred" if _PREFERRED.search(sentence) else "blocked" if _BLOCKED.search(sentence) else "said"
     return "built" if _BUILT.search(sentence) else "blocked" if _BLOCKED.search(sentence) else ""
-
-
-def _files(message: Message, text: str, found: _Found) -> None:
-    for path in references(text)[0]:
-        found.files.setdefault(path, message.id)
 
 
 def _key_lines(code: str) -> Iterator[str]:

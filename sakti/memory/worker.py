@@ -18,7 +18,7 @@ from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import answer, speaking
-from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
+from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, dropped, flags
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
     ModelCall,
@@ -62,7 +62,7 @@ class ToCondense(Struct, frozen=True):
     findings: list[str]
 
 
-class Worker:
+class MemoryWorker:
     """Caller of Observer and Reflector of one engine."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Worker:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector, self._aside = observer, reflector, aside
         self._remembered = marking.Remembered()
-        self._log: memory_log.Log | None = None
+        self._log: memory_log.LogSnapshot | None = None
         self._failed = 0  # reflections in a row that failed for good
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
@@ -199,17 +199,11 @@ class Worker:
         """Fill an empty group with a reflection of other groups."""
         # of several threads its own is the one with the newest notes
         thread_id = groups[-1].thread_id if made else group.thread_id
-        mine = [g for g in groups if g.thread_id == thread_id]
-        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
         return structs.replace(
-            group,
+            _with_range(group, groups, thread_id),
             thread_id=thread_id,
             kind="reflection",
             text=text,
-            first_message_id=mine[0].first_message_id if mine else None,
-            last_message_id=mine[-1].last_message_id if mine else None,
-            first_index=span.first if span else None,
-            last_index=span.last if span else None,
             message_tokens=sum(g.message_tokens for g in groups),
             observation_tokens=self.counter.count(text),
             model=result.model,
@@ -259,6 +253,7 @@ class Worker:
             findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
             text = await self._aside(reflect_parts.finished, result.text, kept_lines, before.replaced)
+            text = reflect_parts.with_lost_listed(text, (t for _, t in request.groups), before.findings[::-1])
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
@@ -359,6 +354,19 @@ class Worker:
             )
 
 
+def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
+    """Give a group the range of messages that other groups cover of a thread."""
+    mine = [g for g in groups if g.thread_id == thread_id]
+    span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
+    return structs.replace(
+        group,
+        first_message_id=mine[0].first_message_id if mine else None,
+        last_message_id=mine[-1].last_message_id if mine else None,
+        first_index=span.first if span else None,
+        last_index=span.last if span else None,
+    )
+
+
 def _pinned_text(row: NewLine) -> str:
     return memory_store.as_line(row.content, row.priority, row.time).lstrip("* ").strip()
 
@@ -399,23 +407,23 @@ def _check_reflection(
     Losses and claims are measured against its input.
     """
     rows = [row for one in texts for row in lines.rows(one)]
-    source = Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
+    source = EvidenceSource(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
     return dropped(inputs, text), rows, _flags(rows, source)
 
 
-def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...]]:
+def _flags(found: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in found:
         masked(row.content)  # remembered, so that the transaction that stores it is shorter
     return [flags(unmarked(row.content), source) for row in found]
 
 
-def source_of(request: ObserveInput) -> Source:
+def source_of(request: ObserveInput) -> EvidenceSource:
     """Return the source of an observation: the complete messages, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
     moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
-    return Source(
+    return EvidenceSource(
         *texts, request.log, *aims, zones,
         said=itertools.chain(
             speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)

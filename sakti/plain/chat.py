@@ -19,11 +19,11 @@ from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
-from sakti.agent.tools.approvals import Answer
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import (
+    ApprovalAnswer,
     ApprovalRequested,
     Event,
     MessageSaved,
@@ -34,12 +34,13 @@ from sakti.core.events import (
 )
 from sakti.core.text import one_line, sanitise
 from sakti.plain import asking, words
-from sakti.plain.commands import STOPPABLE, Commands
+from sakti.plain.commands import STOPPABLE, PlainCommands
 from sakti.plain.lines import Lines
 from sakti.plain.own import OWN
 from sakti.plain.speech import READY, Speech
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ LOOK = 2.0  # seconds between looks at what other windows wrote, and at what is 
 NEWEST = 50  # messages that are looked at then
 LAST = 2  # messages that are said when a thread is opened
 LAST_LINES = 20
+ALLOW = "allow it? y allows it in this folder, n does not"
 TRUST = "trust them? y trusts them, n leaves them out this time, v shows their text"
 
 
@@ -63,7 +65,7 @@ class Chat:
     def __init__(self, session: Session, why: str = "") -> None:
         self.session = session
         self.speech = Speech()
-        self.commands = Commands(self)
+        self.commands = PlainCommands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
         self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
@@ -135,7 +137,11 @@ class Chat:
         code = 1
         try:
             self.say([*([self._why] if self._why else []), self._welcome()])
-            await trusting.settle(self.session.workspace, lambda review: self._ask_trust(review, typed))
+            await trusting.settle(
+                self.session.workspace,
+                lambda review: self._ask_trust(review, typed),
+                lambda need: self._ask_need(need, typed),
+            )
             await self.session.start()
             self._lines.start(await self.session.views.history())
             await self._take_unsent()
@@ -160,15 +166,32 @@ class Chat:
         files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         brings = f"this folder brings files that change what sakti does, {state}: {files}"
         self.say([brings, *trust_view.effects(review), TRUST])
+        return bool(await self._read_answer(typed, lambda line: self._trusted(line, review)))
+
+    async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
+        """Ask whether an MCP server of the project may have a need; None without a terminal."""
+        if not self._lines.terminal:
+            return None
+        self.say([f"the MCP server {need.sentence}", ALLOW])
+        return await self._read_answer(typed, self._allowed)
+
+    async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
+        """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
         self._lines.start([])
         while True:
             reply = asyncio.ensure_future(typed.get())
             await asyncio.wait((reply, self._leave), return_when=asyncio.FIRST_COMPLETED)
             if not reply.done():
                 reply.cancel()
-                return False
-            if (answered := self._trusted(reply.result() or "n", review)) is not None:
+                return None
+            if (answered := read(reply.result() or "n")) is not None:
                 return answered
+
+    def _allowed(self, line: str) -> bool | None:
+        answer = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
+        if answer is None:
+            self.say([ALLOW])
+        return answer
 
     def _trusted(self, line: str, review: trust.TrustReview) -> bool | None:
         """Return the answer in a line; None if it is none, and the question was repeated."""
@@ -336,14 +359,14 @@ class Chat:
         if not text.startswith("/quit"):
             self.go(self.session.views.add_history, text)
 
-    def _answer(self, question: ApprovalRequested, reply: asking.Answer) -> None:
+    def _answer(self, question: ApprovalRequested, reply: asking.TypedAnswer) -> None:
         if reply.problem:
             self.say([reply.problem])
             return
         if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
             self.say([f"auto is not possible here: {refused}"])
             return
-        answer = Answer(
+        answer = ApprovalAnswer(
             reply.approved,
             reply.grant,
             reply.note,

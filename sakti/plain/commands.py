@@ -15,7 +15,7 @@ from sakti.actions.spec import Action
 from sakti.actions.values import Card, Done, Open, Refused, Rows, Text, Value
 from sakti.core.text import sanitise
 from sakti.plain import words
-from sakti.plain.own import OWN, Host, PlainScope
+from sakti.plain.own import OWN, PlainHost, PlainScope
 from sakti.plain.prose import Prose
 
 INPUTS = (
@@ -33,10 +33,10 @@ def offered() -> list[Action]:
     return [*(a for name, a in registry.chat().items() if name not in NO_SCREEN), *OWN.values()]
 
 
-class Commands:
+class PlainCommands:
     """Runs commands that the user types. Everything here may raise SaktiError, which the chat prints."""
 
-    def __init__(self, chat: Host) -> None:
+    def __init__(self, chat: PlainHost) -> None:
         self._chat = chat
         self._session = chat.session
         self._scope = PlainScope(chat, self._say, self._stoppable)
@@ -45,7 +45,7 @@ class Commands:
 
     async def run(self, text: str) -> bool:
         """Run a command, shell line or note; return False for a message, which the caller sends."""
-        typed = line.parse(text, OWN, self._session.typed_skills())
+        typed = line.parse(text, OWN, self._session.typed_names())
         self.choose = None
         match typed.kind:
             case "command":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sakti.plain.speech import Speech
 
 
-class Host(Protocol):
+class PlainHost(Protocol):
     """The chat that commands run in."""
 
     session: Session
@@ -40,7 +40,7 @@ class PlainScope(Scope):
     """`chat` is the plain chat itself."""
 
     def __init__(
-        self, chat: Host, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
+        self, chat: PlainHost, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
     ) -> None:
         super().__init__(chat.session, tell, working)
         self.chat = chat

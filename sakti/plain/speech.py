@@ -17,6 +17,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -49,7 +50,7 @@ from sakti.plain import words
 from sakti.plain.prose import Prose
 
 KEPT = 20  # tool calls whose output can still be asked for
-SLOW = ("bash", "webfetch", "agent")  # tools that may take long: their beginning is said as well
+SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long: their beginning is said as well
 READY = "ready"
 READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
@@ -66,7 +67,7 @@ _ENDS = {
 }
 
 
-class Call(Struct, frozen=True):
+class EndedCall(Struct, frozen=True):
     """A tool call that has ended; `output` is all that is known of it."""
 
     asked: ToolCallPart | None
@@ -96,7 +97,7 @@ Progress: TypeAlias = (
 class Speech(Struct):
     """Formats events in order. `calls`: the finished calls, newest last."""
 
-    calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))
+    calls: deque[EndedCall] = field(default_factory=lambda: deque[EndedCall](maxlen=KEPT))
     _prose: Prose = field(default_factory=Prose)
     _speaking: bool = False
     _thinking: bool = False
@@ -171,6 +172,7 @@ class Speech(Struct):
                 | TasksChanged()
                 | MemoryStatus()
                 | JobsChanged()
+                | McpServerChanged()
             ):
                 return []  # spoken as they come, or shown by a screen only
             case _:
@@ -220,7 +222,7 @@ class Speech(Struct):
                 return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
                 request = self._running.pop(result.call_id, None)
-                self.calls.append(Call(request, result))
+                self.calls.append(EndedCall(request, result))
                 is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
                 if is_own_command:
                     self._own = self._own_rest = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.rules import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
+from sakti.core import tool_names
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -33,7 +34,7 @@ from sakti.core.types import (
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
-    from sakti.agent.project.trust import FileChange
+    from sakti.agent.project.trust import TrustedFileChange
     from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
     from sakti.store.log.events import MemoryEvent
@@ -72,13 +73,14 @@ def when(ms: int) -> str:
 
 def call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
+    part = tool_names.unwrap(part)
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
     main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
     if main is None:
         main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return one_line(f"{part.name} {main}", 200)
+    return one_line(f"{tool_names.display_name(part.name)} {main}", 200)
 
 
 def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
@@ -104,6 +106,8 @@ def _counts(details: Mapping[str, object]) -> Iterator[str]:
     lines = details.get("lines")
     if isinstance(lines, str) and "-" in lines:
         yield f"lines {lines.replace('-', ' to ')}"
+    if isinstance(fetched := details.get("fetched"), str):
+        yield one_line(fetched, 60)
     added, removed = details.get("added"), details.get("removed")
     if isinstance(added, int) and isinstance(removed, int):
         yield f"{many(added, 'line')} added, {removed} removed"
@@ -138,7 +142,9 @@ def ask(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
-    request = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
+    request = (
+        "run this command?" if first.tool == "bash" else f"allow {one_line(tool_names.display_name(first.tool), 60)}?"
+    )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [f"question {number}: {request}{others}"]
     target = [line for line in sanitise(revealed(first.target)).split("\n") if line.strip()]
@@ -237,7 +243,7 @@ def diff(text: str, limit: int | None = None) -> list[str]:
     return out
 
 
-def file_changes(changes: Iterable[FileChange]) -> list[str]:
+def file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
     """Format the changes of a project's files, each under its name."""
     return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *diff(c.diff))]
 

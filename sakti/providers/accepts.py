@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 ANTHROPIC_LEAST_THINKING = 1_024
 
 
-class Accepted(Struct, frozen=True):
+class AcceptedSettings(Struct, frozen=True):
     """Settings that may be sent; `left_out` tells the user which are not, and why."""
 
     temperature: float | None
@@ -30,7 +30,7 @@ class Accepted(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> Accepted:
+def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> AcceptedSettings:
     """Return the settings that `model` of `provider` takes."""
     family = facts.family(provider, model)
     no_temperature = no_thinking = ""
@@ -48,7 +48,7 @@ def accepted(provider: str, model: str, temperature: float | None, thinking_toke
         left_out.append(f"temperature {temperature:g} ({no_temperature})")
     if thinking_tokens and no_thinking:
         left_out.append(f"{thinking_tokens:,} thinking tokens ({no_thinking})")
-    return Accepted(
+    return AcceptedSettings(
         None if no_temperature else temperature, None if no_thinking else thinking_tokens or None, tuple(left_out)
     )
 

@@ -20,7 +20,7 @@ from sakti.providers.sse import StreamParser
 _SERVER_BLOCKS = ("_tool_use", "_tool_result")
 
 
-class _Block(Struct):
+class _StreamedBlock(Struct):
     """Content block being received; `pieces` are joined once, at the end."""
 
     kind: str
@@ -40,7 +40,7 @@ class AnthropicStreamParser(StreamParser):
 
     def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
         super().__init__(provider, requested, ids, where)
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _StreamedBlock] = {}
         self._counts: Json = {}
 
     @property
@@ -71,7 +71,7 @@ class AnthropicStreamParser(StreamParser):
 
     def _start(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("content_block") or {})
-        block = _Block(str(content.get("type")), start=content)
+        block = _StreamedBlock(str(content.get("type")), start=content)
         self._blocks[int(event.get("index", len(self._blocks)))] = block
         match block.kind:
             case "tool_use":
@@ -117,7 +117,7 @@ class AnthropicStreamParser(StreamParser):
     def parts(self) -> tuple[Part, ...]:
         return tuple(p for _, b in sorted(self._blocks.items()) if (p := self._part(b)) is not None)
 
-    def _part(self, block: _Block) -> Part | None:
+    def _part(self, block: _StreamedBlock) -> Part | None:
         match block.kind:
             case "text":
                 return TextPart(block.text) if block.text else None
@@ -160,6 +160,7 @@ class AnthropicProvider(RemoteProvider):
     parser = AnthropicStreamParser
     version = "/v1"
     listing = "/v1/models?limit=100"
+    searching = "anthropic"
 
     def _render(self, request: Request) -> Json:
         return render(request, self.name)

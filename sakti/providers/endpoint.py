@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sakti.core import network
 from sakti.core.errors import ConfigError, ProviderError
-from sakti.providers import network
 from sakti.providers.presets import ClientKind
 from sakti.version import __version__
 

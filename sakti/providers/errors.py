@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from sakti.core import network
 from sakti.core.errors import ProviderError
-from sakti.providers import network
 from sakti.providers.refusals import Where, clean, from_event, from_status, make_error, page_text
 
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})

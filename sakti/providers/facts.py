@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.lazy import lazy_imports
+from sakti.core.network import is_loopback
 from sakti.core.types import Effort, ModelInfo
-from sakti.providers.network import is_loopback
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
 
 if TYPE_CHECKING:
-    from sakti.providers.prices import Listed
+    from sakti.providers.prices import PriceEntry
 
 with lazy_imports:
     from sakti.providers import prices
@@ -78,7 +78,7 @@ def known(
 
 
 def _limits(
-    own: ProviderSettings, preset: Preset | None, served: Served, listed: Listed | None, family: Family
+    own: ProviderSettings, preset: Preset | None, served: Served, listed: PriceEntry | None, family: Family
 ) -> tuple[int | None, int | None]:
     """Return a model's context window and longest answer; None if neither server nor table has them."""
     window, output = own.context_window or served.window, served.max_output

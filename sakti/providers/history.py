@@ -34,7 +34,7 @@ LONGEST_NAME = 64  # characters of a tool's name
 _VALID = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 
 
-class Turn(Struct, frozen=True):
+class HistoryTurn(Struct, frozen=True):
     """Parts of one side, in order; in a user turn the results of the preceding calls come first."""
 
     role: Literal["user", "assistant"]
@@ -48,7 +48,7 @@ def context_text(text: str) -> str:
 
 def turns(
     messages: Sequence[Message], provider: str, model: str = "", context: Callable[[str], str] = context_text
-) -> list[Turn]:
+) -> list[HistoryTurn]:
     """Convert `messages` to turns for `model` of `provider`.
 
     Other models' thinking, markers and empty texts are left out, names of tools are made valid. A `ContextPart` is
@@ -100,22 +100,22 @@ def _is_sent(part: Part, provider: str, model: str) -> bool:
             return True
 
 
-def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[Turn]:
-    out: list[Turn] = []
+def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[HistoryTurn]:
+    out: list[HistoryTurn] = []
     open_calls: list[ToolCallPart] = []
     for role, parts in merged:
         if role == "assistant":
             if open_calls:  # two answers in a row with a call between them: its result is lost
-                out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
+                out.append(HistoryTurn("user", tuple(_result_for(call, {}) for call in open_calls)))
             parts_sent = _without_trailing_thinking(parts)
             open_calls = [p for p in parts_sent if isinstance(p, ToolCallPart)]
             if parts_sent:
-                out.append(Turn("assistant", parts_sent))
+                out.append(HistoryTurn("assistant", parts_sent))
         else:
-            out.append(Turn("user", _with_results(parts, open_calls)))
+            out.append(HistoryTurn("user", _with_results(parts, open_calls)))
             open_calls = []
     if open_calls:
-        out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
+        out.append(HistoryTurn("user", tuple(_result_for(call, {}) for call in open_calls)))
     return _join_turns(out)
 
 
@@ -148,12 +148,12 @@ def _result_for(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolR
     return results.get(call.id) or ToolResultPart(call.id, call.name, INTERRUPTED, is_error=True)
 
 
-def _join_turns(items: Sequence[Turn]) -> list[Turn]:
+def _join_turns(items: Sequence[HistoryTurn]) -> list[HistoryTurn]:
     """Join adjacent turns of one role, which arise where something between them was dropped."""
-    out: list[Turn] = []
+    out: list[HistoryTurn] = []
     for turn in items:
         if out and out[-1].role == turn.role:
-            out[-1] = Turn(turn.role, out[-1].parts + turn.parts)
+            out[-1] = HistoryTurn(turn.role, out[-1].parts + turn.parts)
         else:
             out.append(turn)
     return out
@@ -168,7 +168,7 @@ def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tup
     return cast("tuple[ImagePart, ...]", images), (*parts[:first], *parts[first + len(images) :])
 
 
-def words(turn: Turn, most: int) -> str:
+def words(turn: HistoryTurn, most: int) -> str:
     """Return the user's last text in a turn, at most `most` characters, without volatile facts.
 
     Empty for an answer.

@@ -32,13 +32,35 @@ def kept_keys() -> tuple[str, ...]:
 
 def keep_key(variable: str, key: str) -> None:
     """Store the key of `variable`. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
+    try:
+        keep_secret(variable, key)
+    except SaktiError as e:
+        why = e.message.removesuffix(".")
+        raise SaktiError(f"{why}: set {variable} in the environment instead.", title=TITLE) from None
+
+
+def keep_secret(name: str, value: str) -> None:
+    """Store a secret under a name. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
     import keyring
     from keyring.errors import KeyringError
 
     try:
-        keyring.set_password(KEYRING_SERVICE, variable, key)
+        keyring.set_password(KEYRING_SERVICE, name, value)
     except (KeyringError, RuntimeError, OSError) as e:
-        why = f"The keyring refused the key ({type(e).__name__})"
-        raise SaktiError(f"{why}: set {variable} in the environment instead.", title=TITLE) from None
-    if keyring_lookup(variable) != key:
-        raise SaktiError(f"The keyring did not keep the key: set {variable} in the environment instead.", title=TITLE)
+        raise SaktiError(f"The keyring refused the key ({type(e).__name__}).", title=TITLE) from None
+    if keyring_lookup(name) != value:
+        raise SaktiError("The keyring did not keep the key.", title=TITLE)
+
+
+def delete_secret(name: str) -> bool:
+    """Delete a secret; False without one. Raises SaktiError if the keyring refuses. Slow: use a thread."""
+    if keyring_lookup(name) is None:
+        return False
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        keyring.delete_password(KEYRING_SERVICE, name)
+    except (KeyringError, RuntimeError, OSError) as e:
+        raise SaktiError(f"The keyring did not delete the key ({type(e).__name__}).", title=TITLE) from None
+    return True

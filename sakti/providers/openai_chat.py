@@ -28,7 +28,7 @@ from sakti.providers.errors import stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
-    Turn,
+    HistoryTurn,
     call_arguments,
     data_url,
     file_text,
@@ -52,7 +52,9 @@ from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
 
-STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
+STABLE = frozenset(
+    {"system", "instructions", "skills", "mcp"}
+)  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
 THINKING_FIELDS = ("reasoning_content", "reasoning")  # a text goes back under the field that it came in
 QUOTED = 2_000  # characters of the request behind images
@@ -135,7 +137,7 @@ def _append_tail(messages: list[Json], tail: str) -> None:
         last["content"].append({"type": "text", "text": tail})
 
 
-def _assistant(turn: Turn) -> Json:
+def _assistant(turn: HistoryTurn) -> Json:
     message: Json = {"role": "assistant", "content": None}
     extras: Json = {}
     calls: list[Json] = []
@@ -162,7 +164,7 @@ def _assistant(turn: Turn) -> Json:
     return message
 
 
-def _user(turn: Turn, asked: str = "") -> list[Json]:
+def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
     A tool's message takes no image: images of tools go into a user message that ends with the text `asked` last, so
@@ -197,7 +199,7 @@ def _image(part: ImagePart) -> Json:
     return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
-class _Call(Struct):
+class _StreamedCall(Struct):
     call_id: str
     wire_id: str
     name: str
@@ -230,8 +232,8 @@ class ChatStreamParser(StreamParser):
         self._thinking: list[str] = []
         self._thinking_field = ""
         self._details: list[Json] = []
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
+        self._calls: list[_StreamedCall] = []
+        self._at: dict[int, _StreamedCall] = {}
 
     @property
     def complete(self) -> bool:
@@ -306,7 +308,7 @@ class ChatStreamParser(StreamParser):
         wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
         call = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
         if call is None or call.is_followed_by(wire_id, name):
-            call = _Call(self._ids.unique(wire_id or None), wire_id, name)
+            call = _StreamedCall(self._ids.unique(wire_id or None), wire_id, name)
             self._calls.append(call)
         if isinstance(index, int):
             self._at[index] = call

@@ -37,7 +37,7 @@ from sakti.providers import facts, stops
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
-    Turn,
+    HistoryTurn,
     call_arguments,
     data_url,
     file_text,
@@ -131,7 +131,7 @@ def _append_tail(items: list[Json], tail: str) -> None:
         items.append({"role": "user", "content": [{"type": "input_text", "text": tail}]})
 
 
-def _assistant_items(turn: Turn, provider: str, model: str, with_ids: bool) -> list[Json]:
+def _assistant_items(turn: HistoryTurn, provider: str, model: str, with_ids: bool) -> list[Json]:
     items: list[Json] = []
     for part in turn.parts:
         match part:
@@ -175,7 +175,7 @@ def _message_item(part: TextPart, provider: str, model: str, with_ids: bool) -> 
     return item | ({"phase": opaque["phase"]} if "phase" in opaque else {})
 
 
-def _user_items(turn: Turn) -> list[Json]:
+def _user_items(turn: HistoryTurn) -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
     Images of tools go with the last result: in a user message they would be taken for the user's.
@@ -215,7 +215,7 @@ def wants_ids(error: ProviderError) -> bool | None:
     return True if _ID_MISSING.search(error.server_text) else None
 
 
-class _Item(Struct):
+class _OutputItem(Struct):
     """Output item being received."""
 
     kind: str
@@ -249,7 +249,7 @@ class ResponsesStreamParser(StreamParser):
         super().__init__(provider, requested, ids, where)
         self._ended = False  # by `[DONE]`
         self._failed = False  # the newest event is an error or violates the protocol
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _OutputItem] = {}
         self._places: dict[str, int] = {}  # by the ids of items
 
     @property
@@ -299,8 +299,8 @@ class ResponsesStreamParser(StreamParser):
                 return []  # parts that begin or end, and what newer servers send, carry nothing to show
         return []
 
-    def _item(self, event: Json, kind: str) -> _Item:
-        return self._items.setdefault(self._place(event, kind), _Item(kind))
+    def _item(self, event: Json, kind: str) -> _OutputItem:
+        return self._items.setdefault(self._place(event, kind), _OutputItem(kind))
 
     def _place(self, event: Json, kind: str) -> int:
         """Return the position of an event's item: its index, or the position of its id."""
@@ -352,7 +352,7 @@ class ResponsesStreamParser(StreamParser):
         """Take over the items of a finished response that the stream did not bring, or not to their end."""
         out: list[StreamEvent] = []
         for place, final in enumerate(output):
-            item = self._items.setdefault(place, _Item(str(final.get("type"))))
+            item = self._items.setdefault(place, _OutputItem(str(final.get("type"))))
             if item.final or item.kind != final.get("type"):
                 continue
             item.final = final
@@ -363,7 +363,7 @@ class ResponsesStreamParser(StreamParser):
     def parts(self) -> tuple[Part, ...]:
         return tuple(p for _, i in sorted(self._items.items()) if (p := self._part(i)) is not None)
 
-    def _part(self, item: _Item) -> Part | None:
+    def _part(self, item: _OutputItem) -> Part | None:
         text = "".join(item.pieces)
         match item.kind:
             case "message":
@@ -414,6 +414,7 @@ class ResponsesProvider(RemoteProvider):
 
     path = "/responses"
     parser = ResponsesStreamParser
+    searching = "openai"
 
     @cached_property
     def _with_ids(self) -> dict[str, bool]:

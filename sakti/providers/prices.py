@@ -34,7 +34,7 @@ class Price(Struct, frozen=True):
         return begin <= now.time() < end if begin <= end else not end <= now.time() < begin
 
 
-class Listed(Struct, frozen=True):
+class PriceEntry(Struct, frozen=True):
     """Price entry of a model: names, a pattern for further names, context window in tokens, prices.
 
     Of the prices that hold the last counts.
@@ -49,10 +49,10 @@ class Listed(Struct, frozen=True):
         return next((p for p in reversed(self.prices) if p.holds(now)), self.prices[0])
 
 
-class _Provider(Struct, frozen=True):
+class _PricedProvider(Struct, frozen=True):
     """Models in the order of the search, and the providers whose models are searched next."""
 
-    models: tuple[Listed, ...]
+    models: tuple[PriceEntry, ...]
     then: tuple[str, ...] = ()
 
 
@@ -86,7 +86,7 @@ def with_cost(usage: Usage, provider: str, model: str) -> Usage:
     return usage if usage.cost_usd is not None else replace(usage, cost_usd=cost(usage, provider, model))
 
 
-def find(provider: str, model: str) -> Listed | None:
+def find(provider: str, model: str) -> PriceEntry | None:
     """Return a model's entry in the price list, None without one."""
     preset = PRESETS.get(provider)
     if preset is None or not preset.prices:
@@ -97,7 +97,7 @@ def find(provider: str, model: str) -> Listed | None:
     return next((f for n in dict.fromkeys((name, dashed)) if (f := _search(preset.prices, n)) is not None), None)
 
 
-def per_million(found: Listed | None) -> tuple[float | None, float | None]:
+def per_million(found: PriceEntry | None) -> tuple[float | None, float | None]:
     """Return US dollars per million tokens, input and output; the lowest if prices are tiered."""
     if found is None:
         return None, None
@@ -106,7 +106,7 @@ def per_million(found: Listed | None) -> tuple[float | None, float | None]:
 
 
 @functools.cache
-def _search(provider: str, name: str) -> Listed | None:
+def _search(provider: str, name: str) -> PriceEntry | None:
     provider_prices = _provider(provider)
     for each in (provider_prices, *map(_provider, provider_prices.then)):
         for model in each.models:
@@ -116,9 +116,9 @@ def _search(provider: str, name: str) -> Listed | None:
 
 
 @functools.cache
-def _provider(name: str) -> _Provider:
+def _provider(name: str) -> _PricedProvider:
     raw = _file().providers.get(name)
-    return msgspec.json.decode(raw, type=_Provider) if raw is not None else _Provider(())
+    return msgspec.json.decode(raw, type=_PricedProvider) if raw is not None else _PricedProvider(())
 
 
 @functools.cache

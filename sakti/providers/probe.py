@@ -8,7 +8,7 @@ import re
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from sakti.providers.network import is_loopback
+from sakti.core.network import is_loopback
 
 TIMEOUT = 0.3
 _LARGEST = 4 * 1024 * 1024

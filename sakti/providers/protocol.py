@@ -94,6 +94,14 @@ class Prepares(Protocol):
         ...
 
 
+@runtime_checkable
+class SearchesWeb(Protocol):
+    """A provider whose protocol has a web search; `has_search`: its server has it, too."""
+
+    @property
+    def has_search(self) -> bool: ...
+
+
 MOST = 10**9  # tokens; a larger number is none of a single answer
 
 

@@ -38,7 +38,7 @@ _CONTAINERS = ("messages", "input", "content", "output")
 _CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")
 
 
-class Piece(Struct, frozen=True):
+class RefusablePiece(Struct, frozen=True):
     """Piece of a conversation; `key` names its content, `index` its message, `name` is for people."""
 
     key: str
@@ -54,7 +54,7 @@ class Omission(Struct, frozen=True):
     `no_images`: the model takes no images at all.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RefusablePiece, ...]
     error: ProviderError
     no_images: bool = False
     refusals: int = 1
@@ -111,17 +111,21 @@ def find_omission(
     return Omission((*earlier.pieces, *chosen), earlier.error, earlier.no_images or no_images, refusals)
 
 
-def _pieces_of(message: Message) -> list[Piece]:
+def _pieces_of(message: Message) -> list[RefusablePiece]:
     return [piece for part in message.parts if (piece := _piece_of(part, message.index)) is not None]
 
 
-def _with_their_kinds(chosen: Sequence[Piece], pieces: Sequence[Piece], accepted: int) -> list[Piece]:
+def _with_their_kinds(
+    chosen: Sequence[RefusablePiece], pieces: Sequence[RefusablePiece], accepted: int
+) -> list[RefusablePiece]:
     """Return the chosen pieces and all new ones of the same kinds."""
     kinds = {p.kind for p in chosen}
     return [p for p in pieces if p in chosen or (p.kind in kinds and p.index > accepted)]
 
 
-def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int, *, can_guess: bool) -> Sequence[Piece]:
+def _choose(
+    pieces: Sequence[RefusablePiece], error: ProviderError, accepted: int, *, can_guess: bool
+) -> Sequence[RefusablePiece]:
     images = [p for p in pieces if p.kind == "image"]
     if error.status == 413:
         return _fresh(images, accepted)
@@ -136,15 +140,15 @@ def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int, *, can
     return _newest(_fresh(pieces, accepted), with_all=is_filtered) if can_guess else []
 
 
-def _occurring(pieces: Sequence[Piece], node: Json) -> list[Piece]:
+def _occurring(pieces: Sequence[RefusablePiece], node: Json) -> list[RefusablePiece]:
     return [p for p in pieces if _occurs(p.part, node)]
 
 
-def _fresh(pieces: Sequence[Piece], accepted: int) -> list[Piece]:
+def _fresh(pieces: Sequence[RefusablePiece], accepted: int) -> list[RefusablePiece]:
     return [p for p in pieces if p.index > accepted]
 
 
-def _newest(pieces: Sequence[Piece], *, with_all: bool) -> list[Piece]:
+def _newest(pieces: Sequence[RefusablePiece], *, with_all: bool) -> list[RefusablePiece]:
     """Return the pieces of the newest message with any: its images if it has some, or all."""
     newest = [p for p in pieces if p.index == pieces[-1].index]
     images = [p for p in newest if p.kind == "image"]
@@ -176,7 +180,7 @@ def _replacement(part: Part) -> Part:
             return TextPart("[image left out: refused by the provider]")
 
 
-def in_words(pieces: Sequence[Piece]) -> str:
+def in_words(pieces: Sequence[RefusablePiece]) -> str:
     """Name pieces for people: "the image a.png", or "3 pieces (a.png, read, ls)"."""
     names = list(dict.fromkeys(p.name for p in pieces))
     if len(pieces) == 1:
@@ -193,20 +197,20 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-def _piece_of(part: Part, index: int) -> Piece | None:
+def _piece_of(part: Part, index: int) -> RefusablePiece | None:
     """Return the piece that a part is; None for other parts and for pieces already left out."""
     if part == _replacement(part):
         return None
     key = _key_of(part)
     match part:
         case ImagePart(name=name):
-            return Piece(key, "image", name, index, part)
+            return RefusablePiece(key, "image", name, index, part)
         case ToolResultPart(name=name):
-            return Piece(key, "result", name, index, part)
+            return RefusablePiece(key, "result", name, index, part)
         case FilePart(path):
-            return Piece(key, "file", path, index, part)
+            return RefusablePiece(key, "file", path, index, part)
         case OutputPart(command):
-            return Piece(key, "output", command, index, part)
+            return RefusablePiece(key, "output", command, index, part)
         case _:
             return None
 

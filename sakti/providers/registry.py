@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
+from sakti.core.network import is_loopback
 from sakti.core.types import ModelInfo
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
-from sakti.providers.network import is_loopback
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.probe import served_models
 from sakti.providers.protocol import Provider
@@ -39,7 +39,7 @@ Probe = Callable[[str], Awaitable[list[str] | None]]
 KeyLookup = Callable[[str], str | None]
 
 
-class Choice(Struct, frozen=True):
+class SelectedModel(Struct, frozen=True):
     """Model's full name ("provider/name") and in a few words why it was selected."""
 
     model: str
@@ -55,7 +55,7 @@ async def select(
     keyring: KeyLookup | None = None,
     probe: Probe = served_models,
     local_installed: bool | None = None,
-) -> Choice | None:
+) -> SelectedModel | None:
     """Select the model to use; None if none is available.
 
     The first that is given wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
@@ -67,7 +67,7 @@ async def select(
     """
     for name, reason in ((flag, "from --model"), (config_model, "from the configuration")):
         if name:
-            return Choice(await complete(name, env, settings, probe), reason)
+            return SelectedModel(await complete(name, env, settings, probe), reason)
     by_key = await _by_key(env, settings, keyring, probe)
     if by_key is not None:
         return by_key
@@ -75,7 +75,7 @@ async def select(
     if served is not None:
         return served
     if _is_installed() if local_installed is None else local_installed:
-        return Choice(_local_model(), "installed small model, for questions; check its edits")
+        return SelectedModel(_local_model(), "installed small model, for questions; check its edits")
     return None
 
 
@@ -284,24 +284,24 @@ def keyring_lookup(name: str) -> str | None:
 
 async def _by_key(
     env: Mapping[str, str], settings: Mapping[str, ProviderSettings], keyring: KeyLookup | None, probe: Probe
-) -> Choice | None:
+) -> SelectedModel | None:
     candidates = list(_key_variables(settings))
     for provider, variable in candidates:
         if env.get(variable):
             model = await _default_model(provider, env, settings, probe)
             if model:
-                return Choice(f"{provider}/{model}", f"{variable} is set")
+                return SelectedModel(f"{provider}/{model}", f"{variable} is set")
     for preset in PRESETS.values():
         url = env.get(preset.base_url_env) if preset.base_url_env else None
         if url and is_loopback(url) and (names := await probe(_with_v1(url))):
-            return Choice(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
+            return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
     # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
     lookup = keyring or keyring_lookup
     candidate = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
     if candidate is None:
         return None
     model = await _default_model(candidate[0], env, settings, probe)
-    return Choice(f"{candidate[0]}/{model}", f"{candidate[1]} is in the keyring") if model else None
+    return SelectedModel(f"{candidate[0]}/{model}", f"{candidate[1]} is in the keyring") if model else None
 
 
 def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[str, str]]:
@@ -330,12 +330,12 @@ def _with_v1(url: str) -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> Choice | None:
+async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> SelectedModel | None:
     servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {})) for p in PRESETS.values() if p.local]
     answers = await asyncio.gather(*(probe(url) for _, url in servers))
     for (preset, url), names in zip(servers, answers, strict=True):
         if names:
-            return Choice(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
+            return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
     return None
 
 

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from sakti.core import network
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
-from sakti.core.types import Json, ModelInfo, Request
-from sakti.providers import facts, network, prices, serving, stops
+from sakti.core.types import Json, ModelInfo, Request, Usage
+from sakti.providers import facts, prices, serving, stops
 from sakti.providers.accepts import RefusedParameters
 from sakti.providers.endpoint import Endpoint
 from sakti.providers.facts import Served
@@ -20,7 +21,7 @@ from sakti.providers.history import CallIds, merged
 from sakti.providers.presets import PRESETS
 from sakti.providers.protocol import StreamEvent
 from sakti.providers.refusals import Where
-from sakti.providers.server import Server
+from sakti.providers.server import EndpointServer
 from sakti.providers.sse import StreamParser, chunks, protocol_errors, whole_parts
 
 
@@ -31,13 +32,14 @@ class RemoteProvider(ABC):
     parser: ClassVar[type[StreamParser]]
     version = ""  # the start of a path that the base URL does not have
     listing = "/models"
+    searching = ""  # the provider whose own servers search the web by this protocol
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.name
         self.elsewhere = endpoint.elsewhere
         self.loopback = network.is_loopback(endpoint.base_url)
         self._endpoint = endpoint
-        self._server = Server(endpoint)
+        self._server = EndpointServer(endpoint)
         self._taken = RefusedParameters()
 
     @property
@@ -47,6 +49,11 @@ class RemoteProvider(ABC):
     def _with_extra(self, request: Request) -> Request:
         extra = dict(self._endpoint.extra)
         return replace(request, extra=merged(extra, request.extra)) if extra else request
+
+    @property
+    def has_search(self) -> bool:
+        """Return whether the server can search the web."""
+        return bool(self.searching) and self.name == self.searching and not self.elsewhere
 
     @abstractmethod
     def _render(self, request: Request) -> Json:
@@ -69,6 +76,15 @@ class RemoteProvider(ABC):
             parts = whole_parts(parser.parts())
         usage = prices.with_cost(parser.usage, self.name, request.model)
         yield stops.completed(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
+
+    async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
+        """Post a rendered body; return the answer with its usage and cost. Raises ProviderError."""
+        answer = await self._server.post(self.path, body)
+        parser = self.parser(self.name, model, CallIds(()), self._where)
+        with protocol_errors(self._where):
+            for event in self._split(answer):
+                parser.take(event)
+        return answer, prices.with_cost(parser.usage, self.name, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists; a cloud has no list, only those of its preset."""

@@ -29,7 +29,7 @@ LONGEST_ERROR = 1 << 20  # bytes of a refusal's body that are read
 _RAW = {"headers": {"X-Stainless-Raw-Response": "stream"}}  # the SDK returns the response before its body is read
 
 
-class Server:
+class EndpointServer:
     """Model server of an endpoint; its client is made in a thread, as the SDK loads slowly."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from sakti.core import network
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import network
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together
@@ -52,7 +52,7 @@ async def served(
         options = network.client_options(base_url)
         client = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, **options)
         async with asyncio.timeout(PATIENCE), client:
-            server = _Server(client)
+            server = _ServerClient(client)
             listing = await server.get(f"{base_url.rstrip('/')}/models")
             limits = from_listing(listing, model)
             if limits.window is None and elsewhere:
@@ -61,7 +61,7 @@ async def served(
     return limits if answered else None
 
 
-async def _ask_native_apis(server: _Server, root: str, model: str, found: Served, *, ollama: bool) -> Served:
+async def _ask_native_apis(server: _ServerClient, root: str, model: str, found: Served, *, ollama: bool) -> Served:
     """Ask by the APIs that only one kind of server has."""
     window = None
     shown: Json = {}
@@ -77,7 +77,7 @@ async def _ask_native_apis(server: _Server, root: str, model: str, found: Served
     return Served(window, found.max_output)
 
 
-class _Server:
+class _ServerClient:
     """Client of one server; an error counts as no answer, `answered`: there is a server."""
 
     def __init__(self, client: Any) -> None:

@@ -35,7 +35,7 @@ KNOWN = 64  # places that are looked at, the last opened
 _BUSY_MS = 5_000
 
 
-class _Open(Struct, frozen=True):
+class _OpenArchive(Struct, frozen=True):
     """Open archive: the file that it is, and its number."""
 
     file: tuple[int, int]
@@ -44,7 +44,7 @@ class _Open(Struct, frozen=True):
 
 
 _lock = threading.Lock()
-_places: OrderedDict[str, _Open | None] = OrderedDict()
+_places: OrderedDict[str, _OpenArchive | None] = OrderedDict()
 
 
 def path_of(database: Path) -> Path:
@@ -111,7 +111,7 @@ def place_of(number: bytes) -> Path | None:
         return None if archive is None else Path(archive.connection.filename)
 
 
-def _archive(number: bytes) -> _Open | None:
+def _archive(number: bytes) -> _OpenArchive | None:
     for place, archive in reversed(_places.items()):
         try:
             file_stat = Path(place).stat()
@@ -126,19 +126,19 @@ def _archive(number: bytes) -> _Open | None:
     return None
 
 
-def _open_file(place: Path, file: tuple[int, int]) -> _Open | None:
+def _open_file(place: Path, file: tuple[int, int]) -> _OpenArchive | None:
     try:
         connection = connect(place, query_only=True)
     except apsw.Error:
         return None
     try:
-        return _Open(file, number(connection) or b"", connection)
+        return _OpenArchive(file, number(connection) or b"", connection)
     except apsw.Error:
         connection.close()
         return None
 
 
-def _close(known: _Open | None) -> None:
+def _close(known: _OpenArchive | None) -> None:
     if known is not None:
         known.connection.close()
 

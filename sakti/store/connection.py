@@ -88,7 +88,7 @@ TOLD_EVERY = 1.0
 _PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)  # as SQLite's own
 
 
-class Waiting:
+class BusyHandler:
     """Busy handler of a connection: retries, ever less often, for `limit` seconds at most.
 
     `tell` is called with the seconds waited, about once a second, and with None when the wait is over. `given_up`

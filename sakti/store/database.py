@@ -26,7 +26,7 @@ from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
 from sakti.store import archive_file, failures, files, log_mark, migrate, opening, unsaved, user_state
-from sakti.store.connection import Connection, Database, Snapshot, Waiting
+from sakti.store.connection import BusyHandler, Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
 from sakti.store.maintenance import damage
@@ -67,7 +67,7 @@ LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage bef
 class Connections(APSWDatabase):
     """peewee database that opens its connections as `database` says; `waiting` is their busy handler."""
 
-    def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], waiting: Waiting) -> None:
+    def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], waiting: BusyHandler) -> None:
         super().__init__(database.filename, lock_type="IMMEDIATE", pragmas=pragmas)
         self._file, self.waiting = database, waiting
 
@@ -114,7 +114,7 @@ class Store:
         self.on_damage: Callable[[str], None] | None = None
         self.written = 0
         self._loop = asyncio.get_running_loop()
-        self._waiting = Waiting(WAIT_S, self._report_wait)
+        self._waiting = BusyHandler(WAIT_S, self._report_wait)
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
@@ -280,7 +280,7 @@ class Store:
         self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
         reads = opening.settings(synchronous=synchronous, writes=False)
         self._read_db, self._search_db = (
-            Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
+            Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
         )
         try:
             self._db.connect()
@@ -398,7 +398,7 @@ class Store:
         connections.connect()
         self._file, self._db = database, connections
         self._read_db, self._search_db = (
-            Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
+            Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
         )
 
     # --- damage -------------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ class Store:
             return StoreError(reason, code="damaged")
         return error
 
-    def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
+    def _reason(self, error: Exception, waiting: BusyHandler, *, saving: bool) -> Exception:
         """Return the error to raise for a failed transaction; deliberate errors are unchanged."""
         if isinstance(error, SaktiError):
             return error

@@ -26,7 +26,7 @@ from sakti.store.models import (
     TaskMessageRow,
     WorkingMemoryRow,
 )
-from sakti.store.threads import threads
+from sakti.store.threads import message_removal, threads
 
 IMPORTED = "imported"  # key in a message's metadata: the run that imported it
 ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
@@ -122,6 +122,16 @@ def move_thread(db: Database, program: str, source_thread: str, thread_id: str) 
     )
 
 
+def move_threads_back(db: Database, run: str, thread_id: str) -> None:
+    """Let source threads that a run moved into a fork go on in the thread before it."""
+    db.execute_sql(
+        "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
+        " FROM threads) t WHERE t.id = thread_id AND t.before IS NOT NULL AND thread_id = ? AND run_id != ?"
+        f" AND entry_id GLOB '{THREAD}*'",
+        (thread_id, run),
+    )
+
+
 def tail_of(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
     row = db.execute_sql(
@@ -155,7 +165,8 @@ def is_continued(db: Connection, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
     return (
         db.execute_sql(
-            f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL LIMIT 1",
+            f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL"
+            " AND state != 'withheld' LIMIT 1",
             (thread_id,),
         ).fetchone()
         is not None
@@ -166,14 +177,26 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
     """Remove an entry and its message."""
     origin = known_entries(db, program, [entry_id]).get(entry_id)
     if origin is not None and origin.message_id is not None:
-        _remove_message(db, origin.message_id)
+        _remove(db, origin.thread_id, [origin.message_id])
         rows.delete(db, OriginRow, program=program, entry_id=entry_id)
 
 
-def _remove_message(db: Database, message_id: str) -> None:
-    rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
-    rows.delete(db, TaskMessageRow, message_id=message_id)
-    rows.delete(db, MessageRow, id=message_id)
+def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
+    """Remove messages of a thread; a placeholder stays for each that others follow."""
+    (last,) = db.execute_sql(
+        "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
+        " AND id NOT IN (SELECT value FROM json_each(?))",
+        (thread_id, json.dumps(message_ids)),
+    ).fetchone()
+    listed = db.execute_sql(
+        "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
+        (last, json.dumps(message_ids)),
+    ).fetchall()
+    message_removal.withhold(db, [i for i, stays in listed if stays], "The import of this message was undone.")
+    for message_id in [i for i, stays in listed if not stays]:
+        rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
+        rows.delete(db, TaskMessageRow, message_id=message_id)
+        rows.delete(db, MessageRow, id=message_id)
 
 
 # --- undo ---------------------------------------------------------------------------------------------------
@@ -182,7 +205,7 @@ def _remove_message(db: Database, message_id: str) -> None:
 class RunPart(Struct, frozen=True):
     """Messages that one run added to a thread.
 
-    `is_new`: it made the thread; `continued`: the user went on in it here.
+    `is_new`: it made the thread, and no other run added to it; `continued`: the user went on in it here.
     """
 
     thread_id: str
@@ -202,23 +225,31 @@ def run_parts(db: Database, run: str) -> list[RunPart]:
     for thread_id, count in listed:
         thread = threads.get(db, thread_id)
         if thread is not None:
-            is_new = thread.metadata.get(ORIGIN, {}).get("run") == run
+            is_new = thread.metadata.get(ORIGIN, {}).get("run") == run and not _has_others(db, run, thread_id)
             parts.append(RunPart(thread_id, thread.title, count, is_new, is_continued(db, thread_id)))
     return parts
 
 
-def remove_messages(db: Database, run: str, thread_id: str) -> int:
-    """Remove the messages that a run added to a thread, with their search rows; return how many."""
+def _has_others(db: Database, run: str, thread_id: str) -> bool:
+    """Return whether a thread has messages of other runs."""
+    sql = "SELECT 1 FROM origins WHERE thread_id = ? AND run_id != ? AND message_id IS NOT NULL LIMIT 1"
+    return db.execute_sql(sql, (thread_id, run)).fetchone() is not None
+
+
+def remove_messages(db: Database, run: str, thread_id: str) -> bool:
+    """Remove the messages that a run added to a thread; return whether others remain."""
     listed = db.execute_sql(
         "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
         (run, thread_id),
     ).fetchall()
-    for (message_id,) in listed:
-        _remove_message(db, message_id)
+    _remove(db, thread_id, [i for (i,) in listed])
     db.execute_sql("DELETE FROM origins WHERE run_id = ? AND thread_id = ?", (run, thread_id))
     if listed:
         threads.touch(db, thread_id, last_time(db, thread_id))
-    return len(listed)
+    return (
+        db.execute_sql("SELECT 1 FROM messages WHERE thread_id = ? AND state != 'withheld'", (thread_id,)).fetchone()
+        is not None
+    )
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:

@@ -101,12 +101,12 @@ class PartsField(JsonField):
         return tuple(codec.decode(part) for part in json.loads(codec.unpacked(value)))
 
 
-class Row(Model):
+class StoredRow(Model):
     pk = IntegerField(primary_key=True)
     id = TextField(unique=True)
 
 
-class ThreadRow(Row):
+class ThreadRow(StoredRow):
     resource_id = TextField()
     title = WordsField(default="")
     title_pinned = BooleanField(default=False)
@@ -121,7 +121,7 @@ class ThreadRow(Row):
         table_name = "threads"
 
 
-class MessageRow(Row):
+class MessageRow(StoredRow):
     thread_id = TextField()
     resource_id = TextField()
     role = TextField()
@@ -147,7 +147,7 @@ class MessageRow(Row):
         table_name = "messages"
 
 
-class StepRow(Row):
+class StepRow(StoredRow):
     thread_id = TextField()
     message_id = TextField(null=True)
     purpose = TextField()
@@ -178,7 +178,7 @@ class RequestBlockRow(Model):
         table_name = "request_blocks"
 
 
-class MemoryRecordRow(Row):
+class MemoryRecordRow(StoredRow):
     lookup_key = TextField()
     scope = TextField()
     thread_id = TextField(null=True)
@@ -202,7 +202,7 @@ class MemoryRecordRow(Row):
         table_name = "observational_memory"
 
 
-class GroupRow(Row):
+class GroupRow(StoredRow):
     record_id = TextField()
     thread_id = TextField()
     kind = TextField()
@@ -235,7 +235,7 @@ class GroupRow(Row):
         table_name = "observation_groups"
 
 
-class ObservationRow(Row):
+class ObservationRow(StoredRow):
     group_id = TextField()
     thread_id = TextField()
     resource_id = TextField()
@@ -258,7 +258,7 @@ class ObservationRow(Row):
         table_name = "observations"
 
 
-class CompactionRow(Row):
+class CompactionRow(StoredRow):
     thread_id = TextField()
     resource_id = TextField()
     record_id = TextField()
@@ -279,7 +279,7 @@ class CompactionRow(Row):
         table_name = "compaction_records"
 
 
-class WorkingMemoryRow(Row):
+class WorkingMemoryRow(StoredRow):
     scope = TextField()
     owner_id = TextField()
     version = IntegerField()
@@ -292,7 +292,7 @@ class WorkingMemoryRow(Row):
         table_name = "working_memory"
 
 
-class TaskRow(Row):
+class TaskRow(StoredRow):
     resource_id = TextField()
     handle = TextField()
     title = WordsField()

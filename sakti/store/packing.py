@@ -109,7 +109,7 @@ def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
 # --- rows of search ---------------------------------------------------------------------------------------
 
 
-class _Row(Struct, frozen=True):
+class _OldRow(Struct, frozen=True):
     """Row of search as an earlier version wrote it, and the message that it is of."""
 
     pk: int
@@ -141,7 +141,7 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
     *fields, form = values
     if form != 0:
         return
-    row = _Row(*fields)
+    row = _OldRow(*fields)
     if _changes_terms(row):
         db.execute_sql(_PACK_ROW, _pack_values(db, row))
         return
@@ -152,12 +152,12 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
 _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk = ?, idents = '', form = 1 WHERE pk = ?"
 
 
-def _changes_terms(row: _Row) -> bool:
+def _changes_terms(row: _OldRow) -> bool:
     """Return whether the indexes would hold something else of a row in its new form."""
     return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
 
 
-def _pack_values(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
+def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int | None, int]:
     """Return the row in its new form, which refers to a message with the same text."""
     text, message_pk, prev, prev_pk = row.text, None, row.prev, None
     if row.said is not None and row.said[:TEXT_LIMIT] == row.text:

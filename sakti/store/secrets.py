@@ -42,7 +42,7 @@ class Secret(Struct, frozen=True):
     end: int
 
 
-class _State:
+class _MaskingState:
     """State of masking in this process: key of the marks, environment values, texts known as clean."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _State:
             self.characters = 0
 
 
-_state = _State()
+_state = _MaskingState()
 
 
 def use_key(key: bytes) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peewee import Model
 
 
-class Table(Struct, frozen=True):
+class TextTable(Struct, frozen=True):
     """Table and the kinds of its columns.
 
     `texts`: columns with words of the user or about what was said, which must hold no secret; `packed`: those whose
@@ -43,11 +43,11 @@ def _meta(model: type[Model]) -> Any:
     return getattr(model, "_meta")  # noqa: B009
 
 
-def _derive(model: type[Model]) -> Table:
+def _derive(model: type[Model]) -> TextTable:
     """Derive a table from the columns of its model."""
     name = _meta(model).table_name
     fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
-    return Table(
+    return TextTable(
         name,
         tuple(f.column_name for f in fields if f.has_words),
         tuple((f.column_name, None if f.null else f.if_unreadable) for f in fields if isinstance(f, models.JsonField)),
@@ -131,24 +131,24 @@ _ROWS = (
     OwnedRows("search_vocabulary"),
 )
 _WITHOUT_MODEL = {
-    "task_words": Table("task_words", texts=("title", "body", "idents")),
-    "schema_migrations": Table("schema_migrations", plain=("name",)),
-    "search_words": Table("search_words", texts=("text", "idents", "prev", "summary")),
-    "search_trigrams": Table("search_trigrams", texts=("text",)),
-    "search_vocabulary": Table("search_vocabulary", texts=("term",)),
+    "task_words": TextTable("task_words", texts=("title", "body", "idents")),
+    "schema_migrations": TextTable("schema_migrations", plain=("name",)),
+    "search_words": TextTable("search_words", texts=("text", "idents", "prev", "summary")),
+    "search_trigrams": TextTable("search_trigrams", texts=("text",)),
+    "search_vocabulary": TextTable("search_vocabulary", texts=("term",)),
 }
 _GENERATED = {"tasks": ("state",)}  # columns that only the schema has
 
 
 @cache
-def tables() -> tuple[Table, ...]:
+def tables() -> tuple[TextTable, ...]:
     """Return all tables in the order in which rows are removed."""
     derived = _WITHOUT_MODEL | {_meta(model).table_name: _derive(model) for model in models.MODELS}
     return tuple(structs.replace(derived[rows.table], thread=rows.thread, task=rows.task) for rows in _ROWS)
 
 
 @cache
-def by_name() -> dict[str, Table]:
+def by_name() -> dict[str, TextTable]:
     return {table.name: table for table in tables()}
 
 

@@ -22,7 +22,7 @@ from sakti.store.tasks import beads_db, events, questions, rows
 from sakti.store.tasks import edges as store_edges
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
-from sakti.store.tasks.rows import Sourced
+from sakti.store.tasks.rows import ImportedTask
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
 from sakti.tasks.changes import Actor, log, new_handle, reopen_epics
@@ -132,7 +132,7 @@ def import_issues(
     return coming.report
 
 
-def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
+def _why_not(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
     """Return the reason to skip an issue, "" to import it."""
     if before is not None and before.deleted:
         return "it was deleted here; `sakti tasks restore` restores it"
@@ -156,7 +156,7 @@ class _Import(Struct):
     source: str
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
-    def import_one(self, issue: Json, before: Sourced | None) -> str:
+    def import_one(self, issue: Json, before: ImportedTask | None) -> str:
         """Insert or update an issue's task and return its id. Raises TaskError for invalid values."""
         db, name = self.db, str(issue["id"])
         check_text("the issue", issue)
@@ -176,7 +176,7 @@ class _Import(Struct):
         self.report.notes += [(name, note) for note in _notes(issue)]
         return task.id
 
-    def _update(self, before: Sourced, fields: Json) -> Task:
+    def _update(self, before: ImportedTask, fields: Json) -> Task:
         """Change what changed in the source since the last import; what only changed here stays."""
         old = _fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}

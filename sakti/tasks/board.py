@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import Card
+from sakti.store.tasks.row import TaskCard
 from sakti.tasks.describe import Urgency, claimed_by, find_urgent, is_abandoned, reasons
 
 COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
@@ -70,7 +70,7 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     finished = graph.containers(db, [t.id for t in ready])
     counts = questions.counts(db, resource_id)
 
-    def drawn(cards: list[Card]) -> tuple[BoardTask, ...]:
+    def drawn(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
         return tuple(
             _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished)
             for t in cards
@@ -91,7 +91,7 @@ def _describe(urgency: Urgency | None, names: Mapping[str, str]) -> str:
     return f"P{urgency.priority} {names[urgency.waiting]}" if urgency else ""
 
 
-def _card(task: Card, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
+def _card(task: TaskCard, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
     return BoardTask(
         id=task.id,
         handle=task.handle,

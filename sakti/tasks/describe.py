@@ -12,7 +12,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import Card, Task
+from sakti.store.tasks.row import Task, TaskCard
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -39,7 +39,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
 # --- who holds it -----------------------------------------------------------------------------------------
 
 
-def holder(task: Task | Card) -> str:
+def holder(task: Task | TaskCard) -> str:
     """Name the holder of a claim: a chat by its title, a shell's actor by name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
@@ -49,7 +49,7 @@ def holder(task: Task | Card) -> str:
     return "another chat" if _UUID.fullmatch(who) else who.removeprefix("shell:").removeprefix("user:")
 
 
-def claimed_by(task: Task | Card) -> str | None:
+def claimed_by(task: Task | TaskCard) -> str | None:
     """Name the holder as `--json` and cards do: a chat's title, else `shell:NAME` or `user:you`."""
     if task.status != "in_progress" or task.session_id is None:
         return None
@@ -58,7 +58,7 @@ def claimed_by(task: Task | Card) -> str | None:
     return "another chat" if _UUID.fullmatch(task.session_id) else task.session_id
 
 
-def is_abandoned(task: Task | Card) -> bool:
+def is_abandoned(task: Task | TaskCard) -> bool:
     """Return whether the process that worked on the task has ended: others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False

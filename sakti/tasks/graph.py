@@ -35,7 +35,7 @@ class Edge(Struct, frozen=True):
     type: str = BLOCKS
 
 
-class Blocked(Struct, frozen=True):
+class TaskBlockers(Struct, frozen=True):
     """Blockers of a task: its own open ones, and `inherited` pairs (blocked ancestor, its blocker)."""
 
     by: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def open_children(graph: Graph, task: str) -> tuple[str, ...]:
     return tuple(c for c in graph.children.get(task, ()) if is_open(graph, c))
 
 
-def blocked(graph: Graph, task: str) -> Blocked | None:
+def blocked(graph: Graph, task: str) -> TaskBlockers | None:
     """Return the blockers of `task`, None if it is not blocked. Closed tasks never are."""
     if not is_open(graph, task):
         return None
@@ -90,7 +90,7 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
         inherited += [(ancestor, b) for b in open_blockers(graph, ancestor)]
         stack += graph.parents.get(ancestor, ())
     direct = open_blockers(graph, task)
-    return Blocked(direct, tuple(sorted(inherited))) if direct or inherited else None
+    return TaskBlockers(direct, tuple(sorted(inherited))) if direct or inherited else None
 
 
 def waits_for(graph: Graph, task: str) -> set[str]:
@@ -99,7 +99,7 @@ def waits_for(graph: Graph, task: str) -> set[str]:
     stack = [task]
     while stack:
         waiting = stack.pop()
-        reasons = blocked(graph, waiting) or Blocked()
+        reasons = blocked(graph, waiting) or TaskBlockers()
         direct = {*reasons.by, *(by for _, by in reasons.inherited), *open_children(graph, waiting)}
         stack += direct - out
         out |= direct

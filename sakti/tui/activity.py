@@ -15,6 +15,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -42,6 +43,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.text import one_line
+from sakti.core.tool_names import display_name
 
 Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
 
@@ -75,7 +77,7 @@ class Activity(Struct):
                 self._retry = State("retrying", text, now + delay)
             case ToolStarted(call, own):
                 self._retry = None
-                self._tools[call.id] = State("running", one_line(call.name, 40), now)
+                self._tools[call.id] = State("running", one_line(display_name(call.name), 40), now)
                 if own:
                     self._own.add(call.id)
             case ToolFinished(result):
@@ -95,6 +97,7 @@ class Activity(Struct):
                 | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
                 | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
                 | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
+                | McpServerChanged()
             ):  # fmt: skip
                 return False
             case _:

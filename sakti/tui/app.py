@@ -28,7 +28,7 @@ from sakti.tui.chat.commands import Commands
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.driver import forgiving
 from sakti.tui.error_log import log_error
-from sakti.tui.host import Tone
+from sakti.tui.host import SHORTLY, Tone
 from sakti.tui.notify import Notifier
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.tasks import BoardChanged
@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.tui.screens import help as help_screen
+    from sakti.tui.screens import panel as panels
 from sakti.tui.screens.command_palette import SafePalette
 
-SHORTLY = 2.0  # seconds that a note is shown
+DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -55,7 +56,7 @@ class SaktiApp(App[int]):
     TITLE = "sakti"
     BINDINGS: ClassVar[list[BindingType]] = [keys.SUSPEND]  # on every screen; the help lists it with those of the chat
     AUTO_FOCUS = "#prompt"
-    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
+    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss"]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
 
@@ -110,7 +111,7 @@ class SaktiApp(App[int]):
         for name, command in registry.chat().items():
             text = f"/{name}"
             yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
-        yield SystemCommand("Task board", "show the tasks in columns, full screen", self.chat.panes.open_board)
+        yield SystemCommand("Task board", "show the tasks in columns, full screen", self._open_board)
 
     def on_mount(self) -> None:
         self.session.subscribe(self._handle_event)
@@ -161,6 +162,9 @@ class SaktiApp(App[int]):
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)
 
+    def send(self, text: str) -> None:
+        self.chat.conversation.submit(text)
+
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 
@@ -169,6 +173,8 @@ class SaktiApp(App[int]):
             self.chat.note(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
+        if len(self.screen_stack) > DEEPEST:
+            self._leave_panel()
         self.push_screen(screen, partial(self._conclude, then) if then is not None else None)
 
     def _conclude(self, then: Callable[[Any], None], result: Any) -> None:
@@ -210,8 +216,24 @@ class SaktiApp(App[int]):
     # --- messages of the screens ------------------------------------------------------------------------------
 
     def run_command(self, text: str) -> None:
-        """Run a line as if it was typed."""
+        """Run a line as if it was typed; open panels, which would hide its result, are left."""
+        self._leave_panels()
         self.go(self.chat.conversation.run, text, group="command")
+
+    def _open_board(self) -> None:
+        self._leave_panels()
+        self.chat.panes.open_board()
+
+    def _leave_panels(self) -> None:
+        while self._leave_panel():
+            pass
+
+    def _leave_panel(self) -> bool:
+        """Leave the panel on top as Esc does; returns whether another screen is on top now."""
+        top = self.screen
+        if isinstance(top, panels.Panel):
+            top.leave()
+        return self.screen is not top
 
     @on(Transcript.Said)
     def _show_hint(self, event: Transcript.Said) -> None:
@@ -252,7 +274,7 @@ class SaktiApp(App[int]):
         try:
             await super().on_event(event)
         except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
-            if self.screen is self.chat:
+            if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
 

@@ -10,7 +10,7 @@ from textual.app import App
 from textual.widgets import Input, TextArea
 
 from sakti.tui.palette import variable_defaults
-from sakti.tui.themes import FALLBACK, SIXTEEN, Themes, load_themes
+from sakti.tui.themes import FALLBACK, SIXTEEN, Themes, load_first, load_themes
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -22,17 +22,12 @@ class Appearance:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._app: App[Any] | None = None
-        self._themes = load_themes()
+        self._themes = load_first(session.workspace.config.ui.theme)  # the others follow the first picture
         self._colours = "truecolor"
 
     @property
     def variable_defaults(self) -> dict[str, str]:
         return variable_defaults(True, self._colours)
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Return the problems in theme files, as sentences for the user."""
-        return self._themes.problems
 
     @property
     def app(self) -> App[Any]:

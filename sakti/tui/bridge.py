@@ -14,6 +14,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -83,7 +84,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
             _follow_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
             _show_approval(chat, event)
-        case JobsChanged() | SideQuestion() | StoreWaiting():
+        case JobsChanged() | SideQuestion() | StoreWaiting() | McpServerChanged():
             _show_beside(chat, event)
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
@@ -123,8 +124,8 @@ def _show_live(
             live.write_call(call_id, name, text)
         case ToolStarted(call, own):
             live.start_tool(call, own=own)
-        case ToolOutput(call_id, text):
-            live.add_output(call_id, text)
+        case ToolOutput(call_id, text, progress):
+            live.add_output(call_id, text, progress)
         case ToolFinished(result, duration_ms):
             live.finish_tool(result, duration_ms)
         case MessageSaved(message):
@@ -160,12 +161,14 @@ def _follow_turn(
             assert_never(event)
 
 
-def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting) -> None:
+def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting | McpServerChanged) -> None:
     """Show events outside of the conversation."""
     if isinstance(event, JobsChanged):
         chat.status_line.jobs = event.running
     elif isinstance(event, StoreWaiting):
         chat.status_line.waiting(event.seconds)
+    elif isinstance(event, McpServerChanged):
+        chat.status_line.hear_server(event)
     else:
         chat.conversation.show_aside(event)
         chat.name_escape()

@@ -28,7 +28,7 @@ AT_LEAST = 0.01  # seconds before the process stops: a signal that continues it 
 TICK = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
-class Output:
+class SafeOutput:
     """A file to which writing never fails.
 
     Textual writes in a thread: an error would end that thread, and whatever is written afterwards would wait for it
@@ -175,7 +175,7 @@ class Resuming:
 
 
 def forgiving(base: type[Driver]) -> type[Driver]:
-    """Return the driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
+    """Return the driver `base`, writing to an `SafeOutput`, reading nothing from a terminal that is gone.
 
     A closed terminal sends SIGCONT after SIGHUP. Textual then starts a second thread that reads it and ends only one of
     the two, or none if the program is already leaving. A closed terminal is always readable and returns nothing, so a
@@ -186,7 +186,7 @@ def forgiving(base: type[Driver]) -> type[Driver]:
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
-                self._file = Output(file)
+                self._file = SafeOutput(file)
             self.exit_event = Ending()
             if self.can_suspend:
                 self._answer_signals()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from textual.app import App
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sakti.actions.line import Typed
     from sakti.agent.session.session import Session
     from sakti.tui.appearance import Appearance
+
+SHORTLY = 2.0  # seconds that a note is shown
+STYLES = Path(__file__).parent / "styles"
 
 Tone: TypeAlias = Literal["information", "warning", "error"]
 
@@ -48,6 +52,10 @@ class Host(Protocol):
 
     async def run_typed(self, command: Typed) -> None:
         """Run a slash command and show its value. Raises `SaktiError`."""
+        ...
+
+    def send(self, text: str) -> None:
+        """Send a line as the prompt does: a message to the open thread, or a command."""
         ...
 
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from sakti.agent import workspace
 from sakti.agent.project import trust
+from sakti.agent.session import session as sessions
 from sakti.agent.session import trusting
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
@@ -13,6 +14,9 @@ from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.thread_view import SYNC_S
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import PANES
+
+if TYPE_CHECKING:
+    from sakti.agent.mcp.config import ServerNeed
 
 with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
@@ -32,8 +36,8 @@ class Startup:
         """
         chat, session = self._chat, self._host.session
         try:
-            await asyncio.to_thread(workspace.preload)
-            await trusting.settle(session.workspace, self._ask_trust)
+            await asyncio.to_thread(sessions.preload)
+            await trusting.settle(session.workspace, self._ask_trust, self._ask_need)
             await session.start()
         except BaseException:
             chat.conversation.fail()
@@ -69,6 +73,10 @@ class Startup:
     async def _ask_trust(self, review: trust.TrustReview) -> bool:
         """Ask whether the user trusts the workspace's files, with a list of their effects."""
         return await trust_screen.ask_trust(self._host, review)
+
+    async def _ask_need(self, need: ServerNeed) -> bool:
+        """Ask whether an MCP server of the project may have a variable, host or path."""
+        return await trust_screen.ask_need(self._host, need)
 
     def _is_occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""

@@ -54,6 +54,15 @@ def files_seen() -> tuple[tuple[str, int, int], ...]:
     return tuple(files)
 
 
+def load_first(name: str) -> Themes:
+    """Return the installed theme `name` alone, or every theme if the user has theme files."""
+    places = list(folders("themes"))
+    with contextlib.suppress(ValueError, OSError, TypeError):  # `load_themes` reports it
+        if len(places) == 1 and (theme := read_theme(places[0] / f"{name}.toml")).name == name:
+            return Themes({name: theme}, ())
+    return load_themes()
+
+
 def load_themes() -> Themes:
     """Return every theme that can be read. `sakti-dark` is always among them."""
     themes: dict[str, Theme] = {}

@@ -20,6 +20,7 @@ from sakti.core.streams import checked_output, prepare_streams
 from sakti.memory import failpoints
 from sakti.providers import registry
 from tests.bench import golden as golden_check
+from tests.bench import kills as killing
 from tests.bench import memory_bench, script, talks
 from tests.bench import replay as replaying
 from tests.bench import retrieval as retrieval_bench
@@ -45,6 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that `arguments` name; ends in SystemExit with the exit code."""
     with common.plain_errors():
         app(arguments, prog_name="python -m tests.bench")
+
+
+@app.command()
+def kills(step: Annotated[int, typer.Option(help="Play every N-th point only.", min=1)] = 1) -> None:
+    """Kill a turn with child threads and a background command at every write and event."""
+    wrong = 0
+    for point, problem in killing.run_all(step):
+        wrong += bool(problem)
+        typer.echo(f"{point}: {problem or 'ok'}")
+    raise typer.Exit(1 if wrong else 0)
 
 
 @app.command()

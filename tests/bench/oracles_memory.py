@@ -13,8 +13,8 @@ from msgspec import structs
 
 from sakti.core.types import Message
 from sakti.memory import policy
-from sakti.memory.log import parse, utf16
-from sakti.memory.log.utf16 import BOL, EOL
+from sakti.memory.log import dates, parse
+from sakti.memory.log.dates import BOL, EOL
 
 # --- thresholds -------------------------------------------------------------------------------------------
 
@@ -78,21 +78,21 @@ def regroup(text: str, source: str, new_id: str) -> str:
     at its position), a text without headings gets the union.
     """
     groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
-    if not groups or not utf16.trim(text):
+    if not groups or not dates.trim(text):
         return text
     headings = list(_HEADING.finditer(text))
     if not headings:
-        return _wrap(new_id, _union([r for r, _ in groups]), utf16.trim(text))
+        return _wrap(new_id, _union([r for r, _ in groups]), dates.trim(text))
     sections = [
         (h[1], text[h.end() : following.start() if following else len(text)])
         for h, following in zip(headings, [*headings[1:], None], strict=True)
     ]
-    lead = utf16.trim(text[: headings[0].start()])
+    lead = dates.trim(text[: headings[0].start()])
     if lead:
         sections.insert(0, (None, lead))
     out: list[str] = []
     for number, (name, raw) in enumerate(sections):
-        body = utf16.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(utf16.trim(line))))
+        body = dates.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(dates.trim(line))))
         lines = _lines(body)
         kept = [r for r, known in groups if lines & known] or [groups[min(number, len(groups) - 1)][0]]
         out.append(_wrap(name or f"derived-group-{number + 1}", _union(kept), body))
@@ -100,7 +100,7 @@ def regroup(text: str, source: str, new_id: str) -> str:
 
 
 def _lines(text: str) -> set[str]:
-    return {t for line in text.split("\n") if (t := utf16.trim(line))}
+    return {t for line in text.split("\n") if (t := dates.trim(line))}
 
 
 def _union(ranges: list[str]) -> str:

@@ -19,8 +19,8 @@ import pytest
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
+from sakti.core.network import proxy_for
 from sakti.providers import registry
-from sakti.providers.network import proxy_for
 from sakti.providers.protocol import TextChunk
 from tests.fakes.requests import play, request
 

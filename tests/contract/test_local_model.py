@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers.local.process import Worker
+from sakti.providers.local.process import ModelProcess
 from sakti.providers.local.provider import LocalProvider
 from sakti.providers.protocol import TextChunk
 from tests.fakes.requests import READ, message, play, request
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 async def test_the_local_model_works():
-    worker = Worker(WEIGHTS, 2048)
+    worker = ModelProcess(WEIGHTS, 2048)
     provider = LocalProvider(2048, worker)
     try:
         events, done = await play(provider, request(message("user", "What is a Python list?"), tools=(READ,)))
@@ -65,7 +65,7 @@ async def test_an_evaluated_prompt_is_kept_and_a_broken_one_does_no_harm(tmp_pat
     }
 
     async def run() -> dict[str, int]:
-        worker = Worker(WEIGHTS, 2048, keep_in=tmp_path / "kept")
+        worker = ModelProcess(WEIGHTS, 2048, keep_in=tmp_path / "kept")
         try:
             async with aclosing(worker.chat(chat, [begin])) as messages:
                 heard = [m async for m in messages]

@@ -16,6 +16,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
+from sakti.tui.transcript.endings import stored_notice
 from tests.fakes.session import Recorded, start
 
 ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "command printf one"}, id="c1"),))
@@ -99,15 +100,37 @@ async def test_what_the_other_window_wrote_is_known_to_the_next_turn(store: Stor
     assert len({m.id for m in rows}) == 8
 
 
-async def test_a_window_that_crashed_holds_nothing(store: Store, tmp_path: Path) -> None:
-    first = await at_work(store, tmp_path / "w")
-    second = await second_window(store, tmp_path / "w", ["Going on."])
-    assert first.session.thread is not None
-    # a process of this machine that is no more: what kill -9 leaves
+async def kill(store: Store, window: Recorded) -> None:
+    """Leave what kill -9 leaves: a lease of a process of this machine that is no more."""
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
     owner = leases.new_owner().split(":")
-    await store.write(abandon, first.session.thread.id, f"{owner[0]}:{gone.pid}:{owner[2]}")
+    assert window.session.thread is not None
+    await store.write(abandon, window.session.thread.id, f"{owner[0]}:{gone.pid}:{owner[2]}")
+
+
+@pytest.mark.parametrize("in_call", [False, True])
+async def test_a_turn_cut_by_a_kill_is_shown_as_interrupted(store: Store, tmp_path: Path, in_call: bool) -> None:
+    first = await at_work(store, tmp_path / "w")
+    assert not any("ended" in m.metadata for m in await stored(await second_window(store, tmp_path / "w", [])))
+    if not in_call:
+        assistant = (await stored(first))[-1]
+        await store.write(lambda db: db.execute_sql("DELETE FROM messages WHERE id = ?", (assistant.id,)))
+    await kill(store, first)
+    second = await second_window(store, tmp_path / "w", ["The answer."])
+    last = (await stored(second))[-1]
+    assert last.role == ("tool" if in_call else "user")
+    notice = stored_notice(last)
+    assert notice is not None and notice.title == "Interrupted" and "F5" in notice.text
+    await second.session.turns.retry()
+    await second.session.wait()
+    assert (await stored(second))[-1].text == "The answer."
+
+
+async def test_a_window_that_crashed_holds_nothing(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    second = await second_window(store, tmp_path / "w", ["Going on."])
+    await kill(store, first)
 
     end = await second.ask("go on")
     assert end.status == "answered"

@@ -88,7 +88,7 @@ class Terminal:
     def text(self) -> str:
         """The screen. Only lines that were written to are read again: all of them, at each look, took longer than what
         is tested."""
-        for y in self.screen.dirty:
+        for y in self.screen.dirty & set(range(self.lines)):  # a line may be gone since
             self._shown[y] = self._read_line(y)
         self.screen.dirty.clear()
         return "\n".join(self._shown)

@@ -51,7 +51,7 @@ def test_a_trusted_projects_hooks_run_in_the_sandbox(place: Place) -> None:
     assert left_out.returncode == 0 and ".claude/settings.json" in left_out.stderr and "not trusted" in left_out.stderr
     assert not (place.folder / "start.json").exists() and "Use 'rg'" not in requests(place)
     shown = place.run("trust").stdout
-    assert "runs at PreToolUse Bash:" in shown and ".claude/hooks/guard.py: a hook runs it" in shown
+    assert "runs at PreToolUse Bash:" in shown and ".claude/hooks/guard.py: a hook or an MCP server runs it" in shown
     assert "not trusted" in place.run("doctor").stdout
     assert place.run("trust", "--yes").returncode == 0
     assert "✓ hook: PreToolUse Bash:" in place.run("doctor").stdout

@@ -58,8 +58,13 @@ class ClaudeSession:
         self.answer(f"{text} is done.")
 
 
-def write_codex(root: Path, session: str, prompts: list[str], cwd: str = "/home/dev/shop") -> Path:
-    """Write a session of codex: prompt, call, result, answer for each of `prompts`."""
+def write_codex(
+    root: Path, session: str, prompts: list[str], cwd: str = "/home/dev/shop", first: int = 0, **more: Any
+) -> Path:
+    """Write a session of codex: prompt, call, result, answer for each of `prompts`.
+
+    `first` is the ordinal of the first line, `more` what the line says of the session.
+    """
     path = root / "sessions" / "2026" / "11" / "20" / f"rollout-2026-11-20T10-00-00-{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     items: list[dict[str, Any]] = []
@@ -72,19 +77,22 @@ def write_codex(root: Path, session: str, prompts: list[str], cwd: str = "/home/
             {"type": "function_call_output", "call_id": call, "output": f"{text}: listed"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"{text}: done"}]},
         ]
-    head = {"type": "session_meta", "payload": {"id": session, "cwd": cwd, "cli_version": "0.169.0"}}
+    head = {"type": "session_meta", "payload": {"id": session, "cwd": cwd, "cli_version": "0.169.0", **more}}
     lines = [head, *({"type": "response_item", "payload": item} for item in items)]
     with path.open("a") as file:
-        for number, line in enumerate(lines):
+        for number, line in enumerate(lines, first):
             file.write(json.dumps({"timestamp": "2026-11-20T10:00:00.000Z", "ordinal": number, **line}) + "\n")
     return path
 
 
-def write_pi(root: Path, session: str, entries: list[tuple[str, str, str, Any]], cwd: str = "/home/dev/shop") -> Path:
-    """Write a session of pi of (id, parent, role, content)."""
+def write_pi(
+    root: Path, session: str, entries: list[tuple[str, str, str, Any]], cwd: str = "/home/dev/shop", before: str = ""
+) -> Path:
+    """Write a session of pi of (id, parent, role, content); `before` is the file of which it is a fork."""
     path = root / "sessions" / "--home-dev-shop--" / f"2026-11-20_{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines: list[dict[str, Any]] = [{"type": "session", "version": 3, "id": session, "cwd": cwd}]
+    head = {"type": "session", "version": 3, "id": session, "cwd": cwd}
+    lines: list[dict[str, Any]] = [{**head, "parentSession": before} if before else head]
     for number, (entry, parent, role, content) in enumerate(entries):
         message = {"role": role, "content": content, "timestamp": START + number * 1000}
         lines.append({"type": "message", "id": entry, "parentId": parent or None, "message": message})

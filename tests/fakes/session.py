@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ async def start(
     provider: Provider | None = None,
     model: ModelInfo | None = None,
     added: tuple[Path, ...] = (),
+    env: Mapping[str, str] | None = None,
 ) -> Recorded:
     workspace.mkdir(exist_ok=True)
     clock = store.clock
@@ -66,7 +68,7 @@ async def start(
         resume=resume,
         continue_last=continue_last,
         interactive=interactive,
-        env={"PATH": "/usr/bin:/bin"},
+        env={"PATH": "/usr/bin:/bin", **(env or {})},
         added=added,
     )
     model = model or ModelInfo("demo", "scripted", context_window=window, small=small)

@@ -17,8 +17,9 @@ from sakti.tui.screens.help import parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
-    *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys", "memory"),
-    *("models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
+    *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys", "mcp"),
+    *("memory", "models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
+    "web",
 )
 KEPT_SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 each_user_document = pytest.mark.parametrize("path", FOR_USERS, ids=lambda p: p.name)
@@ -111,7 +112,7 @@ def test_named_commands_of_the_shell_exist_with_their_options(path: Path) -> Non
 
 def problem_of(command: str) -> str:
     """Return what is wrong with a command line of sakti, as far as names of commands and options go."""
-    words = re.sub(r'"[^"]*"?', "TEXT", command).split()[1:]
+    words = re.sub(r'"[^"]*"?', "TEXT", command.partition(" -- ")[0]).split()[1:]
     flags = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     if words[0].startswith("-") or words[0] == "TEXT":
         args = (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW, *shell_run().args)
@@ -139,7 +140,8 @@ def action_of(words: list[str]) -> Action | None:
     subject = shell.subject(words[0])
     if subject is None:
         return None
-    return next((a for a in subject.actions if a.shell in (words[0], " ".join(words[:2]))), None)
+    actions = {a.shell: a for a in subject.actions}
+    return actions.get(" ".join(words[:2])) or actions.get(words[0])
 
 
 @pytest.mark.parametrize(

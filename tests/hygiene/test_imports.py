@@ -52,11 +52,19 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
-        ("import sakti.agent.session.session", SDKS | STORE | SCREEN),
+        (
+            "from sakti.agent.session.session import Options, Session\nSession(Options.load_unasked())",
+            SDKS | STORE | SCREEN,
+        ),
         ("import sakti.headless", SDKS | STORE | SCREEN),
         ("import sakti.plain.chat", SDKS | STORE | SCREEN),
         ("import sakti.providers.registry", SDKS | STORE | SCREEN),
         ("import sakti.tui.run, sakti.tui.app", SDKS | STORE),
+        (
+            "from sakti.agent.tools import catalog, web; catalog.workspace_tools()\n"
+            "from sakti.core import hosts; hosts.parse_url('https://example.org/')",
+            SDKS | SCREEN | {"httpcore2", "html_to_markdown"},
+        ),
         ("import sakti.memory.policy, sakti.memory.log.parse", SDKS | SCREEN),
     ],
 )

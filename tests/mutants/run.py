@@ -72,13 +72,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_golden.py",
     ),
     "sakti.memory.log.dates": ("tests/unit/test_golden.py", f"{_UNIT}test_zones.py", *_TEXTS),
-    "sakti.memory.context": (f"{_UNIT}test_telling.py", *_MOVES, *_ROUND),
-    "sakti.memory.log.render": (f"{_UNIT}test_telling.py", "tests/unit/test_golden.py", *_TEXTS, *_MOVES),
     "sakti.memory.statements": _MARKS,
     **dict.fromkeys(
         (f"sakti.memory.observe.{n}" for n in ("claims", "speaking", "quoting")), (*_WORDS, *_TEXTS, *_MARKS)
     ),
-    "sakti.memory.shared": (*_SHARED, *_PAGES),
+    "sakti.memory.shared": (*_SHARED, *_PAGES, f"{_UNIT}test_elsewhere.py"),
     "sakti.memory.reflect.parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),
     "sakti.memory.reflect.quality": (f"{_UNIT}test_reflection_quality.py", *_MARKS),
     "sakti.memory.reflect.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
@@ -91,7 +89,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.modes": (f"{_UNIT}test_modes.py", *_TEXTS),
     "sakti.memory.fallback": (f"{_UNIT}test_failing_observer.py", f"{_UNIT}test_slow_models.py"),
     "sakti.memory.jobs": (f"{_UNIT}test_boundaries.py", f"{_UNIT}test_slow_models.py", *_MOVES, *_ROUND),
-    "sakti.memory.other_threads": (f"{_UNIT}test_elsewhere.py",),
     "sakti.memory.worker": (
         f"{_UNIT}test_observers.py",
         f"{_UNIT}test_reflection_quality.py",

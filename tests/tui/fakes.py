@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session.queries import Spent, Windows
+from sakti.agent.session.queries import ChildMemory, Spent, Windows
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -30,7 +30,7 @@ from sakti.core.text import phrase
 from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
 from sakti.store.log.figures import Figures
 from sakti.store.search.search import SearchPage
-from sakti.store.threads.messages import Place
+from sakti.store.threads.messages import MessageMatch
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 
@@ -90,6 +90,9 @@ class FakeViews:
 
     async def waiting_observations(self):
         return self.waiting
+
+    async def child_memory(self, child_id):
+        return ChildMemory(self.lines, self.waiting, self.figures, self.happened, Spent())
 
     async def carried_lines(self):
         return self.carried
@@ -152,7 +155,7 @@ class FakeViews:
 
     async def within(self, thread_id, text):
         counts = [(m, len(phrase(text).findall(plain_text(m.parts)))) for m in self.messages.get(thread_id, [])]
-        return [Place(m.id, m.index, n) for m, n in counts if n]
+        return [MessageMatch(m.id, m.index, n) for m, n in counts if n]
 
     async def around(self, thread_id, index, before=3, after=3):
         found = self.messages.get(thread_id, [])
@@ -258,6 +261,9 @@ class FakeSession:
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None
         self.gate: asyncio.Event | None = None
+
+    def typed_names(self):
+        return frozenset(self.typed_skills())
 
     def typed_skills(self):
         return self.skills

@@ -8,15 +8,18 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo
+from sakti.providers.protocol import Provider
 from sakti.providers.scripted import Played, ScriptedProvider
 from sakti.store.database import Store
 from tests.tui.conftest import settle
 
 
-def real_session(store: Store, workspace: Path, *answers: Played, overrides=(), **options) -> Session:
+def real_session(
+    store: Store, workspace: Path, *answers: Played, overrides=(), provider: Provider | None = None, **options
+) -> Session:
     workspace.mkdir(exist_ok=True)
     clock, counter = store.clock, Estimator()
-    provider = ScriptedProvider(answers, clock=clock, count=counter.count)
+    provider = provider or ScriptedProvider(answers, clock=clock, count=counter.count)
     config = load(overrides=("memory.model=extractive", *overrides)).config
     chosen = Options(workspace, config, env={"PATH": "/usr/bin:/bin"}, **options)
     model = ModelInfo("demo", "scripted", context_window=200_000)

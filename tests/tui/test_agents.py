@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from sakti.providers.scripted import Answer, Call
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sakti.core.events import AgentProgress, AgentStarted, Gauge, ToolStarted
+from sakti.core.types import ToolCallPart
+from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from sakti.store.threads.child_runs import ChildRun
 from sakti.tui.app import SaktiApp
+from sakti.tui.screens.agents import ChildScreen
 from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say
+from tests.tui.scene import messages, scene
+from tests.tui.test_snapshots import posed
 
 GOAL = "where is the retry policy decided?"
 QUOTE = "policy.decide(call, times)"
@@ -19,6 +31,14 @@ ANSWERS = (
 )
 
 
+async def choose_child(app, pilot):
+    await pilot.press("f6", "[")
+    await settle(app, pilot)
+    while "enter follows the child" not in screen_text(app):
+        await pilot.press("[")
+        await settle(app, pilot)
+
+
 async def test_child_is_a_line_that_opens_its_transcript(store, tmp_path):
     work = tmp_path / "w"
     work.mkdir()
@@ -30,13 +50,10 @@ async def test_child_is_a_line_that_opens_its_transcript(store, tmp_path):
         await say(app, pilot, "explore it with a child")
         line = next(x for x in chat_text(app).split("\n") if "✓ explore  where is the retry" in x)
         assert "1 of 1 quote found · 1 not found" in line
-        await pilot.press("f6", "[")
-        await settle(app, pilot)
-        while "enter follows the child" not in screen_text(app):
-            await pilot.press("[")
-            await settle(app, pilot)
+        await choose_child(app, pilot)
         await pilot.press("enter")
         await settle(app, pilot)
+        assert "main agent" in screen_text(app) and "you  12" not in screen_text(app)
         assert "I look into it." in screen_text(app) and f"explore › {GOAL}" in screen_text(app)
         await pilot.press("escape", "escape")
         await settle(app, pilot)
@@ -47,3 +64,82 @@ async def test_child_is_a_line_that_opens_its_transcript(store, tmp_path):
         await pilot.press("x")
         await settle(app, pilot)
         assert "not running" in screen_text(app)
+
+
+class Held(ScriptedProvider):
+    """Holds a child's second request until `go` is set."""
+
+    def __init__(self, answers):
+        super().__init__(answers)
+        self.go, self.is_held = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request):
+        if any(t.name == "report" for t in request.tools) and any(m.role == "tool" for m in request.messages):
+            self.is_held.set()
+            await self.go.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_running_child_is_followed_with_its_memory_and_stopped(store, tmp_path):
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / "http.py").write_text(f"{QUOTE}\n")
+    provider = Held([*ANSWERS[:2], "Noted."])
+    app = SaktiApp(real_session(store, work, provider=provider))
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(app, pilot)
+        await app.session.submit("explore it with a child")
+        async with asyncio.timeout(10):
+            await provider.is_held.wait()
+        while "step 2" not in chat_text(app):
+            await asyncio.sleep(0.05)
+            await settle(app, pilot)
+        assert "No price" in chat_text(app) and "subagents.max_usd does not limit" in chat_text(app)
+        await choose_child(app, pilot)
+        await pilot.press("space")
+        await settle(app, pilot)
+        assert "▸ read http.py" in chat_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        await pilot.press(*"and now")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        shown = screen_text(app)
+        assert all(words in shown for words in ("▾ Memory", "▾ Observations", "sent to the main thread")), shown
+        assert app.session.queued == ("and now",)
+        await pilot.press("x")
+        await app.session.wait()
+        await settle(app, pilot)
+        assert "ended early: stopped by the user" in chat_text(app) and "Noted." in chat_text(app)
+
+
+LIVE = (
+    ToolStarted(ToolCallPart("c9", "agent", {"mode": "explore", "goal": GOAL})),
+    AgentStarted("child", "c9", "explore", GOAL),
+    AgentProgress("child", "c9", 7, "read http.py", Gauge(12_400, 60_000), 0.03, 34.0, ("grep retry", "read http.py")),
+)
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["line", "followed"])
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+def test_picture_of_a_child(snap_compare, size, is_followed):
+    scenery = scene(Path("/work"))
+
+    async def show(pilot):
+        app = pilot.app
+        await posed("sakti-dark")(pilot)
+        scenery.workspace.clock.step = 0.0
+        for event in LIVE:
+            scenery.emit(event)
+        await settle(app, pilot)
+        if is_followed:
+            run = ChildRun("child", "t1", "c9", "explore", GOAL, NOW, agent="explore")
+            app.push_screen(ChildScreen(run, messages()[:3], None))
+            await pilot.pause()
+            app.screen.prompt.cursor_blink = False
+        else:
+            await pilot.press("ctrl+o")
+        await settle(app, pilot)
+
+    assert snap_compare(SaktiApp(scenery), terminal_size=size, run_before=show)

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sakti.agent.tools.approvals import Answer
-from sakti.core.events import ApprovalRequested, CardAnswer, SideQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, SideQuestion
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
@@ -33,7 +32,7 @@ async def test_keys_choose_write_and_send(running, session):
         await pilot.press("enter")
         await settle(app, pilot)
         wanted = (CardAnswer("Database", ("Redis",)), CardAnswer("Hosts", ("home", "cloud"), "lab"))
-        assert session.calls[-1] == ("answer", "c", Answer(True, answers=wanted))
+        assert session.calls[-1] == ("answer", "c", ApprovalAnswer(True, answers=wanted))
         assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
 
 
@@ -46,7 +45,7 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         await pilot.press("enter")  # no answer yet: it stays
         await pilot.press("escape")
         await settle(app, pilot)
-        assert session.calls[-1] == ("answer", "c", Answer(False))
+        assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))
 
 
 TEXT = "# Store the region\n\nFor taxes.\n\n1. Add the column\n   Files: db.sql\n   Check: make check\n2. Read it"
@@ -59,18 +58,22 @@ async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
         assert "Approve this plan?" in screen_text(app) and "Check: make check" in screen_text(app)
         await pilot.press("f", "escape", "a", "2")
         await settle(app, pilot)
-        assert session.calls[-1] == ("answer", "p", Answer(True, mode="edits"))
+        assert session.calls[-1] == ("answer", "p", ApprovalAnswer(True, mode="edits"))
         await show(app, pilot, session, msgspec.structs.replace(PLAN, id="q"))
         await pilot.press("f")
         await settle(app, pilot)
         app.chat.conversation.card.change_plan(TEXT + " twice")
         await pilot.press("1")
         await settle(app, pilot)
-        assert session.calls[-1] == ("answer", "q", Answer(True, edited=TEXT + " twice", mode="ask", fresh=True))
+        assert session.calls[-1] == (
+            "answer",
+            "q",
+            ApprovalAnswer(True, edited=TEXT + " twice", mode="ask", fresh=True),
+        )
         await show(app, pilot, session, msgspec.structs.replace(PLAN, id="r"))
         await pilot.press("n", *"no", "enter")
         await settle(app, pilot)
-        assert session.calls[-1] == ("answer", "r", Answer(False, note="no"))
+        assert session.calls[-1] == ("answer", "r", ApprovalAnswer(False, note="no"))
 
 
 def aside(state="answered", text=""):

@@ -6,6 +6,7 @@ import json
 
 from sakti.core.events import TextDelta
 from sakti.core.types import ContextPart, plain_text
+from sakti.providers.scripted import Answer
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.text import ContextScreen
 from tests.tui.conftest import screen_text, settle
@@ -13,7 +14,7 @@ from tests.tui.real import real_session, say
 
 
 async def test_an_open_inspector_follows_the_turn_and_keeps_its_cursor(store, tmp_path):
-    session = real_session(store, tmp_path / "w", "One.", "word " * 300)
+    session = real_session(store, tmp_path / "w", "One.", Answer("word " * 300, chunk_delay=0.001))
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
@@ -73,7 +74,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         )
         tools = next(b for b in shown if b.kind == "tools")
         assert all(f"{t.name}: {t.description}" in tools.text for t in sent.tools)
-        assert all(json.dumps(t.parameters, indent=1) in tools.text for t in sent.tools)
+        assert all(json.dumps(t.parameters, indent=1, ensure_ascii=False) in tools.text for t in sent.tools)
         assert tools.tokens == session.current.toolbox.count(session.workspace.counter, sent.tools)
         tail = next(b for b in shown if b.kind == "tail")
         told = next(p for p in sent.messages[-1].parts if isinstance(p, ContextPart))

@@ -16,14 +16,14 @@ from textual.driver import Driver
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
-from sakti.tui.driver import Output, forgiving
+from sakti.tui.driver import SafeOutput, forgiving
 
 
 def test_more_than_the_queue_holds_goes_to_a_terminal_that_is_gone() -> None:
     other, terminal = pty.openpty()
     os.close(other)
     file = os.fdopen(terminal, "w")  # closed by hand: what it still holds cannot be written
-    writer = WriterThread(Output(file))  # type: ignore[arg-type]
+    writer = WriterThread(SafeOutput(file))  # type: ignore[arg-type]
     writer.start()
     for _ in range(100):
         writer.write("a line\n" * 1000)
@@ -40,7 +40,7 @@ async def test_the_driver_writes_to_one() -> None:
         debug = False
 
     driver = forgiving(LinuxDriver)(Debugging())
-    assert isinstance(driver._file, Output)
+    assert isinstance(driver._file, SafeOutput)
     assert driver._file.fileno() == 2
 
 

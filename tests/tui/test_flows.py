@@ -29,6 +29,7 @@ from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
 from sakti.tui.error_log import log_path
 from sakti.tui.panes.sidebar import panes_width
+from sakti.tui.screens.command_palette import SafePalette
 from sakti.tui.screens.lists import pick_theme
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
@@ -548,8 +549,22 @@ async def test_the_palette_opens_again_while_the_last_one_is_being_removed(runni
             assert [type(s).__name__ for s in app.screen_stack[1:]] == ["SafePalette"]
             app.screen._action_command_list("page_up")  # before its list was ever drawn
             app.screen._action_command_list("page_down")
+            unopened = SafePalette()  # a key before it has a list at all
+            unopened._action_cursor_down()
+            unopened._action_command_list("select")
             await pilot.press("escape")
             await settle(app, pilot)
+
+
+async def test_screens_do_not_pile_up(running):
+    async with running() as (app, pilot):
+        for _ in range(12):
+            app.chat.action_help()
+            await pilot.pause()
+        assert 2 < len(app.screen_stack) < 9 and type(app.screen).__name__ == "HelpScreen"
+        app.run_command("/help")  # as the palette does
+        await settle(app, pilot)
+        assert [type(s).__name__ for s in app.screen_stack[1:]] == ["HelpScreen"]
 
 
 async def test_a_screen_that_is_closed_twice_closes_no_other(running):

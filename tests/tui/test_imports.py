@@ -19,6 +19,7 @@ from sakti.store.threads import threads
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens import welcome
 from sakti.tui.screens.imports import ImportScreen
+from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.welcome import WelcomeScreen
 from tests.fakes.histories import ClaudeSession, write_codex
 from tests.tui.conftest import screen_text, settle
@@ -69,8 +70,16 @@ async def test_the_welcome_offers_the_import_and_a_card_ends_it(app):
         await pilot.press("space", "enter")  # without claude-code
         await settle(app, pilot)
         shown = screen_text(app)
-        assert "2 threads, 360 messages: 360 new" in shown and "/search WORDS" in shown and "--undo" in shown
+        assert "2 threads, 360 messages: 360 new" in shown and "/search opens" in shown and "--undo" in shown
         assert "importing" not in shown and await count_threads(app) == 2
+        await type_command(app, pilot, "/search")
+        assert isinstance(app.screen, SearchScreen) and app.screen.input.value == "origin:codex "
+        await pilot.press(*"listed")
+        await pilot.pause(0.2)
+        await settle(app, pilot)
+        assert "everything" in screen_text(app) and "codex" in screen_text(app) and app.screen.result_list.current
+        await pilot.press("escape")
+        await settle(app, pilot)
         await type_command(app, pilot, "/import")
         shown = screen_text(app)
         assert "☑ claude-code" in shown and "☐ codex" in shown and "nothing new" in shown
@@ -108,6 +117,18 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         assert await count_threads(app) == 2 and " new, 0 unchanged" in card.rows[0][1]
         again = await rest.run(["codex"])
         assert "2 threads, 360 messages: 0 new, 360 unchanged" in again.rows[0][1]
+
+
+async def test_sizes_are_shown_before_the_figures_are_counted(app):
+    shown: list[tuple[str, int, int, bool]] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        history = import_.HistoryImport(app.session.workspace.store, app.session.workspace.root)
+        await history.count(lambda s, percent: shown.append((s.program, percent, s.messages, s.size > 0)))
+    assert shown[:2] == [("claude-code", 0, 0, True), ("codex", 0, 0, True)]
+    counting = [percent for program, percent, *_ in shown if program == "codex"]
+    assert counting == sorted(counting) and 0 < counting[1] < 100
+    assert [s[:3] for s in shown if s[1] == import_.COUNTED] == [("claude-code", 100, 3), ("codex", 100, 360)]
 
 
 async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):

@@ -37,7 +37,8 @@ WORDS = "the redirect after login loses its query, so `safe_next(request)` is as
 
 
 async def test_the_windows_are_right_at_any_moment_of_a_turn(store, tmp_path):
-    answers = (Answer("I look. " + WORDS * 9, calls=(Call("bash", {"command": "seq 900"}),)), Answer(WORDS * 20))
+    look_first = Answer("I look. " + WORDS * 9, calls=(Call("bash", {"command": "seq 900"}),), chunk_delay=0.001)
+    answers = (look_first, Answer(WORDS * 20, chunk_delay=0.001))
     session = real_session(store, tmp_path / "w", *answers)
     app, rng = SaktiApp(session), random.Random(3)
     looks: list[tuple[type, int]] = []

@@ -22,6 +22,7 @@ def posed(theme: str, *keys: str):
     async def run_before(pilot):
         app = pilot.app
         app.chat.prompt.cursor_blink = False
+        await settle(app, pilot)
         app.theme = theme
         await settle(app, pilot)
         for key in keys:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.mcp.config import ServerNeed
 from sakti.agent.project import trust
 from sakti.providers.scripted import Answer
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.trust import TrustScreen
+from sakti.tui.screens.trust import TrustScreen, ask_need
 from tests.tui.conftest import screen_text, settle
 from tests.tui.real import real_session
 
@@ -78,3 +79,17 @@ async def test_the_screen_asks_about_new_instructions_when_the_turn_ends(store, 
         await pilot.press("y")
         await settle(app, pilot)
         assert session.workspace.options.trusts("AGENTS.md") and not trust.review(tmp_path / "w").asks
+
+
+async def test_each_need_of_a_server_is_asked_on_its_own(store, tmp_path: Path):
+    need = ServerNeed("db", "variable", "DB_TOKEN", "variable DB_TOKEN x")
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        for key, answer in (("y", True), ("n", False), ("escape", False)):
+            asked = asyncio.create_task(ask_need(app, need))
+            await settle(app, pilot)
+            assert "The MCP server db wants to get the variable DB_TOKEN." in screen_text(app)
+            app.session.workspace.clock.advance(1_000)
+            await pilot.press(key)
+            assert await asked is answer

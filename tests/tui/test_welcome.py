@@ -102,6 +102,18 @@ async def test_what_is_typed_leaves_the_welcome_and_stands_in_the_prompt(first):
         assert not isinstance(again.screen, WelcomeScreen)  # once is enough
 
 
+@pytest.mark.parametrize(("key", "leads_to"), [("f1", "HelpScreen"), ("f2", "memory"), ("f3", "log"), ("f4", "tasks")])
+async def test_function_keys_of_the_chat_leave_the_welcome(first, key, leads_to):
+    app, _ = first()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert isinstance(app.screen, WelcomeScreen)
+        await pilot.press(key)
+        await settle(app, pilot)
+        top = type(app.screen).__name__
+        assert leads_to in (top, app.chat._browsed) and not isinstance(app.screen, WelcomeScreen)
+
+
 async def test_approval_theme_and_the_advice_without_a_keyring(first, home):
     app, _ = first()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.actions.memory import log, pages, windows
-from sakti.actions.spec import MEMORY, Group
+from sakti.actions.spec import MEMORY, CommandGroup
 
-GROUP = Group("memory", "Show and correct observational memory: windows, log, history.", MEMORY)
+GROUP = CommandGroup("memory", "Show and correct observational memory: windows, log, history.", MEMORY)
 PARTS = (windows, log, pages)

@@ -6,8 +6,8 @@ nothing, neither an event loop nor more of the store than the query.
 
 from __future__ import annotations
 
-from sakti.actions.spec import MEMORY, Group
+from sakti.actions.spec import MEMORY, CommandGroup
 from sakti.actions.tasks import changes, files, questions
 
-GROUP = Group("tasks", "The task board.", MEMORY)
+GROUP = CommandGroup("tasks", "The task board.", MEMORY)
 PARTS = (questions, changes, files)

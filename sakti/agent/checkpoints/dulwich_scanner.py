@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints import scanner
 from sakti.agent.checkpoints.objects import Objects
-from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.plan import PathEntry
 from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, TooLarge
 
 
@@ -42,11 +42,11 @@ class DulwichScanner(Struct):
         index: Any = Index(file, read=file.exists())
         indexed: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
         left_out: set[str] = set()
-        entries: dict[str, Entry] = {}
+        entries: dict[str, PathEntry] = {}
         size = 0
         for path, status in self._walk(indexed):
             if stat.S_ISDIR(status.st_mode):
-                entries[path] = Entry(status.st_mode)
+                entries[path] = PathEntry(status.st_mode)
                 continue
             kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
             if not kind or status.st_size > LARGEST or scanner.excluded(path, self.secret):
@@ -61,7 +61,7 @@ class DulwichScanner(Struct):
                 size += len(data)
                 entry = _entry(status, self.objects.put(data, sync=False))
                 index[os.fsencode(path)] = entry
-            entries[path] = Entry(status.st_mode, entry.sha.decode())
+            entries[path] = PathEntry(status.st_mode, entry.sha.decode())
             if len(entries) > MOST or size > MOST_BYTES:
                 raise TooLarge(scanner.too_many(len(entries)))
         for path in indexed.keys() - entries.keys():

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.objects import HISTORY, Objects, blob_id, index_id
-from sakti.agent.checkpoints.plan import Change, Entry, repository_of, same
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, repository_of, same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
@@ -43,7 +43,7 @@ class GitFiles(Struct, frozen=True):
     `lost` are objects that could not be kept, `problem` says why; `outside` is a repository beside the workspace.
     """
 
-    entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: Mapping[str, PathEntry] = field(default_factory=dict[str, PathEntry])
     objects: Mapping[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     lost: frozenset[str] = frozenset()
     problem: str = ""
@@ -58,7 +58,7 @@ class History(Struct):
 
     workspace: Path
     objects: Objects
-    _read: dict[str, tuple[Stamp, Entry]] = field(default_factory=dict[str, tuple[Stamp, Entry]])
+    _read: dict[str, tuple[Stamp, PathEntry]] = field(default_factory=dict[str, tuple[Stamp, PathEntry]])
     _present: frozenset[str] | None = None  # ids of the objects at the last look
 
     def look(self, gits: Sequence[str], *, keep: bool, outside: str = "") -> GitFiles:
@@ -67,11 +67,11 @@ class History(Struct):
         `keep` their objects, too. Raises OSError.
         """
         outside = outside or str(repositories.find_common_folder(self.workspace) or self._separate() or "")
-        entries: dict[str, Entry] = {}
+        entries: dict[str, PathEntry] = {}
         objects: dict[str, os.stat_result] = {}
         for name, status in self._files(gits, outside):
             if stat.S_ISDIR(status.st_mode):
-                entries[name] = Entry(status.st_mode)
+                entries[name] = PathEntry(status.st_mode)
             elif stat.S_ISREG(status.st_mode) and is_object(name):
                 objects[name] = status
             elif (entry := self._entry(name, status)) is not None:
@@ -79,22 +79,22 @@ class History(Struct):
         lost, problem = self._keep(objects) if keep else (frozenset[str](), "")
         return GitFiles(entries, objects, lost, problem, outside)
 
-    def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[Change], list[str]]:
+    def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
         """Return what changed between two looks, and the paths of objects that are gone for good.
 
         Objects that appeared are left out: they harm nobody. With other changes, where the repository was is recorded.
         """
         old, new = before.entries, after.entries
         paths = sorted(p for p in old.keys() | new.keys() if not _equal(old.get(p), new.get(p)))
-        changes = [Change(p, old.get(p), new.get(p)) for p in paths]
+        changes = [PathChange(p, old.get(p), new.get(p)) for p in paths]
         changed = {repository_of(p) for p in paths}
         same_place = old.keys() & new.keys() - set(paths)
-        changes += [Change(p, old[p], old[p]) for p in same_place if repository_of(p) in changed and _says_where(p)]
+        changes += [PathChange(p, old[p], old[p]) for p in same_place if repository_of(p) in changed and _says_where(p)]
         gone, lost = self._object_changes(before, after)
         return [*changes, *gone], lost
 
-    def _object_changes(self, before: GitFiles, after: GitFiles) -> tuple[list[Change], list[str]]:
-        changes, lost = list[Change](), list[str]()
+    def _object_changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
+        changes, lost = list[PathChange](), list[str]()
         for path, was in before.objects.items():
             now = after.objects.get(path)
             if now is not None and not self._is_damaged(path, was, now):
@@ -102,8 +102,8 @@ class History(Struct):
             if path in before.lost:
                 lost.append(path)
             else:
-                remains = Entry(now.st_mode, places.file_id(path, now)) if now is not None else None
-                changes.append(Change(path, Entry(was.st_mode, places.history_id(path, was)), remains))
+                remains = PathEntry(now.st_mode, places.file_id(path, now)) if now is not None else None
+                changes.append(PathChange(path, PathEntry(was.st_mode, places.history_id(path, was)), remains))
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:
@@ -137,7 +137,7 @@ class History(Struct):
         outside = folder is not None and not folder.is_relative_to(self.workspace)
         return folder if folder is not None and outside and _is_repository(folder) else None
 
-    def _entry(self, name: str, status: os.stat_result) -> Entry | None:
+    def _entry(self, name: str, status: os.stat_result) -> PathEntry | None:
         """Store a small file's content and return its entry.
 
         None for a missing path, or one that is neither a file nor a link.
@@ -151,11 +151,11 @@ class History(Struct):
         path = self.workspace / name
         try:
             if stat.S_ISLNK(status.st_mode):
-                entry = Entry(stat.S_IFLNK | 0o777, self.objects.put(os.fsencode(path.readlink()), sync=False))
+                entry = PathEntry(stat.S_IFLNK | 0o777, self.objects.put(os.fsencode(path.readlink()), sync=False))
             elif stat.S_ISREG(status.st_mode):
                 data = path.read_bytes()
                 oid = index_id(data) if path.name == "index" else blob_id(data)
-                entry = Entry(status.st_mode, self.objects.put(data, sync=False, oid=oid if ":" in oid else ""))
+                entry = PathEntry(status.st_mode, self.objects.put(data, sync=False, oid=oid if ":" in oid else ""))
             else:
                 return None
         except (FileNotFoundError, PermissionError):
@@ -181,7 +181,7 @@ class History(Struct):
             try:
                 with places.parent(self.workspace, path) as (here, name):
                     self.objects.keep(ids[path], name, here, link=link)
-            except (OSError, places.Blocked):
+            except (OSError, places.BlockedPath):
                 lost.add(path)
         return frozenset(lost), ""
 
@@ -244,7 +244,7 @@ def is_object(name: str) -> bool:
     return "/objects/" in f"/{name}" and _OBJECT.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def _equal(one: Entry | None, other: Entry | None) -> bool:
+def _equal(one: PathEntry | None, other: PathEntry | None) -> bool:
     return same(one, other) and (one is None or other is None or one.mode == other.mode or one.is_folder)
 
 

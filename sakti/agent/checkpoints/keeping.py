@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.objects import FILE, Objects
-from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.plan import PathEntry
 from sakti.agent.checkpoints.uncovered import Moment, Moves
 from sakti.core.text import byte_size, counted
 
@@ -60,26 +60,26 @@ def plan_keeping(
     return Keeping(tuple(sorted(linked)), tuple(sorted(copied)))
 
 
-def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, objects: Objects) -> dict[str, Entry]:
+def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, objects: Objects) -> dict[str, PathEntry]:
     """Keep files that a command moved, under the paths at which they were; return their entries there."""
     targets = {path: place for path, place in moves.files.items() if place not in after.covered}
     keeping = plan_keeping(workspace, [workspace / p for p in targets.values()], (), after.covered, objects)
     entries = {
-        path: Entry(before.look.files[path].st_mode, after.covered[place].oid)
+        path: PathEntry(before.look.files[path].st_mode, after.covered[place].oid)
         for path, place in moves.files.items()
         if place in after.covered
     }
     for path, place in targets.items() if not keeping.refused else ():
         oid = places.file_id(path, before.look.files[path])
-        with contextlib.suppress(OSError, places.Blocked), places.parent(workspace, place) as (here, name):
+        with contextlib.suppress(OSError, places.BlockedPath), places.parent(workspace, place) as (here, name):
             objects.keep(oid, name, here, link=True)
-            entries[path] = Entry(before.look.files[path].st_mode, oid)
+            entries[path] = PathEntry(before.look.files[path].st_mode, oid)
     return entries
 
 
-def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry]:
+def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, PathEntry]:
     """Keep files before a command; return their entries, without those that cannot be kept."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, PathEntry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
             with places.parent(workspace, path) as (here, name):
@@ -89,8 +89,8 @@ def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry
                 else:
                     oid = places.file_id(path, status)
                     objects.keep(oid, name, here, link=path in keeping.linked)
-                entries[path] = Entry(status.st_mode, oid)
-        except (OSError, places.Blocked):
+                entries[path] = PathEntry(status.st_mode, oid)
+        except (OSError, places.BlockedPath):
             continue
     return entries
 

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sakti.agent.checkpoints.plan import Change
+from sakti.agent.checkpoints.plan import PathChange
 from sakti.agent.tools import changes
 
 try:
@@ -46,7 +46,7 @@ class PendingCall(Struct, frozen=True):
     command: str = ""
     job: bool = False
     began_as: str = ""
-    writes: tuple[Change, ...] = ()
+    writes: tuple[PathChange, ...] = ()
     temporaries: tuple[str, ...] = ()
 
     @property
@@ -173,7 +173,7 @@ def _read(file: Path) -> PendingCall | None:
     try:
         with file.open("rb") as f:
             row = json.loads(f.readline())
-        changes_ = tuple(Change.of(c) for c in row.pop("writes"))
+        changes_ = tuple(PathChange.of(c) for c in row.pop("writes"))
         temporaries = tuple(row.pop("temporaries"))
         return PendingCall(**row, writes=changes_, temporaries=temporaries)
     except (OSError, ValueError, KeyError, TypeError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sakti.agent.checkpoints.objects import FILE, HISTORY, INDEX, SECRET, blob_id, copy_file, index_id
-from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -23,7 +23,7 @@ LARGEST = 64_000_000  # bytes of a file that is read to be compared or kept
 TEMPORARY = ".sakti-"  # begins the name of a file that is renamed when it is written
 
 
-class Blocked(SaktiError):
+class BlockedPath(SaktiError):
     """A path that cannot be reached: a folder on the way is now a link or a file, or is not empty."""
 
     title = "Undo"
@@ -34,13 +34,13 @@ def parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int,
     """Open the folder of a path (relative to `root`, or absolute); give it with the name in it.
 
     Of the path ".", which is `root` itself, both are "." for the calls that follow.
-    `make`: create folders that are missing. Raises FileNotFoundError, `Blocked`.
+    `make`: create folders that are missing. Raises FileNotFoundError, `BlockedPath`.
     """
     full_path = Path(path)
     start = Path(full_path.anchor) if full_path.is_absolute() else root
     *folders, name = [p for p in path.split("/") if p]
     if (not folders and name == "..") or ".." in folders:
-        raise Blocked(f"{path!r} is no path in the workspace.")
+        raise BlockedPath(f"{path!r} is no path in the workspace.")
     here = os.open(start, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         for folder in folders:
@@ -62,11 +62,11 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         return os.open(folder, _FOLDER, dir_fd=here)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Blocked(f"{path}: {folder} is not the folder that it was.") from e
+            raise BlockedPath(f"{path}: {folder} is not the folder that it was.") from e
         raise
 
 
-def look(root: Path, path: str, named: Collection[str] = ()) -> tuple[Entry | None, bytes]:
+def look(root: Path, path: str, named: Collection[str] = ()) -> tuple[PathEntry | None, bytes]:
     """Return the entry at a path and its content; its id is of the kind of those in `named`, else git's.
 
     A file that is named by its facts, or is too large, comes without content. An entry that is neither file, link nor
@@ -76,18 +76,18 @@ def look(root: Path, path: str, named: Collection[str] = ()) -> tuple[Entry | No
         with parent(root, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
             if stat.S_ISDIR(status.st_mode):
-                return Entry(status.st_mode), b""
+                return PathEntry(status.st_mode), b""
             if stat.S_ISLNK(status.st_mode):
                 data = os.fsencode(os.readlink(name, dir_fd=here))
-                return Entry(stat.S_IFLNK | 0o777, blob_id(data)), data
+                return PathEntry(stat.S_IFLNK | 0o777, blob_id(data)), data
             if not stat.S_ISREG(status.st_mode):
-                return Entry(status.st_mode, "other"), b""
+                return PathEntry(status.st_mode, "other"), b""
             by_facts = file_id(path, status), history_id(path, status)
             if oid := next((i for i in by_facts if i in named), by_facts[0] if status.st_size > LARGEST else ""):
-                return Entry(status.st_mode, oid), b""
+                return PathEntry(status.st_mode, oid), b""
             data = _read(here, name, status)
-            return Entry(status.st_mode, _content_id(data, named)), data
-    except (FileNotFoundError, NotADirectoryError, Blocked):
+            return PathEntry(status.st_mode, _content_id(data, named)), data
+    except (FileNotFoundError, NotADirectoryError, BlockedPath):
         return None, b""
 
 
@@ -128,11 +128,11 @@ def _read(here: int, name: str, status: os.stat_result) -> bytes:
         return f.read()
 
 
-def write(root: Path, path: str, entry: Entry, content: bytes | Path, temporary: str = "") -> None:
+def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, temporary: str = "") -> None:
     """Put a file, link, pipe or folder at a path, durably; a file keeps its other links and its owner.
 
     `content` may be a file that is copied, with its time; `temporary` names the file in the folder that is renamed.
-    Raises OSError, `Blocked` where a folder with something in it stands there.
+    Raises OSError, `BlockedPath` where a folder with something in it stands there.
     """
     with parent(root, path, make=True) as (here, name):
         there = _status(here, name)
@@ -151,7 +151,7 @@ def write(root: Path, path: str, entry: Entry, content: bytes | Path, temporary:
         os.fsync(here)
 
 
-def _make(here: int, name: str, entry: Entry) -> None:
+def _make(here: int, name: str, entry: PathEntry) -> None:
     """Create a folder, which can be filled in any case, or a pipe."""
     mode = stat.S_IMODE(entry.mode)
     if entry.is_folder:
@@ -163,7 +163,7 @@ def _make(here: int, name: str, entry: Entry) -> None:
 
 
 def set_mode(root: Path, path: str, mode: int) -> None:
-    """Change the permissions of a file or folder that is no link. Raises OSError, `Blocked`."""
+    """Change the permissions of a file or folder that is no link. Raises OSError, `BlockedPath`."""
     with parent(root, path) as (here, name):
         if not stat.S_ISLNK(os.lstat(name, dir_fd=here).st_mode):
             os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
@@ -171,7 +171,7 @@ def set_mode(root: Path, path: str, mode: int) -> None:
 
 def clear(root: Path, path: str, temporary: str) -> None:
     """Delete what a killed `write` to this path left under the name `temporary`."""
-    with contextlib.suppress(OSError, Blocked), parent(root, path) as (here, _):
+    with contextlib.suppress(OSError, BlockedPath), parent(root, path) as (here, _):
         os.unlink(temporary, dir_fd=here)
 
 
@@ -188,7 +188,7 @@ def in_place(there: os.stat_result | None) -> bool:
 
 
 def _remove_folder(here: int, name: str, path: str) -> None:
-    """Remove a folder that holds nothing but empty folders. Raises `Blocked`."""
+    """Remove a folder that holds nothing but empty folders. Raises `BlockedPath`."""
     try:
         for _, folders, _, above in os.fwalk(name, topdown=False, dir_fd=here):
             for folder in folders:
@@ -196,15 +196,15 @@ def _remove_folder(here: int, name: str, path: str) -> None:
                     os.rmdir(folder, dir_fd=above)
         os.rmdir(name, dir_fd=here)
     except OSError as e:
-        raise Blocked(f"{path} is a folder now, with something in it.") from e
+        raise BlockedPath(f"{path} is a folder now, with something in it.") from e
 
 
-def _overwrite(here: int, name: str, entry: Entry, content: bytes | Path) -> None:
+def _overwrite(here: int, name: str, entry: PathEntry, content: bytes | Path) -> None:
     with os.fdopen(os.open(name, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), dir_fd=here), "wb") as f:
         _fill(f, entry, content)
 
 
-def _replace(here: int, name: str, entry: Entry, content: bytes | Path, temporary: str) -> None:
+def _replace(here: int, name: str, entry: PathEntry, content: bytes | Path, temporary: str) -> None:
     try:
         if stat.S_ISLNK(entry.mode):
             assert isinstance(content, bytes)
@@ -220,7 +220,7 @@ def _replace(here: int, name: str, entry: Entry, content: bytes | Path, temporar
         raise
 
 
-def _fill(f: BinaryIO, entry: Entry, content: bytes | Path) -> None:
+def _fill(f: BinaryIO, entry: PathEntry, content: bytes | Path) -> None:
     """Write a file's content and permissions; a copy gets the time of its original, by which it is known."""
     if isinstance(content, bytes):
         f.write(content)
@@ -251,12 +251,12 @@ def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:
             else:
                 os.unlink(name, dir_fd=here)
             os.fsync(here)
-    except (FileNotFoundError, NotADirectoryError, Blocked):
+    except (FileNotFoundError, NotADirectoryError, BlockedPath):
         return
     above = "" if path.startswith("/") else path
     while (above := above.rpartition("/")[0]) and above not in keep:
         try:
             with parent(root, above) as (here, name):
                 os.rmdir(name, dir_fd=here)
-        except (OSError, Blocked):
+        except (OSError, BlockedPath):
             return

@@ -17,7 +17,7 @@ from sakti.core.patterns import lazy_pattern
 Action: TypeAlias = Literal["create", "change", "delete"]
 
 
-class Entry(Struct, frozen=True):
+class PathEntry(Struct, frozen=True):
     """A file, link or folder: its mode (as `st_mode`) and the id of its content, "" for a folder."""
 
     mode: int
@@ -35,34 +35,34 @@ class Entry(Struct, frozen=True):
         return [self.mode, self.oid]
 
 
-class Change(Struct, frozen=True):
+class PathChange(Struct, frozen=True):
     """Change of a path (relative to the workspace, absolute outside); None: nothing was there."""
 
     path: str
-    before: Entry | None
-    after: Entry | None
+    before: PathEntry | None
+    after: PathEntry | None
 
     def as_json(self) -> list[Any]:
         return [self.path, *(e.as_json() if e is not None else None for e in (self.before, self.after))]
 
     @classmethod
-    def of(cls, value: Sequence[Any]) -> Change:
-        before, after = (Entry(int(e[0]), str(e[1])) if e is not None else None for e in value[1:3])
+    def of(cls, value: Sequence[Any]) -> PathChange:
+        before, after = (PathEntry(int(e[0]), str(e[1])) if e is not None else None for e in value[1:3])
         return cls(str(value[0]), before, after)
 
-    def reversed(self) -> Change:
-        return Change(self.path, self.after, self.before)
+    def reversed(self) -> PathChange:
+        return PathChange(self.path, self.after, self.before)
 
 
 class Net(Struct, frozen=True):
     """All changes of a path by several calls. `broken`: somebody else changed it between two of them."""
 
-    before: Entry | None
-    after: Entry | None
+    before: PathEntry | None
+    after: PathEntry | None
     broken: bool = False
 
 
-class Item(Struct, frozen=True):
+class PlanItem(Struct, frozen=True):
     """One path of a plan, with its present and its future entry.
 
     `conflict` is the reason to ask about it, or "".
@@ -70,26 +70,26 @@ class Item(Struct, frozen=True):
 
     path: str
     action: Action
-    now: Entry | None
-    to: Entry | None
+    now: PathEntry | None
+    to: PathEntry | None
     conflict: str = ""
 
     @property
-    def step(self) -> Change:
-        return Change(self.path, self.now, self.to)
+    def step(self) -> PathChange:
+        return PathChange(self.path, self.now, self.to)
 
 
 class Plan(Struct, frozen=True):
     """Steps of an undo; `folders` are kept even if they become empty."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[PlanItem, ...] = ()
     folders: frozenset[str] = frozenset()
 
     @property
-    def conflicts(self) -> tuple[Item, ...]:
+    def conflicts(self) -> tuple[PlanItem, ...]:
         return tuple(i for i in self.items if i.conflict)
 
-    def steps(self, restore: Iterable[str] = ()) -> list[Change]:
+    def steps(self, restore: Iterable[str] = ()) -> list[PathChange]:
         """Return the steps in order; conflicts listed in `restore` are written, too.
 
         Folders are opened for writing before anything in them is written, and closed last; what is deleted comes
@@ -109,12 +109,12 @@ class Plan(Struct, frozen=True):
         return any(is_history(i.path) and not i.conflict for i in self.items)
 
     @property
-    def rows(self) -> tuple[Item, ...]:
+    def rows(self) -> tuple[PlanItem, ...]:
         """Return the items for lists, in which all of a folder `.git` is one."""
-        rows: dict[tuple[str, bool], Item] = {}
+        rows: dict[tuple[str, bool], PlanItem] = {}
         for item in self.items:
             name = name_in_lists(item.path)
-            row = item if name == item.path else Item(name, "change", None, None, item.conflict)
+            row = item if name == item.path else PlanItem(name, "change", None, None, item.conflict)
             rows.setdefault((name, bool(item.conflict)), row)
         return tuple(rows.values())
 
@@ -124,7 +124,7 @@ BETWEEN = "changed by others between two calls"
 GONE = "deleted since"
 
 
-def _order(item: Item) -> tuple[int, str | tuple[int, ...]]:
+def _order(item: PlanItem) -> tuple[int, str | tuple[int, ...]]:
     """Sort folders that open first, then deletions from the inside out, then all others."""
     if item.to is None:
         return 1, tuple(-ord(c) for c in item.path)
@@ -132,7 +132,7 @@ def _order(item: Item) -> tuple[int, str | tuple[int, ...]]:
     return (0, item.path) if opens else (2, item.path)
 
 
-def _is_closed(item: Item) -> bool:
+def _is_closed(item: PlanItem) -> bool:
     """Return whether an item becomes a folder in which even its owner can change nothing."""
     return item.to is not None and item.to.is_folder and item.to.mode & 0o300 != 0o300
 
@@ -148,14 +148,14 @@ def name_in_lists(path: str) -> str:
     return "/".join(parts[: parts.index(".git") + 1]) if ".git" in parts else path
 
 
-def has_same_mode(one: Entry | None, other: Entry | None) -> bool:
+def has_same_mode(one: PathEntry | None, other: PathEntry | None) -> bool:
     """Return whether two entries have equal permissions; those of links mean nothing."""
     if one is None or other is None or stat.S_ISLNK(one.mode):
         return True
     return stat.S_IMODE(one.mode) == stat.S_IMODE(other.mode)
 
 
-def same(one: Entry | None, other: Entry | None) -> bool:
+def same(one: PathEntry | None, other: PathEntry | None) -> bool:
     """Return whether two entries have the same kind, content and executable bit."""
     if one is None or other is None:
         return one is other
@@ -164,7 +164,7 @@ def same(one: Entry | None, other: Entry | None) -> bool:
     return not stat.S_ISREG(one.mode) or bool(one.mode & 0o111) == bool(other.mode & 0o111)
 
 
-def fits(now: Entry | None, expected: Entry | None) -> bool:
+def fits(now: PathEntry | None, expected: PathEntry | None) -> bool:
     """Return whether a path may be written.
 
     It must be as expected; a folder is accepted if nothing was expected.
@@ -172,7 +172,7 @@ def fits(now: Entry | None, expected: Entry | None) -> bool:
     return same(now, expected) or (expected is None and now is not None and now.is_folder)
 
 
-def collapse(changes: Iterable[Change]) -> dict[str, Net]:
+def collapse(changes: Iterable[PathChange]) -> dict[str, Net]:
     """Return the first state and the last of each path, from the changes of calls in their order."""
     net: dict[str, Net] = {}
     for change in changes:
@@ -184,26 +184,26 @@ def collapse(changes: Iterable[Change]) -> dict[str, Net]:
     return net
 
 
-def _kind(entry: Entry) -> str:
+def _kind(entry: PathEntry) -> str:
     kind, sign, _ = entry.oid.partition(":")
     return kind if sign else ""
 
 
-def _follows(after: Entry | None, before: Entry | None) -> bool:
+def _follows(after: PathEntry | None, before: PathEntry | None) -> bool:
     """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
     if after is not None and before is not None and _kind(after) != _kind(before):
         return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
     return same(after, before)
 
 
-def make(net: Mapping[str, Net], now: Mapping[str, Entry | None]) -> Plan:
+def make(net: Mapping[str, Net], now: Mapping[str, PathEntry | None]) -> Plan:
     """Plan the way back from `now`, which has an entry for each path of `net`."""
     items = [item for path in sorted(net) if (item := _item(path, net[path], now[path])) is not None]
     folders = frozenset(p for p, n in net.items() if n.before is not None and n.before.is_folder)
     return Plan(tuple(_with_history(items, net)), folders)
 
 
-def _with_history(items: Sequence[Item], net: Mapping[str, Net]) -> Iterator[Item]:
+def _with_history(items: Sequence[PlanItem], net: Mapping[str, Net]) -> Iterator[PlanItem]:
     """Restore a repository as one: if its user went on there, only lost objects are restored.
 
     An entry that no call changed is recorded only to notice that.
@@ -214,10 +214,10 @@ def _with_history(items: Sequence[Item], net: Mapping[str, Net]) -> Iterator[Ite
             continue
         is_lost_object = "/objects/" in item.path and item.to is not None
         together = is_history(item.path) and not is_lost_object and repository_of(item.path) in moved
-        yield Item(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
+        yield PlanItem(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
 
 
-def _list_moved_repositories(items: Sequence[Item]) -> set[str]:
+def _list_moved_repositories(items: Sequence[PlanItem]) -> set[str]:
     """Return the repositories in which the user went on."""
     return {repository_of(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
 
@@ -235,7 +235,7 @@ def repository_of(path: str) -> str:
     return f"/{path}".partition("/.git/")[0]
 
 
-def _item(path: str, net: Net, now: Entry | None) -> Item | None:
+def _item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
     want = net.before
     if same(now, want):
         return _mode_item(path, net, now)
@@ -247,10 +247,10 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
     if conflict and is_folder and want is None:
         return None  # nobody loses anything by a folder
     emptied = is_folder and net.after is None  # what is in it is deleted before
-    return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+    return PlanItem(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
 
 
-def _conflict(net: Net, now: Entry | None) -> str:
+def _conflict(net: Net, now: PathEntry | None) -> str:
     """Return why a path is asked about, or "" if it is unchanged since the calls or nothing is lost."""
     if now is None and net.before is not None and net.before.is_folder:
         return ""
@@ -259,23 +259,23 @@ def _conflict(net: Net, now: Entry | None) -> str:
     return BETWEEN if net.broken else ""
 
 
-def _mode_item(path: str, net: Net, now: Entry | None) -> Item | None:
+def _mode_item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
     """Restore permissions that a call changed, unless somebody set others since."""
     changed = not has_same_mode(net.before, net.after) and has_same_mode(now, net.after)
     if now is None or not changed or has_same_mode(now, net.before):
         return None
-    return Item(path, "change", now, net.before)
+    return PlanItem(path, "change", now, net.before)
 
 
-def _with_permissions(want: Entry | None, after: Entry | None, now: Entry | None) -> Entry | None:
+def _with_permissions(want: PathEntry | None, after: PathEntry | None, now: PathEntry | None) -> PathEntry | None:
     """Return the entry to write: the checkpoint's permissions, except for those changed since."""
     if want is None or now is None or not (stat.S_ISREG(want.mode) and stat.S_ISREG(now.mode)):
         return want
     if after is not None and stat.S_IMODE(after.mode) == stat.S_IMODE(now.mode):
         return want
-    return Entry(now.mode, want.oid) if bool(now.mode & 0o111) == bool(want.mode & 0o111) else want
+    return PathEntry(now.mode, want.oid) if bool(now.mode & 0o111) == bool(want.mode & 0o111) else want
 
 
-def back(steps: Sequence[Change], now: Mapping[str, Entry | None]) -> Plan:
+def back(steps: Sequence[PathChange], now: Mapping[str, PathEntry | None]) -> Plan:
     """Plan the way back from what an undo wrote (`steps`): a redo, with the same care."""
     return make(collapse(s for s in steps), now)

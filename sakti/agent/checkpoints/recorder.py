@@ -44,7 +44,7 @@ async def _beat(first: FirstLook) -> None:
         await asyncio.sleep(pending.BEAT_S)
 
 
-class Recorder:
+class TurnRecorder:
     """Knows the turn that runs; `tell` hears why something is not covered. Tools call it in threads."""
 
     def __init__(self, shadow: Shadow, tell: Callable[[str], None]) -> None:
@@ -86,15 +86,18 @@ class Recorder:
 
     @contextlib.asynccontextmanager
     async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[CallRecord]:
-        """Record what a command changes while it runs; one that only reads is not looked at.
+        """Record what a command, or a call of a server, changes; a command that only reads is not looked at.
 
-        What it left running goes on to be recorded until it ends.
+        Changes that a server makes elsewhere are named as not covered. What a command left running goes on to be
+        recorded until it ends.
         """
         turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
-        if turn is None or effect != "run" or _only_reads(command, place):
+        if turn is None or effect not in ("run", "remote") or (effect == "run" and _only_reads(command, place)):
             yield record
             return
+        if effect == "remote" and not arguments.get("confined"):
+            await asyncio.to_thread(self._note_elsewhere, turn, command)
         first = await self._look(command, turn, place)
         if first is None:
             yield record
@@ -155,6 +158,13 @@ class Recorder:
         if first.before.history.problem:
             self._tell_once(first.before.history.problem)
         return first
+
+    def _note_elsewhere(self, turn: tuple[str, int], command: str) -> None:
+        """Record that a server may change what no undo reaches."""
+        try:
+            self.shadow.note_uncovered(turn, command, elsewhere=True)
+        except OSError as e:
+            self._report_no_checkpoint(e)
 
     def _after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
         """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import pending
-from sakti.agent.checkpoints.plan import Change
+from sakti.agent.checkpoints.plan import PathChange
 from sakti.agent.tools import changes
 from sakti.core.patterns import lazy_pattern
 
@@ -25,13 +25,13 @@ MOST_NAMED = 100  # paths of each kind that a record names
 _THREAD = lazy_pattern(r"[0-9A-Za-z_.-]{1,200}")
 
 
-class Turn(Struct, frozen=True):
+class RecordedTurn(Struct, frozen=True):
     """Changes of one turn's calls; a turn is named by its thread and the index of the user's message."""
 
     thread_id: str
     index: int
     at: int  # Unix ms of its first change
-    changes: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
     left_out: tuple[str, ...] = ()  # paths that its commands may have changed without being covered
     stays: tuple[str, ...] = ()  # new files of its commands that git ignores
 
@@ -49,7 +49,7 @@ class Undone(Struct, frozen=True):
     id: str
     thread_id: str
     turns: tuple[tuple[str, int], ...]
-    steps: tuple[Change, ...]
+    steps: tuple[PathChange, ...]
     at: int
     went_to: str = ""
     redone: bool = False
@@ -73,7 +73,7 @@ class Undone(Struct, frozen=True):
             value["id"],
             value["thread"],
             tuple((t[0], t[1]) for t in value["turns"]),
-            tuple(Change.of(s) for s in value["steps"]),
+            tuple(PathChange.of(s) for s in value["steps"]),
             value["at"],
             value.get("went_to", ""),
             redone,
@@ -92,7 +92,7 @@ class Records(Struct):
         self,
         turn: tuple[str, int],
         at: int,
-        changes_: Sequence[Change],
+        changes_: Sequence[PathChange],
         left_out: Iterable[str] = (),
         *,
         stays: Iterable[str] = (),
@@ -107,25 +107,25 @@ class Records(Struct):
         """Return whether the changes of a call are recorded."""
         return any(row.get("call") == call for row in read(self._file(turn)))
 
-    def changed_since(self, at: int, call: str) -> dict[str, Change]:
+    def changed_since(self, at: int, call: str) -> dict[str, PathChange]:
         """Return the last change of each path by a call, or by any that was recorded after a time (Unix ms)."""
         files = [f for f in (self.folder / "turns").glob("*/*.jsonl") if f.stat().st_mtime * 1000 >= at - 1000]
         rows = sorted(
             (r for f in files for r in read(f) if r["at"] > at or (call and r.get("call") == call)),
             key=lambda r: r["at"],
         )
-        return {c[0]: Change.of(c) for r in rows for c in r["changes"]}
+        return {c[0]: PathChange.of(c) for r in rows for c in r["changes"]}
 
-    def turns(self, thread_id: str) -> list[Turn]:
+    def turns(self, thread_id: str) -> list[RecordedTurn]:
         """Return the turns of a thread that changed files, oldest first."""
-        out: list[Turn] = []
+        out: list[RecordedTurn] = []
         for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
-            changes = tuple(Change.of(c) for r in rows for c in r["changes"])
+            changes = tuple(PathChange.of(c) for r in rows for c in r["changes"])
             left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
             stays = tuple(dict.fromkeys(p for r in rows for p in r.get("stays", ())))
             if changes or left_out or stays:
-                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
+                out.append(RecordedTurn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
         return out
 
     def undone(self) -> list[Undone]:
@@ -205,7 +205,7 @@ class Records(Struct):
         return self.folder / "turns" / name
 
 
-def _list_paths(made: Iterable[Change]) -> set[str]:
+def _list_paths(made: Iterable[PathChange]) -> set[str]:
     return {e.oid for c in made for e in (c.before, c.after) if e is not None and e.oid}
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sakti.agent.checkpoints import places, records
 from sakti.agent.checkpoints.objects import Objects
-from sakti.agent.checkpoints.plan import Change, Entry, fits, has_same_mode, same
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, fits, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.tools import changes
 from sakti.core.errors import SaktiError
@@ -56,7 +56,7 @@ class Restorer(Struct, frozen=True):
         self.reached("journal")
         return self._carry_out(undo, redoes)
 
-    def _has(self, step: Change) -> bool:
+    def _has(self, step: PathChange) -> bool:
         """Return whether the content of a step is kept; an entire file is looked for when it is written."""
         oid = step.after.oid if step.after is not None else ""
         stays = step.before is not None and step.before.oid == oid
@@ -89,7 +89,7 @@ class Restorer(Struct, frozen=True):
         changes.flush_folder(self.folder)
         return skipped
 
-    def _keep(self, steps: Sequence[Change]) -> None:
+    def _keep(self, steps: Sequence[PathChange]) -> None:
         """Keep the contents that will be replaced, as they are in this moment."""
         for step in steps:
             try:
@@ -103,14 +103,14 @@ class Restorer(Struct, frozen=True):
             if now is not None and now.oid not in ("", "other", step.after.oid if step.after is not None else None):
                 self._keep_one(step, now.oid, data)
 
-    def _keep_one(self, step: Change, oid: str, data: bytes) -> None:
+    def _keep_one(self, step: PathChange, oid: str, data: bytes) -> None:
         if self.objects.entire_file(oid) is None:
             self.objects.put(data, oid=oid if ":" in oid else "")
             return
         with places.parent(self.root, step.path) as (here, name):
             self.objects.keep(oid, name, here, link=step.after is None)
 
-    def _step(self, step: Change, undo: Undone) -> bool:
+    def _step(self, step: PathChange, undo: Undone) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
         temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
@@ -133,13 +133,13 @@ class Restorer(Struct, frozen=True):
             return False
         return True
 
-    def _content(self, entry: Entry) -> bytes | Path:
+    def _content(self, entry: PathEntry) -> bytes | Path:
         if not entry.oid or entry.oid == "other":
             return b""
         return self.objects.entire_file(entry.oid) or self.objects.get(entry.oid)
 
 
-def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
+def _is_torn(root: Path, step: PathChange, now: PathEntry | None) -> bool:
     """Return whether a kill in the middle of a step may have left a path as neither before nor after it.
 
     A file that is overwritten has neither content then; nothing is there between a file and a folder.
@@ -152,11 +152,11 @@ def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
         with places.parent(root, step.path) as (here, name):
             status = os.lstat(name, dir_fd=here)
         return stat.S_ISREG(step.after.mode) and places.in_place(status)
-    except (OSError, places.Blocked):
+    except (OSError, places.BlockedPath):
         return False
 
 
-def now_at(root: Path, step: Change) -> tuple[Entry | None, bytes]:
+def now_at(root: Path, step: PathChange) -> tuple[PathEntry | None, bytes]:
     """Return the present entry of a path, its content named as in the change.
 
     Raises PermissionError.

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
 from sakti.core.programs import find_program, safe_environment
 
@@ -64,7 +64,7 @@ class TooLarge(SaktiError):
 class Picture(Struct, frozen=True):
     """Snapshot of a workspace: each covered path and empty folder, and the paths not covered."""
 
-    entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: Mapping[str, PathEntry] = field(default_factory=dict[str, PathEntry])
     left_out: frozenset[str] = frozenset()
 
 
@@ -129,7 +129,7 @@ class GitScanner(Struct):
     secret: Callable[[str], bool]
     git: str
     _seen: tuple[int, int, int] | None = None  # the index that `_entries` was read from
-    _entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    _entries: dict[str, PathEntry] = field(default_factory=dict[str, PathEntry])
     _modes: dict[str, int] = field(default_factory=dict[str, int])
     _looked: bool = False
 
@@ -138,7 +138,7 @@ class GitScanner(Struct):
         if rules:
             self._take_rules()
         left_out: set[str] = set()
-        folders: dict[str, Entry] = {}
+        folders: dict[str, PathEntry] = {}
         for _ in range(4):
             listed = self._list_files("--directory")
             plain = [p for p in listed if not p.endswith("/")]
@@ -268,9 +268,9 @@ class GitScanner(Struct):
             pack = ("-c", "core.bigFileThreshold=1") if len(add) > PACKED else ()  # one pack, not a file for each
             self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _zero(add))
 
-    def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, Entry]:
+    def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, PathEntry]:
         """Return the folders that hold nothing at all."""
-        out: dict[str, Entry] = {}
+        out: dict[str, PathEntry] = {}
         filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
         for top in below:
             if top in filled:
@@ -285,7 +285,7 @@ class GitScanner(Struct):
                     continue
                 if not folders and not names:
                     path = os.path.relpath(folder, self.workspace)
-                    out[path] = Entry(os.lstat(folder).st_mode)
+                    out[path] = PathEntry(os.lstat(folder).st_mode)
         return out
 
     def _load(self) -> None:
@@ -298,7 +298,7 @@ class GitScanner(Struct):
         now = (status.st_ino, status.st_mtime_ns, status.st_size)
         if now == self._seen:
             return
-        before, entries = self._entries, dict[str, Entry]()
+        before, entries = self._entries, dict[str, PathEntry]()
         for row in self._run(("ls-files", "-s", "-z")).decode("utf-8", "surrogateescape").split("\0"):
             if row:
                 facts, _, path = row.partition("\t")
@@ -312,7 +312,7 @@ class GitScanner(Struct):
     def _look_at_modes(self) -> None:
         """Note the permissions that git does not keep: a file that a command deletes gets them back."""
         self._looked = True
-        top, changed = f"{self.workspace}/", dict[str, Entry]()
+        top, changed = f"{self.workspace}/", dict[str, PathEntry]()
         for path, entry in self._entries.items():
             try:
                 mode = os.lstat(top + path).st_mode
@@ -320,14 +320,14 @@ class GitScanner(Struct):
                 continue
             if mode != entry.mode and _alike(mode, entry.mode):
                 self._modes[path] = mode
-                changed[path] = Entry(mode, entry.oid)
+                changed[path] = PathEntry(mode, entry.oid)
         if changed:
             self._entries = {**self._entries, **changed}
 
-    def _whole(self, path: str, mode: int, oid: str) -> Entry:
+    def _whole(self, path: str, mode: int, oid: str) -> PathEntry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
         file_mode = self._modes.get(path, mode)
-        return Entry(file_mode if _alike(file_mode, mode) else mode, oid)
+        return PathEntry(file_mode if _alike(file_mode, mode) else mode, oid)
 
 
 def _alike(own: int, mode: int) -> bool:

@@ -18,7 +18,7 @@ from sakti.agent.checkpoints import beyond, history, keeping, pending, places, r
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.pending import Mark, PendingCall
-from sakti.agent.checkpoints.plan import Change, Entry, Net, Plan, has_same_mode, same
+from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
@@ -58,7 +58,7 @@ class Before(Struct, frozen=True):
     picture: Picture
     beside: uncovered.Surroundings
     history: history.GitFiles
-    kept: Mapping[str, Entry]
+    kept: Mapping[str, PathEntry]
     refused: str = ""
     added: Mapping[str, beyond.AddedFolder] = field(default_factory=dict[str, beyond.AddedFolder])
     at_ns: int = 0
@@ -181,7 +181,7 @@ class Shadow(Struct, dict=True):
             self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
         return lost
 
-    def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
+    def _compare(self, before: Before) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
         ours = self._remove_unhidden(scanner, before, picture)
@@ -214,9 +214,9 @@ class Shadow(Struct, dict=True):
         rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
         return rows[0], rows[1]
 
-    def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
+    def _only_new(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
         """Leave out what other calls recorded meanwhile."""
-        rest: list[Change] = []
+        rest: list[PathChange] = []
         for change in changes:
             before = recorded[change.path].after if change.path in recorded else None
             if change.path not in recorded:
@@ -225,7 +225,7 @@ class Shadow(Struct, dict=True):
                 rest.append(replace(change, before=before))
         return rest
 
-    def _with_dispute(self, change: Change, after: int) -> list[Change]:
+    def _with_dispute(self, change: PathChange, after: int) -> list[PathChange]:
         """Split a change that somebody else may have made: so an undo asks about it."""
         path = self.workspace / change.path
         try:
@@ -235,11 +235,15 @@ class Shadow(Struct, dict=True):
             changed = above.stat().st_mtime_ns
         if changed <= after:
             return [change]
-        return [Change(change.path, change.before, change.before), Change(change.path, change.after, change.after)]
+        return [
+            PathChange(change.path, change.before, change.before),
+            PathChange(change.path, change.after, change.after),
+        ]
 
-    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "") -> None:
-        """Record that the changes of a command are not known. Raises OSError."""
+    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
+        """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
         what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
+        what += " elsewhere" if elsewhere else ""
         self.records.add(turn, self.clock.now(), (), [what], call=call)
 
     # --- calls that a kill interrupted ------------------------------------------------------------------------
@@ -270,15 +274,15 @@ class Shadow(Struct, dict=True):
             else:
                 self.note_uncovered(call.key, call.command, call.id)
 
-    def _torn(self, write: Change, until: int) -> Iterator[Change]:
+    def _torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
-        with contextlib.suppress(OSError, places.Blocked):
+        with contextlib.suppress(OSError, places.BlockedPath):
             now, _ = places.look(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
             neither = now is not None and not same(now, write.before) and not same(now, write.after)
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
-                yield Change(write.path, write.after, now)
+                yield PathChange(write.path, write.after, now)
 
-    def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
+    def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, PathEntry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
         came = [p for p in new if p not in old]
@@ -307,7 +311,7 @@ class Shadow(Struct, dict=True):
         Of each its path, new content (None: deleted) and permissions if it is new; `temporaries` are files that it
         renames: a kill leaves none of them. Raises OSError, `SaktiError`.
         """
-        changes: list[Change] = []
+        changes: list[PathChange] = []
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
@@ -316,11 +320,11 @@ class Shadow(Struct, dict=True):
                 with places.parent(self.workspace, name) as (here, last):
                     self.objects.keep(before.oid, last, here)
             elif before is not None and before.oid not in ("", "other"):
-                before = Entry(before.mode, self.objects.put(old, secret=secret))
+                before = PathEntry(before.mode, self.objects.put(old, secret=secret))
             after = None
             if data is not None:
-                after = Entry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
-            changes += [*self._record_folder(path, name), Change(name, before, after)]
+                after = PathEntry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
+            changes += [*self._record_folder(path, name), PathChange(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.locked():
             self._settle()
@@ -333,19 +337,19 @@ class Shadow(Struct, dict=True):
         finally:
             mark.end()
 
-    def _record_folder(self, path: Path, name: str) -> list[Change]:
+    def _record_folder(self, path: Path, name: str) -> list[PathChange]:
         """Record an empty folder in which a file is made: an undo leaves it."""
         folder = path.parent
         if "/" not in name or name.startswith("/") or not folder.is_dir() or any(os.scandir(folder)):
             return []
-        return [Change(name.rpartition("/")[0], Entry(folder.stat().st_mode), None)]
+        return [PathChange(name.rpartition("/")[0], PathEntry(folder.stat().st_mode), None)]
 
     # --- the way back -----------------------------------------------------------------------------------------
 
-    def plan(self, changes: Iterable[Change]) -> Plan:
+    def plan(self, changes: Iterable[PathChange]) -> Plan:
         """Plan to reverse changes, given oldest first, from the present state of the files."""
         net = self._add_new_objects(plans.collapse(changes))
-        now: dict[str, Entry | None] = {}
+        now: dict[str, PathEntry | None] = {}
         for path, one in net.items():
             try:
                 now[path], _ = places.look(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
@@ -370,7 +374,7 @@ class Shadow(Struct, dict=True):
         if not files.keys() - objects.keys() <= net.keys():
             return {}
         earlier = dict.fromkeys((p for p in net if p.startswith(f"{git}/") and history.is_object(p)), Net(None, None))
-        return earlier | {p: Net(None, Entry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
+        return earlier | {p: Net(None, PathEntry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
 
     def undo(
         self,
@@ -487,7 +491,7 @@ class Shadow(Struct, dict=True):
             os.close(handle)
 
 
-def _ignore_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def _ignore_files(entries: Mapping[str, PathEntry]) -> dict[str, PathEntry]:
     return {p: e for p, e in entries.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
 
 

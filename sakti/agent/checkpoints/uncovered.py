@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.objects import blob_id
-from sakti.agent.checkpoints.plan import Change, Entry, has_same_mode, same
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, same
 from sakti.agent.tools.changes import current_umask
 
 MOST = 20_000  # files that are noted
@@ -118,16 +118,16 @@ def look(workspace: Path, covered: Container[str]) -> Surroundings:
 class Moment(Struct, frozen=True):
     """A workspace at one time: covered files, and what lies beside them."""
 
-    covered: Mapping[str, Entry]
+    covered: Mapping[str, PathEntry]
     look: Surroundings
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> PathEntry | None:
         """Return the entry at a path; of a folder only if it is empty or filled by programs."""
         return self.covered.get(path) or _entry(path, self.look.files.get(path), self.look.links.get(path))
 
-    def any_entry(self, path: str) -> Entry | None:
+    def any_entry(self, path: str) -> PathEntry | None:
         status = self.look.folders.get(path)
-        return self.entry(path) if status is None else Entry(status.st_mode)
+        return self.entry(path) if status is None else PathEntry(status.st_mode)
 
 
 class Changes(Struct, frozen=True):
@@ -136,7 +136,7 @@ class Changes(Struct, frozen=True):
     `stays` are new files that git ignores: nothing is lost by them, so an undo leaves them.
     """
 
-    undoable: tuple[Change, ...]
+    undoable: tuple[PathChange, ...]
     lost: tuple[str, ...]
     stays: tuple[str, ...] = ()
 
@@ -159,12 +159,14 @@ class _Comparison:
     What a folder that was moved entirely holds is left out: it may be nowhere else.
     """
 
-    def __init__(self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], moves: Moves) -> None:
+    def __init__(
+        self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, PathEntry], moves: Moves
+    ) -> None:
         self.workspace, self.contents = workspace, kept
         self.before, self.after = before, after
         self.above = list_above(kept)
         self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
-        self.undoable: list[Change] = []
+        self.undoable: list[PathChange] = []
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
         self.stays: list[str] = []
         self.replaced = set(_find_replaced(self.before, self.after))
@@ -184,7 +186,7 @@ class _Comparison:
         stays = [p for p in self.stays if len(seen.files) < MOST and not _is_unseen(p, seen.unseen)]
         return Changes((*folders, *self.undoable), tuple(self.lost), tuple(stays))
 
-    def _change_at(self, path: str) -> Change | None:
+    def _change_at(self, path: str) -> PathChange | None:
         old, new = self.before.covered, self.after.covered
         was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
         now = self._entry_now(path)
@@ -193,9 +195,9 @@ class _Comparison:
         unseen = now is None and _is_unseen(path, self.after.look.unseen - self.after.look.skipped)
         if unseen or _is_equal(was, now) or is_at_or_below(path, set(self.moved_folders.values())):
             return None
-        return Change(path, was, now)
+        return PathChange(path, was, now)
 
-    def _entry_now(self, path: str) -> Entry | None:
+    def _entry_now(self, path: str) -> PathEntry | None:
         """Return a file's entry, from the disk if the second look may have missed it."""
         look_again = path not in self.after.covered and (path in self.contents or self._is_beyond(path))
         return _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
@@ -207,7 +209,7 @@ class _Comparison:
     def _is_new(self, path: str) -> bool:
         return path in self.after.covered or path in self.moved_files or is_at_or_below(path, self.replaced)
 
-    def _sort(self, change: Change, *, is_new: bool) -> None:
+    def _sort(self, change: PathChange, *, is_new: bool) -> None:
         path, is_filled = change.path, change.path in self.before.look.filled
         if path in self.before.covered or path in self.contents or _is_undoable(change, is_new=is_new):
             self.undoable.append(change)
@@ -222,7 +224,7 @@ def compare(
     workspace: Path,
     before: Moment,
     after: Moment,
-    kept: Mapping[str, Entry],
+    kept: Mapping[str, PathEntry],
     visible: Container[str],
     moves: Moves,
 ) -> Changes:
@@ -273,35 +275,35 @@ def _find_replaced(before: Moment, after: Moment) -> Iterator[str]:
             yield path
 
 
-def _are_folders(was: Entry | None, now: Entry | None) -> bool:
+def _are_folders(was: PathEntry | None, now: PathEntry | None) -> bool:
     return was is not None and now is not None and was.is_folder and now.is_folder
 
 
-def _is_equal(was: Entry | None, now: Entry | None) -> bool:
+def _is_equal(was: PathEntry | None, now: PathEntry | None) -> bool:
     return _are_folders(was, now) or (same(was, now) and has_same_mode(was, now))
 
 
-def _entry_at(workspace: Path, path: str) -> Entry | None:
+def _entry_at(workspace: Path, path: str) -> PathEntry | None:
     """Return the entry at a path, without following links on the way to it."""
     try:
         with places.parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
             return _entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
-    except (OSError, places.Blocked):
+    except (OSError, places.BlockedPath):
         return None
 
 
-def _entry(path: str, status: os.stat_result | None, target: str | None) -> Entry | None:
+def _entry(path: str, status: os.stat_result | None, target: str | None) -> PathEntry | None:
     if target is not None:
-        return Entry(stat.S_IFLNK | 0o777, blob_id(os.fsencode(target)))
+        return PathEntry(stat.S_IFLNK | 0o777, blob_id(os.fsencode(target)))
     if status is None:
         return None
     if stat.S_ISREG(status.st_mode):
-        return Entry(status.st_mode, places.file_id(path, status))
-    return Entry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
+        return PathEntry(status.st_mode, places.file_id(path, status))
+    return PathEntry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
-def _is_undoable(change: Change, *, is_new: bool) -> bool:
+def _is_undoable(change: PathChange, *, is_new: bool) -> bool:
     """Return whether no content is needed, or it is known: permissions, a link or pipe, or something new."""
     was, now = change.before, change.after
     if was is None:
@@ -311,22 +313,22 @@ def _is_undoable(change: Change, *, is_new: bool) -> bool:
     return now is not None and (was.is_folder or (was.kind, was.oid) == (now.kind, now.oid))
 
 
-def _folder_changes(before: Moment, after: Moment, changed: Container[str]) -> Iterator[Change]:
+def _folder_changes(before: Moment, after: Moment, changed: Container[str]) -> Iterator[PathChange]:
     """Yield changes of folders that an undo of `changed` would not undo: permissions, and empty ones."""
     old, new = before.look, after.look
     for path in old.folders.keys() & new.folders.keys():
         was, now = old.folders[path].st_mode, new.folders[path].st_mode
         if was != now:
-            yield Change(path, Entry(was), Entry(now))
+            yield PathChange(path, PathEntry(was), PathEntry(now))
     usual = 0o777 & ~current_umask()
     empty = _empty_folders(before, after, changed)
     for path in old.folders.keys() - new.folders.keys():
         mode = old.folders[path].st_mode
         is_other = path not in changed and not _is_unseen(path, new.unseen) and stat.S_IMODE(mode) != usual
         if path in empty or is_other:
-            yield Change(path, Entry(mode), None)
+            yield PathChange(path, PathEntry(mode), None)
     for path in _empty_folders(after, before, changed):
-        yield Change(path, None, Entry(new.folders[path].st_mode))
+        yield PathChange(path, None, PathEntry(new.folders[path].st_mode))
 
 
 def _empty_folders(here: Moment, there: Moment, changed: Container[str]) -> set[str]:

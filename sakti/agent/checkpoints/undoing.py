@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import uncovered
 from sakti.agent.checkpoints.plan import Action, Plan
-from sakti.agent.checkpoints.records import Turn, Undone
+from sakti.agent.checkpoints.records import RecordedTurn, Undone
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
 from sakti.core.errors import SaktiError
 from sakti.core.events import ThreadChanged
@@ -57,7 +57,7 @@ class Past(Struct, frozen=True):
 
     message: Message
     text: str
-    changed: Turn | None
+    changed: RecordedTurn | None
     undone: bool = False
 
     @property
@@ -96,7 +96,7 @@ class Remains(Struct, frozen=True):
         return [(kind, text + (", …" if len(kinds[kind]) > number else "")) for kind, text in rows.items()]
 
 
-class Preview(Struct, frozen=True):
+class UndoPreview(Struct, frozen=True):
     """What an undo would do: the turns that go, oldest first, and the plan of their files.
 
     `again`: the undo that a redo would reverse, `completes` one that could not write all; then there are no turns.
@@ -179,12 +179,12 @@ class Undoing:
             for m in prompts
         ]  # fmt: skip
 
-    def _read_records(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
+    def _read_records(self) -> tuple[dict[int, RecordedTurn], set[tuple[str, int]]]:
         """Return the records of this thread's messages, also from before a fork, and the undos."""
         self.shadow.recover()
         records = self.shadow.records
         lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
-        turns: dict[int, Turn] = {}
+        turns: dict[int, RecordedTurn] = {}
         for thread_id, end in lineage:
             turns |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
         turns |= {t.index: t for t in records.turns(self._thread.id)}
@@ -192,7 +192,7 @@ class Undoing:
         undone = {key for u in records.undone() if not u.redone for key in u.turns}
         return turns, undone
 
-    async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> Preview:
+    async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> UndoPreview:
         """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
 
         For files alone turns count that changed some. An undo that could not write all is completed first.
@@ -215,15 +215,15 @@ class Undoing:
         if recorder is not None:
             await recorder.settle()
 
-    def _preview(self, turns: tuple[Past, ...], what: What) -> Preview:
+    def _preview(self, turns: tuple[Past, ...], what: What) -> UndoPreview:
         if what == "conversation":
-            return Preview(turns, Plan(), what)
+            return UndoPreview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
         keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
-        return Preview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
+        return UndoPreview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
 
-    def _remains(self, changed: Sequence[Turn], keys: Container[tuple[str, int]]) -> Remains:
+    def _remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> Remains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
@@ -232,9 +232,9 @@ class Undoing:
     def _existing(self, paths: Iterable[str]) -> list[str]:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
-    def _preview_rest(self, done: Undone) -> Preview:
+    def _preview_rest(self, done: Undone) -> UndoPreview:
         plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
-        return Preview((), plan, "files", diffs=self._diffs(plan), completes=done)
+        return UndoPreview((), plan, "files", diffs=self._diffs(plan), completes=done)
 
     def _diffs(self, plan: Plan) -> dict[str, str]:
         items = [i for i in plan.items if not plans.is_history(i.path)]
@@ -282,7 +282,7 @@ class Undoing:
 
     # --- doing it -----------------------------------------------------------------------------------------------
 
-    async def undo(self, preview: Preview, *, take: Iterable[str] = ()) -> Result:
+    async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> Result:
         """Do what a preview showed; conflicts are kept as they are, but those in `take`.
 
         Files first: where they cannot be written, the conversation stays, too.
@@ -318,7 +318,7 @@ class Undoing:
         prompt = preview.turns[0].message.text if went_to else ""
         return Result(done, _name_paths(skipped), _list_kept(preview.plan, taken), preview.remains, thread, prompt)
 
-    async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
+    async def _complete(self, preview: UndoPreview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
         skipped = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
         await self._update_changed_files()
@@ -326,7 +326,7 @@ class Undoing:
             replace(done, steps=tuple(plan.steps(taken)), went_to=""), _name_paths(skipped), _list_kept(plan, taken)
         )
 
-    async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
+    async def _goes_on(self, preview: UndoPreview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
 
         Where nothing was said before the first undone message it is an empty one.
@@ -347,7 +347,7 @@ class Undoing:
             upto=index - 1, undo=True,
         )  # fmt: skip
 
-    async def redo_preview(self) -> Preview:
+    async def redo_preview(self) -> UndoPreview:
         """Show what a redo would do: the last undo of this thread, reversed. Raises `SaktiError`."""
         done = await self._last_undo()
         if done is None:
@@ -355,9 +355,9 @@ class Undoing:
         what: What = "both" if done.went_to and done.turns else "conversation" if done.went_to else "files"
         plan = await asyncio.to_thread(self.shadow.plan, done.steps)
         diffs = await asyncio.to_thread(self._diffs, plan)
-        return Preview((), plan, what, diffs=diffs, again=done)
+        return UndoPreview((), plan, what, diffs=diffs, again=done)
 
-    async def redo(self, preview: Preview | None = None, *, take: Iterable[str] = ()) -> Result:
+    async def redo(self, preview: UndoPreview | None = None, *, take: Iterable[str] = ()) -> Result:
         """Undo the last undo of this thread, files and conversation: as a preview showed it, or at once."""
         self._must_rest()
         preview = preview or await self.redo_preview()

@@ -66,7 +66,7 @@ _AWK = lazy_pattern(
 _AWK_PATTERN = lazy_pattern(r"(?:[^/\\\n\[]|\\.)*/")
 
 
-class Call(Struct, frozen=True):
+class ArgumentForm(Struct, frozen=True):
     """Arguments of a command, told apart: options as they are listed, and each other word with its use."""
 
     options: tuple[str, ...]
@@ -76,7 +76,7 @@ class Call(Struct, frozen=True):
 
 def find_form(
     argv: Sequence[str], kind: Literal["reads", "edits", "plain"]
-) -> tuple[ProgramEntry, CallForm, Call] | None:
+) -> tuple[ProgramEntry, CallForm, ArgumentForm] | None:
     """Return a command's entry and what matches the form of its subcommand or its own, or None."""
     program, arguments = find_program(argv[0]), argv[1:]
     if arguments and program.commands and (below := find_subcommand(program, arguments[0])) != UNKNOWN:
@@ -121,7 +121,7 @@ def starts_nothing(argv: Sequence[str]) -> bool:
 
 
 def _select_files(
-    matched: tuple[ProgramEntry, CallForm, Call], default: Use | None = None
+    matched: tuple[ProgramEntry, CallForm, ArgumentForm], default: Use | None = None
 ) -> tuple[tuple[str, Access], ...] | None:
     """Return the files among the words of a call; None if another word has not the shape of its use."""
     program, form, call = matched
@@ -175,17 +175,17 @@ def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple
 # --- forms --------------------------------------------------------------------------------------------------------
 
 
-def match_form(form: CallForm, arguments: Sequence[str]) -> Call | None:
+def match_form(form: CallForm, arguments: Sequence[str]) -> ArgumentForm | None:
     """Return the parts of a call that has this form, None for another one."""
     if form.bundled and arguments and not arguments[0].startswith("-"):
         if any(f"-{letter}" in form.values for letter in arguments[0][:-1]):
             return None  # such a value is a word of its own
         arguments = (f"-{arguments[0]}", *arguments[1:])
-    call = Call((), (), tuple(arguments)) if form.no_options else _parse_listed(form, arguments)
+    call = ArgumentForm((), (), tuple(arguments)) if form.no_options else _parse_listed(form, arguments)
     return call if call is not None and _is_complete(form, call) else None
 
 
-def _is_complete(form: CallForm, call: Call) -> bool:
+def _is_complete(form: CallForm, call: ArgumentForm) -> bool:
     """Return whether what a form requires is given, and no operand that it does not allow."""
     behind = form.operands_behind
     return (
@@ -195,7 +195,7 @@ def _is_complete(form: CallForm, call: Call) -> bool:
     )
 
 
-def _parse_listed(form: CallForm, arguments: Sequence[str]) -> Call | None:
+def _parse_listed(form: CallForm, arguments: Sequence[str]) -> ArgumentForm | None:
     """Read arguments as getopt does: options and operands in any order, only operands behind `--`."""
     options: list[str] = []
     values: list[tuple[Use, str]] = []
@@ -216,7 +216,7 @@ def _parse_listed(form: CallForm, arguments: Sequence[str]) -> Call | None:
                 if value is None:
                     return None
                 values.append((form.value_uses.get(names[-1], "text"), value))
-    return Call(tuple(options), tuple(values), tuple(operands))
+    return ArgumentForm(tuple(options), tuple(values), tuple(operands))
 
 
 def _is_option(form: CallForm, word: str) -> bool:

@@ -30,7 +30,7 @@ _GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
 Paths: TypeAlias = tuple[tuple[Path, Access], ...]
 
 
-class Part(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """One simple command.
 
     `paths`: files that it names, each with what is done with it. `prefix`: the words that a rule for it would begin
@@ -48,7 +48,7 @@ class Part(Struct, frozen=True):
     changes: tuple[Path, ...] = ()
 
 
-class Judged(Struct, frozen=True):
+class CommandAnalysis(Struct, frozen=True):
     """What a command does.
 
     `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `visibility`: whether it may
@@ -56,7 +56,7 @@ class Judged(Struct, frozen=True):
     which files it leaves out.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[SimpleCommand, ...]
     all_argv: tuple[tuple[str, ...], ...]
     hard: str = ""
     changed: tuple[Path, ...] = ()
@@ -74,7 +74,7 @@ class Judged(Struct, frozen=True):
         )
 
 
-def read(command: str, place: Place) -> Judged:
+def read(command: str, place: Place) -> CommandAnalysis:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
@@ -83,15 +83,15 @@ def read(command: str, place: Place) -> Judged:
     look = visibility.look(script, place)
     parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
     if not script.understood:
-        parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
+        parts.append(SimpleCommand("unknown", f"Runs a command that {script.unclear}"))
     if _may_show_tracked(command, script, nested, look) and (file := _find_tracked_secret(place)):
-        parts.append(Part("named", f"May show {file}, which git keeps and which holds secrets"))
+        parts.append(SimpleCommand("named", f"May show {file}, which git keeps and which holds secrets"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
     if changed:
         names = ", ".join(map(place.show, changed))
-        parts.append(Part("changed", f"Runs what was changed here: {names}"))
-    return Judged(
-        tuple(parts) or (Part("read", ""),),
+        parts.append(SimpleCommand("changed", f"Runs what was changed here: {names}"))
+    return CommandAnalysis(
+        tuple(parts) or (SimpleCommand("read", ""),),
         tuple(words for c in nested if c.program for words in _list_names(c.argv, place)),
         hard.reason(script, place),
         changed,
@@ -101,7 +101,7 @@ def read(command: str, place: Place) -> Judged:
     )
 
 
-def _judge_all(script: Script, place: Place) -> Iterator[Part]:
+def _judge_all(script: Script, place: Place) -> Iterator[SimpleCommand]:
     """Judge each command in every folder that it may run in."""
     folders = _Folders(place)
     for simple in script.commands:
@@ -110,9 +110,9 @@ def _judge_all(script: Script, place: Place) -> Iterator[Part]:
             continue
         judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
         if not folders.is_stable and any(_may_match_option(w) for w in simple.words):
-            judged.append(Part("unknown", "Uses a pattern that may match a file made just before"))
+            judged.append(SimpleCommand("unknown", "Uses a pattern that may match a file made just before"))
         if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
-            judged.append(Part("unknown", "Substitutes a command that does not only read"))
+            judged.append(SimpleCommand("unknown", "Substitutes a command that does not only read"))
         folders.note(judged)
         yield from judged
         yield from _warn_of_links(simple, script, folders.places)
@@ -123,9 +123,9 @@ def _may_match_option(word: Word) -> bool:
     return word.pattern.startswith(("*", "?", "[")) or any(map(_may_match_option, word.choices))
 
 
-def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[Part]:
+def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[SimpleCommand]:
     if simple is not script.commands[-1] and any(_may_move_link(simple, p) for p in places):
-        yield Part("unknown", "May put a link in place of a file that is used behind it")
+        yield SimpleCommand("unknown", "May put a link in place of a file that is used behind it")
 
 
 def _may_move_link(simple: Simple, place: Place) -> bool:
@@ -237,28 +237,28 @@ class _Folders:
         self._is_sure = False
         return [replace(self._place, cwd=Path(p)) for p in _drop_copies(map(os.path.realpath, self._all))]
 
-    def change(self, simple: Simple) -> Part:
+    def change(self, simple: Simple) -> SimpleCommand:
         """Note a `cd` and judge it."""
         word = simple.words[1] if len(simple.words) == 2 else Word(str(Path.home()), len(simple.words) == 1)
         if word.literal and word.text == "-":
             self._is_sure, self._last = False, list(self._all)
-            return Part("read", "")
+            return SimpleCommand("read", "")
         is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
         if not is_clear or word.text.startswith("-") or len(self._all) > self.MOST:
             self._is_sure = False
-            return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
+            return SimpleCommand("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
         runs = simple.sure and (self._is_sure or not simple.chained)
         self._is_sure = runs and self.is_stable and all(map(os.path.isdir, after))
         self._last = after if self._is_sure else _drop_copies((*self._last, *after))
         self._all = _drop_copies((*self._all, *after))
-        return Part("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
+        return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
 
     def _list_after(self, path: str) -> list[str]:
         paths = [os.path.join(f, path) for f in self._last]  # noqa: PTH118 - `..` is to stay
         return _drop_copies((*map(os.path.normpath, paths), *map(os.path.realpath, paths)))
 
-    def note(self, parts: Sequence[Part]) -> None:
+    def note(self, parts: Sequence[SimpleCommand]) -> None:
         """Note commands between: one that does not only read may remove a folder that is there now."""
         self.is_stable = self.is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
 
@@ -267,11 +267,11 @@ def _drop_copies(folders: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def _writes(part: Part) -> bool:
+def _writes(part: SimpleCommand) -> bool:
     return any(access == "write" for _, access in part.paths)
 
 
-def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[Part]:
+def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[SimpleCommand]:
     """Judge one command by itself, in each way that loops make it."""
     if inner := _unwrap(simple):
         parts = list(_judge(replace(simple, words=inner), commands, place))
@@ -280,9 +280,9 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator
             return
     redirected = _list_redirected(simple, place)
     if simple.assigned:
-        yield Part("unknown", f"Sets {simple.assigned[0]} for a command")
+        yield SimpleCommand("unknown", f"Sets {simple.assigned[0]} for a command")
     if not simple.words:
-        yield Part("read", "", (), redirected)
+        yield SimpleCommand("read", "", (), redirected)
     elif all(w.literal for w in simple.words):
         yield _part(simple, commands, redirected, place)
     else:
@@ -304,7 +304,7 @@ def _list_redirected(simple: Simple, place: Place) -> Paths:
     )
 
 
-def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[Part]:
+def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[SimpleCommand]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
     variants = expansion.expand(simple.words, place) or []
     if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
@@ -313,7 +313,7 @@ def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, p
     if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
         yield from parts
     else:
-        yield Part("unknown", "Runs a command that leaves a word to the shell", (), redirected)
+        yield SimpleCommand("unknown", "Runs a command that leaves a word to the shell", (), redirected)
 
 
 def _takes_output(simple: Simple) -> bool:
@@ -327,24 +327,26 @@ def _takes_output(simple: Simple) -> bool:
     return form is not None and form.no_options
 
 
-def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Part:
+def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> SimpleCommand:
     """Judge a command whose words are all written out."""
     argv = simple.argv
     sandboxed = place.level == "sandboxed"
     if argv[0] == "git":
         return _git(argv, redirected, place)
     if (files := call_forms.list_read_files(argv, sandboxed=sandboxed)) is not None:
-        return Part("read", "", argv, (*redirected, *_resolve_all(files, place)))
+        return SimpleCommand("read", "", argv, (*redirected, *_resolve_all(files, place)))
     if (listed := expansion.find_listed(simple, commands, place)) is not None:
         inner = [call_forms.list_read_files(a) if a and not expansion.is_walker(a) else None for a in listed]
         if None not in inner:
-            return Part("read", "", argv, (*redirected, *_resolve_all([f for i in inner for f in i or ()], place)))
+            return SimpleCommand(
+                "read", "", argv, (*redirected, *_resolve_all([f for i in inner for f in i or ()], place))
+            )
     for word in simple.words[1:]:
         if why := guarded(place.resolve(word.text)):
-            return Part("guarded", why, argv, redirected)
+            return SimpleCommand("guarded", why, argv, redirected)
     kind: Kind = "work" if running.is_work(argv) else "unknown"
     prefix, exact = _prefix(argv, place), _is_exact(argv, place)
-    part = Part(kind, "Runs a command", argv, redirected, prefix, exact, running.hashes(argv, place))
+    part = SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact, running.hashes(argv, place))
     if (changed := call_forms.list_edited_files(argv, sandboxed=sandboxed)) is None:
         return part
     return _edit(part, _resolve_all(changed, place), place)
@@ -354,7 +356,7 @@ def _resolve_all(files: Sequence[tuple[str, Access]], place: Place) -> Paths:
     return tuple((place.resolve(word), access) for word, access in files)
 
 
-def _edit(part: Part, files: Paths, place: Place) -> Part:
+def _edit(part: SimpleCommand, files: Paths, place: Place) -> SimpleCommand:
     """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
     changes = tuple(p for p, access in files if access == "write")
     secret = [p for p in changes if secret_reason(p, place)]
@@ -387,49 +389,49 @@ def _edits_by_git(argv: Sequence[str], place: Place) -> bool:
     return git.edits_only(argv) or (bool(is_name) and not os.path.lexists(place.cwd / words[2]))
 
 
-def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
+def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleCommand:
     words = skip_git_options(argv)
     access: Access = "read" if git.shows_contents(argv) else "name"
     paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
     if git.reads_only(argv) and not git.can_show_any_file(argv):
         if reason := _find_git_risk(words, paths, place):
-            return Part("unknown", reason, argv, redirected, argv, exact=True)
-        return Part("read", "", argv, (*redirected, *paths))
+            return SimpleCommand("unknown", reason, argv, redirected, argv, exact=True)
+        return SimpleCommand("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
-        return Part("guarded", "Changes git's settings", argv, redirected)
+        return SimpleCommand("guarded", "Changes git's settings", argv, redirected)
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
     if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
-        return Part("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
+        return SimpleCommand("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
-    return Part(kind, "Runs a command", argv, redirected, prefix, exact)
+    return SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact)
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[Part]:
+def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[SimpleCommand]:
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
     describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
             if why := describe(word.text):
-                yield Part("secret", why)
+                yield SimpleCommand("secret", why)
         readable = find_program(simple.program).reads_operands
         for word in map(Word, git.list_files(simple.argv)) if _is_name(simple) else _list_named(simple):
             if why := describe(word.text):
-                yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
+                yield SimpleCommand("secret" if readable else "named", why if readable else f"{word.text} {why}")
         if not any(simple is c for c in limited):
             yield from _come_upon(simple, place)
 
 
-def _come_upon(simple: Simple, place: Place) -> Iterator[Part]:
+def _come_upon(simple: Simple, place: Place) -> Iterator[SimpleCommand]:
     """Yield a part for files with secrets, or links, in the folders that a command reads."""
     if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
-        yield Part("named", f"Would search {file}, which holds secrets")
+        yield SimpleCommand("named", f"Would search {file}, which holds secrets")
     if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
-        yield Part("named", f"Would follow the link {link}")
+        yield SimpleCommand("named", f"Would follow the link {link}")
 
 
 def _list_named(simple: Simple) -> tuple[Word, ...]:

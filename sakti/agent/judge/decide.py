@@ -15,22 +15,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
-from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import guarded
 from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Access, Facts, Place, is_system
+from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
+from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
+from sakti.core.tool_names import list_arguments
+from sakti.store.secrets import marks_in
 
 with lazy_imports:
     from sakti.agent.judge import commands, git, network, running, visibility
-    from sakti.agent.sandbox import hosts
+    from sakti.core import hosts
 
 if TYPE_CHECKING:
-    from sakti.agent.judge.commands import Judged, Part
+    from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
 
 MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
@@ -43,6 +46,7 @@ class Decision(Struct, frozen=True):
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
     `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call, `note`
     what its result says of that.
+    `hosts` are those that redirects of a URL may lead to, "*" for any.
     `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked;
     `is_alone`: it is asked about a host, so that no other command may use its network.
     """
@@ -54,6 +58,7 @@ class Decision(Struct, frozen=True):
     diff: str = ""
     outside: str = ""
     reach: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     command: str = ""
     note: str = ""
     only_reads: bool = False
@@ -77,6 +82,12 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         found = commands.read(str(arguments.get("command", "")), place)
         decision = _run(tool.rule_name, arguments, mode, rules, place, found)
         return replace(decision, command=found.rewritten, note=found.omission)
+    if tool.remote is not None:
+        return _remote(tool.rule_name, tool.remote, arguments, mode, rules)
+    if tool.effect == "fetch":
+        return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
+    if tool.effect == "search":
+        return _search(tool.rule_name, str(arguments.get("query", "")), mode, rules, place)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -85,6 +96,30 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
     worst = max(judged, key=lambda d: STRICTNESS.index(d.verdict))
     target = ", ".join(dict.fromkeys(d.target for d in judged))
     return replace(worst, target=target, rules=worst.rules if len(judged) == 1 else ())
+
+
+# --- servers ------------------------------------------------------------------------------------------------------
+
+
+def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
+    """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
+    target = list_arguments(dict(arguments)) or name
+    if rule_texts.names_tool(rules.deny, name):
+        return Decision("deny", "denied by your rules", name)
+    if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
+        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", name)
+    if rule_texts.names_tool(rules.ask, name):
+        return Decision("ask", "Your rules ask first", target)
+    if mode == "full":
+        return Decision("allow", "", target)
+    rule = f"{name} # {tool.fingerprint}"
+    if diff := tool.diff():
+        return Decision("ask", "Its description or arguments changed since they were approved", target, (rule,), diff)
+    is_free = tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
+    if is_free or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
+        return Decision("allow", "", target)
+    why = "May destroy something" if tool.is_destructive else "Calls a tool of an MCP server"
+    return Decision("ask", why, target, (rule,))
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -130,11 +165,49 @@ def _kept_output(path: Path, place: Place) -> bool:
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
+# --- the web ------------------------------------------------------------------------------------------------------
+
+
+def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+    """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
+    try:
+        target = hosts.parse_url(url)
+    except HttpError:  # the tool says why it is not opened
+        return Decision("allow", "", url)
+    url, host, has_name = target.url, target.rule_host, hosts.read(target.rule_host) is not None
+    rule_verdict = rule_texts.path_verdict(rules, name, url)
+    refused = "denied by your rules" if rule_verdict == "deny" else _refuse_hosts((host,) if has_name else (), rules)
+    if refused:
+        return Decision("deny", refused, url)
+    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    if mode == "full" or any(r.strip() == name for r in rules.allow):
+        return Decision("ask" if rule_verdict == "ask" else "allow", "Your rules ask first", url, hosts=("*",))
+    allowed = (*granted, host)
+    if rule_verdict == "ask":
+        return Decision("ask", "Your rules ask first", url, hosts=allowed)
+    if rule_verdict == "allow" or (has_name and not hosts.missing((host,), granted)):
+        return Decision("allow", "", url, hosts=allowed)
+    return Decision("ask", f"Opens {host}", url, (f"{_REACH}{host}",) if has_name else (), hosts=allowed)
+
+
+def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+    """Judge a search of the web: asked about once for each service and workspace."""
+    service = place.search_service
+    rule_verdict = rule_texts.path_verdict(rules, name, service)
+    if rule_verdict == "deny":
+        return Decision("deny", "denied by your rules", query)
+    if rule_verdict == "ask":
+        return Decision("ask", "Your rules ask first", query)
+    if mode == "full" or rule_verdict == "allow" or not service:
+        return Decision("allow", "", query)
+    return Decision("ask", f"Sends the query to {service}", query, (f"{name}({rule_texts.glob_escape(service)})",))
+
+
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
 def _run(
-    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: Judged
+    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
 ) -> Decision:
     """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
@@ -147,9 +220,10 @@ def _run(
     reach = _reach(arguments, found, place)
     if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
-    if why and mode == "plan":
-        return Decision("deny", "plan mode runs every command inside the sandbox", command)
-    judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
+    if mode == "plan":
+        refused = "runs every command inside the sandbox" if why else "reaches no network"
+        return Decision("deny", f"plan mode {refused}", command)
+    judged = _command(name, command, "ask", rules, place, found)
     return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
 
 
@@ -162,7 +236,7 @@ def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
-def _find_outside(found: Judged) -> str:
+def _find_outside(found: CommandAnalysis) -> str:
     """Return why a command cannot do its work in the sandbox; empty if it can."""
     if any(git.writes_configuration(argv) for argv in found.all_argv):
         return "it writes git's configuration"
@@ -171,7 +245,7 @@ def _find_outside(found: Judged) -> str:
     return ""
 
 
-def _reach(arguments: Mapping[str, Any], found: Judged, place: Place) -> tuple[str, ...] | None:
+def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
@@ -185,13 +259,7 @@ def _reach(arguments: Mapping[str, Any], found: Judged, place: Place) -> tuple[s
 
 
 def _inside(
-    name: str,
-    command: str,
-    reach: Sequence[str],
-    mode: SessionMode,
-    rules: Rules,
-    place: Place,
-    found: Judged,
+    name: str, command: str, reach: Sequence[str], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if refused := _refuse_hosts(reach, rules):
@@ -221,14 +289,16 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     return ""
 
 
-def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
+def _command(
+    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+) -> Decision:
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
         return Decision("deny", denied, command)
     effects = [(verdict(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
-        return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
+        return Decision("deny", _explain_denial(worst, inside=inside), command)
     if judged == "allow":
         if _must_ask(name, rules, found):
             return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
@@ -239,14 +309,21 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
 
 
-def _must_ask(name: str, rules: Rules, found: Judged) -> bool:
+def _explain_denial(effect: Effect, *, inside: bool) -> str:
+    if effect.kind == "secret":
+        return effect.reason
+    where = "" if inside or effect.kind not in CONFINED else "without a whole sandbox "
+    return f"{where}plan mode runs only what reads"
+
+
+def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:
     """Return whether a rule asks about a command, or about a file that it may show."""
     return _find_hidden(name, rules.ask, rules, found) is not None or any(
         rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)
     )
 
 
-def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
+def _find_denial(name: str, mode: SessionMode, rules: Rules, found: CommandAnalysis) -> str:
     """Return why rules deny a command: one matches it, or in `full` one may match; else ""."""
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return "denied by your rules"
@@ -255,7 +332,7 @@ def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> s
     return ""
 
 
-def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: Judged) -> Effect | None:
+def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAnalysis) -> Effect | None:
     """Return the effect of a command that may start what rules are about and not show it, or None.
 
     A rule that allows all words of a command that hides others covers it: the user saw them.
@@ -285,7 +362,7 @@ _WEIGHT: Sequence[Kind] = (
 _OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects of a command that a rule for it covers
 
 
-def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[Effect]:
+def _effects(name: str, found: CommandAnalysis, rules: Rules, place: Place) -> Iterator[Effect]:
     """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
@@ -298,7 +375,7 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     yield Effect("read", "")
 
 
-def _part_effects(name: str, part: Part, rules: Rules, place: Place) -> list[Effect]:
+def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: Place) -> list[Effect]:
     """Return the effects of one part of a command, without those that its own rule allows."""
     named = part.paths[: len(part.paths) - len(part.changes)]
     effects = [path_effect(path, place, access) for path, access in named]

@@ -34,14 +34,16 @@ _VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] 
     "outside": ("read any other file", ("ask", "ask", "ask", "ask")),
     "edit": ("change a file in the workspace", ("deny", "ask", "allow", "allow")),
     "edit_outside": ("change any other file", ("deny", "ask", "ask", "ask")),
-    "work": ("build, test, format, commit", ("deny", "ask", "ask", "allow")),
-    "unknown": ("run any other command", ("deny", "ask", "ask", "allow")),
-    "changed": ("run a command that executes a file changed in this session", ("deny", "ask", "ask", "ask")),
+    "work": ("build, test, format, commit", ("allow", "ask", "ask", "allow")),
+    "unknown": ("run any other command", ("ask", "ask", "ask", "allow")),
+    "changed": ("run a command that executes a file changed in this session", ("ask", "ask", "ask", "ask")),
     "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
     "hard": ("do something that cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
     "named": ("run a command that names a secret file", ("deny", "ask", "ask", "ask")),
     "secret": ("read or change a secret file or sakti's own data", ("deny", "deny", "deny", "deny")),
 }
+# What may write, so that `plan` runs it only where a whole sandbox keeps the workspace from being changed.
+CONFINED: frozenset[Kind] = frozenset(("work", "unknown", "changed"))
 # What a rule of the user may allow.
 ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outside", "work", "unknown"))
 
@@ -65,6 +67,8 @@ def verdict(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdic
         return "deny" if kind == "secret" else "allow"
     if mode == "auto" and kind == "unknown" and not sandboxed:
         return "ask"
+    if mode == "plan" and kind in CONFINED and not sandboxed:
+        return "deny"
     return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
 
 

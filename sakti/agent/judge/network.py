@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from sakti.agent.judge import git
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.sandbox import hosts
+from sakti.core import hosts
 
 _VERSION = (["--version"], ["--help"], ["version"])
 

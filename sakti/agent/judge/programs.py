@@ -31,11 +31,11 @@ Condition: TypeAlias = bool | tuple[str, ...]
 Harm: TypeAlias = Literal["superuser", "system", "disk", "cloud", "database", "processes"]
 
 
-class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+class _ProgramTable(Struct, frozen=True, forbid_unknown_fields=True):
     """Part of the file: a field that the schema does not know is an error."""
 
 
-class CallForm(_Table, frozen=True):
+class CallForm(_ProgramTable, frozen=True):
     """Calls that have one effect: an allow-list of options, and how many operands there may be.
 
     `flags` are options without a value, `values` those with one (glued, behind `=`, or the next word), `optional` those
@@ -58,7 +58,7 @@ class CallForm(_Table, frozen=True):
     sandboxed: bool = False  # holds only inside a complete sandbox
 
 
-class Wrapper(_Table, frozen=True):
+class Wrapper(_ProgramTable, frozen=True):
     """Words of a program before the command that it starts; behind another option, it may be any word."""
 
     flags: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Wrapper(_Table, frozen=True):
     skipped: int = 0  # operands before the command
 
 
-class Removal(_Table, frozen=True):
+class Removal(_ProgramTable, frozen=True):
     """Removal or change of complete trees of files."""
 
     verb: str
@@ -77,7 +77,7 @@ class Removal(_Table, frozen=True):
     skipped: int = 0  # operands before the files, such as a mode
 
 
-class ProgramEntry(_Table, frozen=True):
+class ProgramEntry(_ProgramTable, frozen=True):
     """Program of the shell, or a subcommand of one.
 
     Words: `operands` are the uses of its operands, the last one repeats; empty if its operands are not known to be

@@ -7,6 +7,9 @@ changes: `bash: make test # Makefile=3f2a…`. A bare `edit` or `bash` covers al
 A rule that denies or asks also holds for a command inside another one and behind other options; a rule that allows
 holds for exactly its words at the beginning. `bash(git push*)` of older versions is read as words: what it denies
 or asks about it still does, what it allowed is asked about once more.
+
+`mcp__git__git_log # 5d2c…`: a tool of an MCP server, with the hash of its description and schema when the rule was
+saved; `mcp__git__*`: all tools of a server.
 """
 
 from __future__ import annotations
@@ -92,8 +95,23 @@ def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> Com
         return None
 
 
+def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
+    """Return whether a rule is about a server's tool, as `mcp__git__*` or `mcp__git__git_log # HASH`.
+
+    With a `fingerprint`, a rule that has a hash holds only for that one.
+    """
+    for rule in rules:
+        pattern, _, digest = (part.strip() for part in rule.partition("#"))
+        is_current = not (fingerprint and digest) or digest == fingerprint
+        if pattern.startswith("mcp__") and is_current and fnmatch.fnmatchcase(tool, pattern):
+            return True
+    return False
+
+
 def tool_of(rule: str) -> str:
     """Return the tool that a rule is about, "" if it is not a rule."""
+    if server_tool := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
+        return server_tool[1]
     found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
     if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
         return ""

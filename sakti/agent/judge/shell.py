@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.programs import Wrapper, find_program, find_subcommand, take_value
 from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.syntax import Reader, Simple, Word, is_harmless_variable
+from sakti.agent.judge.syntax import Simple, SyntaxReader, Word, is_harmless_variable
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
@@ -46,7 +46,7 @@ def parse(text: str) -> Script:
     """Parse a command; raises nothing."""
     if len(text) > MAX_CHARACTERS:
         return Script((), f"is longer than {MAX_CHARACTERS:,} characters")
-    reader = Reader(_end_heredoc(text))
+    reader = SyntaxReader(_end_heredoc(text))
     commands = tuple(reader.commands)
     unclear = reader.unclear
     if (odd := _odd_character(text)) and not unclear:

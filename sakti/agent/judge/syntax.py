@@ -67,7 +67,7 @@ def is_harmless_variable(name: str) -> bool:
 _ASCII = bytes(range(0x80)) + b"x" * 0x80
 
 
-class Reader:
+class SyntaxReader:
     """Walks the syntax tree once, and accounts for each byte of the text."""
 
     def __init__(self, text: str) -> None:
@@ -307,7 +307,7 @@ class Reader:
         if sign in _COPIES and not all(map(_EXPANDED_ONCE.fullmatch, (t.text for t in targets))):
             self._note("leaves a word to the shell")
             for target in targets:
-                self.commands += Reader(f": {target.text}").commands
+                self.commands += SyntaxReader(f": {target.text}").commands
         if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
             (redirects.reads if sign in _READS else redirects.writes).extend(targets)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -12,25 +12,44 @@ from msgspec import Struct, field
 
 from sakti.core.text import clean_surrogates
 
-# What a call of a tool does: reads or writes the files that it names, runs a command, or touches only what is sakti's
-# own: its tasks and memory, the commands that it started.
-Effect: TypeAlias = Literal["read", "write", "run", "own"]
+# What a call of a tool does: reads or writes the files that it names, runs a command, opens a URL, sends a query to a
+# search service, calls an MCP server, or touches only what is sakti's own: its tasks and memory, the commands that it
+# started.
+Effect: TypeAlias = Literal["read", "write", "run", "fetch", "search", "remote", "own"]
 # What is done with a file: its content is read, it is changed, or only its name and size are looked at.
 Access: TypeAlias = Literal["read", "write", "name"]
 # What holds a command: all that the sandbox is, a part of it, nothing.
 LevelName: TypeAlias = Literal["sandboxed", "partial", "unsandboxed"]
 
 
+class RemoteFacts(Struct, frozen=True):
+    """Facts of a server's tool.
+
+    `reads_only` counts only for servers of the user. `is_confined`: the server runs in the sandbox, without a network.
+    `fingerprint` is the hash of description and schema, `diff` how they differ from the approved ones. `note_use` is
+    called before a call that may run, with whether the user allowed that very call.
+    """
+
+    reads_only: bool
+    is_destructive: bool
+    is_confined: bool
+    fingerprint: str
+    diff: Callable[[], str]
+    note_use: Callable[[bool], None]
+
+
 class Facts(Protocol):
     """What a tool declares about itself.
 
-    `named` gives the paths in a call; rules call the tool `rule_name`.
+    `named` gives the paths in a call; rules call the tool `rule_name`. `remote` are the facts of a server's tool.
     """
 
     @property
     def effect(self) -> Effect: ...
     @property
     def rule_name(self) -> str: ...
+    @property
+    def remote(self) -> RemoteFacts | None: ...
     def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
 
 
@@ -42,6 +61,7 @@ class Place(Struct, frozen=True):
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
     read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
     beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
+    `search_service` is the name of the service that searches the web.
     """
 
     workspace: Path
@@ -54,6 +74,7 @@ class Place(Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     added: tuple[Path, ...] = ()
     own_network: bool = True
+    search_service: str = ""
 
     @property
     def roots(self) -> tuple[Path, ...]:

@@ -1,1 +1,1 @@
-"""Tools of other programs by the Model Context Protocol. The `mcp` package is imported only when a server starts."""
+"""Tools of other programs by MCP. The `mcp` package is imported only when a server starts."""

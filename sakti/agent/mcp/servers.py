@@ -1,4 +1,4 @@
-"""A server as configured, and its state as lists and panels show it."""
+"""Configured MCP servers, and their state as lists and panels show it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sakti.core.errors import SaktiError
+
 Origin = Literal["user", "project"]
 StateName = Literal["starting", "ready", "needs login", "failed", "disabled"]
+
+
+class LoginNeededError(SaktiError):
+    """The server wants the user to log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class McpServer:
     write: tuple[str, ...] = ()
     timeout: float = 60.0
     startup_timeout: float = 20.0
+
+    @property
+    def login_name(self) -> str:
+        """Name of its login in the keyring, which is for this name at this address only."""
+        return f"mcp {self.name} {self.url}"
 
 
 @dataclass(frozen=True, slots=True)

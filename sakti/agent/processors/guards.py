@@ -93,6 +93,7 @@ def _mark(message: Message) -> Message:
 
 
 def _marked_part(part: Part) -> Part:
-    if isinstance(part, ToolResultPart) and reads_like_instructions(part.content):
+    is_marked = isinstance(part, ToolResultPart) and NOTE in part.content
+    if isinstance(part, ToolResultPart) and not is_marked and reads_like_instructions(part.content):
         return replace(part, content=part.content + NOTE)
     return part

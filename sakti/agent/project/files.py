@@ -26,14 +26,18 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
+    from sakti.agent.mcp import config as mcp_config
     from sakti.agent.project.hooks import settings as hook_settings
 
-Kind: TypeAlias = Literal["settings", "page", "hooks", "script", "instructions", "rule", "skill", "command", "agent"]
+Kind: TypeAlias = Literal[
+    "settings", "page", "hooks", "script", "instructions", "rule", "skill", "command", "agent", "mcp"
+]
 # A file is trusted with its content, by its path (it can only say something), or by its path unless it runs something.
 Basis: TypeAlias = Literal["content", "path", "path unless it runs"]
 
 CONFIG = ".sakti/config.toml"
 HOOKS = (".claude/settings.json", ".claude/settings.local.json")  # only their hooks have an effect
+SERVERS = ".mcp.json"  # as other programs write it
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 BRANDS = (".sakti", ".agents", ".claude")
 PAGES = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
@@ -67,6 +71,7 @@ class Location(Struct, frozen=True):
 TABLE: tuple[Location, ...] = (
     Location("settings", CONFIG, "content"),
     *(Location("hooks", name, "content") for name in HOOKS),
+    Location("mcp", SERVERS, "content"),
     *(Location("script", f"{brand}/hooks/", "content") for brand in BRANDS),
     *(Location("instructions", name, "path") for name in INSTRUCTIONS),
     *(Location("rule", f"{brand}/rules/", "path", ".md") for brand in BRANDS),
@@ -148,6 +153,11 @@ def hook_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
     return {f.name: f.data for f in files if f.kind in ("settings", "hooks") and b"ooks" in f.data}
 
 
+def server_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
+    """Files that may name MCP servers, by name."""
+    return {f.name: f.data for f in files if f.kind == "mcp" or (f.kind == "settings" and b"mcp" in f.data)}
+
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +175,7 @@ def discover(workspace: Path) -> ProjectFiles:
         [ProjectFile(CONFIG, "settings", config)] if config is not None else [],
         _read_pages(workspace, settings),
         _read_hooks(workspace, config or b""),
+        _read_servers(workspace, config or b""),
         _read_texts(workspace),
         _read_skills(workspace),
     ):
@@ -191,6 +202,18 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
             yield files[-1]
     if sources := hook_files(files):
         for path in hook_settings.scripts(workspace, sources):
+            if (data := _read(path)) is not None:
+                yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
+
+
+def _read_servers(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
+    """Yield the file of MCP servers, and the workspace's scripts that any server runs."""
+    files = [ProjectFile(CONFIG, "settings", config)]
+    if (data := _read_inside(workspace, SERVERS)) is not None:
+        files.append(ProjectFile(SERVERS, "mcp", data))
+        yield files[-1]
+    if sources := server_files(files):
+        for path in mcp_config.list_scripts(workspace, sources):
             if (data := _read(path)) is not None:
                 yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
 

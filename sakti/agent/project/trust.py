@@ -50,7 +50,7 @@ class TrustedFile(Struct, frozen=True):
 _NOTHING = TrustedFile("", "")
 
 
-class FileChange(Struct, frozen=True):
+class TrustedFileChange(Struct, frozen=True):
     """A file that is not as it was trusted, with its texts then and now."""
 
     name: str
@@ -72,7 +72,7 @@ class TrustReview(Struct, frozen=True):
 
     project: ProjectFiles
     state: State = "nothing"
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TrustedFileChange, ...] = ()
 
     @property
     def asks(self) -> bool:
@@ -128,7 +128,8 @@ class TrustReview(Struct, frozen=True):
 def review(workspace: Path) -> TrustReview:
     """Read the files of a workspace and compare them with the trusted ones. Raises nothing."""
     project = discover(workspace)
-    return compare(project, _load(project.workspace) if project.files else None)
+    record = _load(project.workspace) if project.files else None
+    return compare(project, record.files if record is not None else None)
 
 
 def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str, str]] = ()) -> TrustReview:
@@ -141,7 +142,7 @@ def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str,
     files = [f for f in current.project.files if f.name in new]
     for name, aside in moved:
         files += [f for f in read_as(current.project.workspace, name, aside) if f.name not in new]
-    changes = tuple(FileChange(f.name, f.kind, "new", "", f.text) for f in files)
+    changes = tuple(TrustedFileChange(f.name, f.kind, "new", "", f.text) for f in files)
     project = replace(current.project, files=tuple(files), problem="")
     return TrustReview(project, "changed" if changes else "nothing", changes)
 
@@ -165,13 +166,13 @@ def compare(project: ProjectFiles, record: Mapping[str, TrustedFile] | None) -> 
     if not project.files:
         return TrustReview(project)
     if record is None:
-        new = (FileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
+        new = (TrustedFileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
         return TrustReview(project, "new", tuple(sorted(new, key=lambda change: change.name)))
     changes = tuple(_changes(project, record))
     return TrustReview(project, "changed" if changes else "trusted", changes)
 
 
-def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[FileChange]:
+def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[TrustedFileChange]:
     files = {f.name: f for f in project.files}
     for name in sorted({*files, *record}):
         file, trusted = files.get(name), record.get(name)
@@ -182,7 +183,7 @@ def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterat
             continue
         how = "removed" if file is None else "new" if trusted is None else "changed"
         kind = file.kind if file is not None else kind_of(name, "script")
-        yield FileChange(name, kind, how, before.text, file.text if file is not None else "")
+        yield TrustedFileChange(name, kind, how, before.text, file.text if file is not None else "")
 
 
 # --- the record ---------------------------------------------------------------------------------------------------
@@ -197,22 +198,31 @@ def _file(workspace: Path) -> Path:
     return folder() / f"{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]}.json"
 
 
-def _load(workspace: Path) -> Mapping[str, TrustedFile] | None:
+class TrustRecord(Struct, frozen=True):
+    """Trusted files of a workspace by name; `answers` tell what MCP servers of its files may have."""
+
+    workspace: Path
+    files: dict[str, TrustedFile]
+    answers: dict[str, bool]
+
+
+def _load(workspace: Path) -> TrustRecord | None:
     if (mode := store_files.open_to_others(folder())) is not None and mode & 0o022:
         return None  # others may have written there
     record = _read(_file(workspace))
-    return record[1] if record is not None and record[0] == workspace else None
+    return record if record is not None and record.workspace == workspace else None
 
 
-def _read(path: Path) -> tuple[Path, dict[str, TrustedFile]] | None:
-    """Read a workspace and its trusted files; None without a sound record."""
+def _read(path: Path) -> TrustRecord | None:
+    """Read the record of a workspace; None without a sound one."""
     try:
         data = read_bytes(path, 4_000_000)
         if data is None:
             return None
         record = cast("dict[str, Any]", json.loads(data))
         files = {str(name): TrustedFile(str(f["sha256"]), str(f["text"])) for name, f in record["files"].items()}
-        return Path(str(record["workspace"])), files
+        answers = {str(key): answer is True for key, answer in record.get("answers", {}).items()}
+        return TrustRecord(Path(str(record["workspace"])), files, answers)
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -220,8 +230,27 @@ def _read(path: Path) -> tuple[Path, dict[str, TrustedFile]] | None:
 def save(review: TrustReview) -> None:
     """Trust the files as they were reviewed. Raises `ConfigError` if that cannot be stored."""
     project = review.project
-    record = {"workspace": str(project.workspace), "files": {f.name: _entry(f) for f in project.files}}
-    path, tried = _file(project.workspace), ""
+    _write(project.workspace, {f.name: _entry(f) for f in project.files}, read_answers(project.workspace))
+
+
+def read_answers(workspace: Path) -> Mapping[str, bool]:
+    """Return what the user answered to needs of the project's MCP servers, by their keys."""
+    record = _load(workspace.resolve())
+    return record.answers if record is not None else {}
+
+
+def save_answers(workspace: Path, answers: Mapping[str, bool]) -> None:
+    """Add answers to those of a trusted workspace. Raises `ConfigError` if they cannot be stored."""
+    record = _load(workspace.resolve())
+    if record is None:
+        raise ConfigError(f"{workspace} is not trusted, so nothing was allowed. `sakti trust` shows and trusts it.")
+    files = {name: {"sha256": f.sha256, "text": f.text} for name, f in record.files.items()}
+    _write(record.workspace, files, {**record.answers, **answers})
+
+
+def _write(workspace: Path, files: Mapping[str, Mapping[str, str]], answers: Mapping[str, bool]) -> None:
+    record = {"workspace": str(workspace), "files": files, "answers": dict(answers)}
+    path, tried = _file(workspace), ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, tried = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # 0600
@@ -256,4 +285,4 @@ def list_trusted() -> list[tuple[Path, tuple[str, ...]]]:
         records = [_read(path) for path in folder().glob("*.json")]
     except OSError:
         return []
-    return sorted((record[0], tuple(record[1])) for record in records if record is not None)
+    return sorted((record.workspace, tuple(record.files)) for record in records if record is not None)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Container, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import HOOKS, hook_files
 from sakti.agent.tools.child import ripgrep
-from sakti.core import resources
+from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
@@ -26,9 +28,11 @@ from sakti.version import __version__
 
 with lazy_imports:
     from sakti.agent.checkpoints import objects, shadow
+    from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.project.hooks import settings as hook_settings
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.skills import library as skill_files
+    from sakti.agent.reports import mcp_view
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
     from sakti.providers import keys, registry
@@ -85,11 +89,12 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
+    lines += _web(config)
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
     lines += await asyncio.to_thread(_custom_agents, review)
-    lines += await asyncio.to_thread(_check_unused_files, workspace)
+    lines += await asyncio.to_thread(_servers, review, config, env)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
@@ -115,10 +120,17 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     return [*broken, *lines]
 
 
-def _check_unused_files(workspace: Path) -> list[Line]:
-    """Name the files of other agents that sakti does not read."""
-    unused = [str(path) for path in (workspace / ".mcp.json",) if path.exists()]
-    return [Line("other agents", False, f"{', '.join(unused)}: found, not used yet", optional=True)] if unused else []
+def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[Line]:
+    """Report every file with MCP servers, and each that does not start."""
+    listed = mcp_view.load_reviewed(review, config.mcp, env)
+    lines = [Line("mcp", False, problem) for problem in listed.problems]
+    if listed.entries and find_spec("mcp") is None:
+        lines.append(Line("mcp", False, mcp_lifecycle.MISSING_PACKAGE))
+    for entry in listed.entries:
+        detail = f"{entry.server.name} ({entry.server.source})"
+        lines.append(Line("mcp", not entry.why_not, f"{detail}: {entry.why_not}" if entry.why_not else detail,
+                          optional=True))  # fmt: skip
+    return lines
 
 
 def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
@@ -127,6 +139,16 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
     level = sandboxes.LinuxSandbox(workspace.resolve(), home=home, off=off).level
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+
+
+def _web(config: Config) -> list[Line]:
+    """Report a proxy that resolves the names of web pages, whose addresses cannot be checked then."""
+    proxy = network.proxy_for("https://example.org/") if config.web.fetch else ""
+    if not proxy:
+        return []
+    host = urlsplit(proxy).netloc.rpartition("@")[2]
+    detail = f"the proxy {host} resolves names; the addresses behind them are not checked"
+    return [Line("web", False, detail, optional=True)]
 
 
 def _checkpoints(workspace: Path) -> Line:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.core.events import Backlog, CompactionFinished, Gauge, MemoryStatus, StaleLeases
 from sakti.core.text import count_k, counted
+from sakti.core.types import Usage
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import Spent
@@ -209,15 +210,21 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
 def spent_rows(spent: Spent) -> list[tuple[str, str]]:
     """Return (name, text) of a thread's tokens and price, as the provider reported them."""
     usage, memory = spent.actor, spent.memory
-    cost = (usage + memory).cost_usd
+    cost, search = (usage + memory + spent.search).cost_usd, spent.search
     share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
     observed = f"{memory.input_tokens:,} tokens read, {memory.output_tokens:,} written"
     return [
         ("input", f"{usage.input_tokens:,} tokens{share}"),
         ("output", f"{usage.output_tokens:,} tokens"),
         *([("memory", observed)] if memory.input_tokens else []),
+        *([("web search", _describe_search(search))] if search.input_tokens else []),
         ("price", f"${cost:.4f}" if cost is not None else "not known for this model"),
     ]
+
+
+def _describe_search(usage: Usage) -> str:
+    price = f", ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
+    return f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written{price}"
 
 
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sakti.agent.project import settings as project_settings
-from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files
+from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files, server_files
 from sakti.agent.project.trust import TrustReview
 from sakti.agent.reports.settings_view import as_toml
 from sakti.core.config import Config, flat
@@ -15,6 +15,7 @@ from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
+    from sakti.agent.reports import mcp_view
 
 MOST = 12  # rows of a kind; the text has all of them
 STATES = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}
@@ -27,9 +28,9 @@ def effects(review: TrustReview, most: int = MOST) -> tuple[str, ...]:
 
 
 def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
-    """Return a line for each setting that the project changes, each hook, and each unused part."""
+    """Return a line for each setting that changes, each hook, MCP server and unused part."""
     if project.config is None:
-        return tuple(_hooks(project, most))
+        return (*_hooks(project, most), *_servers(project, most))
     try:
         loaded = project_settings.settings(project, use=True)
     except ConfigError as e:  # the user's own settings: reported elsewhere
@@ -40,7 +41,12 @@ def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
         for name, value in loaded.changed.items()
     ]
     unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
-    return (*(_cut(changes, most, "settings") or ["no setting changes"]), *_hooks(project, most), *unused)
+    return (
+        *(_cut(changes, most, "settings") or ["no setting changes"]),
+        *_hooks(project, most),
+        *_servers(project, most),
+        *unused,
+    )
 
 
 def _hooks(project: ProjectFiles, most: int) -> list[str]:
@@ -50,6 +56,12 @@ def _hooks(project: ProjectFiles, most: int) -> list[str]:
     hooks = hook_settings.collect((), "", None, sources)
     rows = [f"runs at {h.title}  ({h.source})" for h in hooks.active]
     return [*_cut(rows, most, "hooks"), *(f"not used: {one_line(p, 200)}" for p in hooks.problems)]
+
+
+def _servers(project: ProjectFiles, most: int) -> list[str]:
+    if not server_files(project.files):
+        return []
+    return _cut(mcp_view.describe_project(project), most, "MCP servers")
 
 
 def _cut(rows: list[str], most: int, noun: str) -> list[str]:
@@ -62,7 +74,7 @@ def files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, str], ...]:
     rows = [
         (one_line(f.name, 100), f"{marks[f.name]}: {_effect(f)}" if f.name in marks else _effect(f))
         for f in review.project.files
-        if f.kind not in ("settings", "hooks")
+        if f.kind not in ("settings", "hooks", "mcp")
     ]
     rows += [(one_line(name, 100), how) for name, how in marks.items() if how == "removed"]
     rows.sort(key=lambda row: not row[1].startswith(("new: ", "changed: ", "removed")))
@@ -72,7 +84,7 @@ def files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, str], ...]:
 
 def _effect(file: ProjectFile) -> str:
     if file.kind == "script":
-        return "a hook runs it"
+        return "a hook or an MCP server runs it"
     if file.is_text or file.kind == "page":
         return "its text goes to the model"
     if file.name.endswith(".md"):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
-from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.plan import PathEntry
 from sakti.agent.sandbox import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
 from sakti.core.errors import SaktiError
@@ -26,7 +26,7 @@ _BARE = ("HEAD", "objects", "refs")  # what makes git take a folder for a reposi
 
 # Of each name that is protected: None where nothing is there, a link and what it names, "" for anything else.
 Seen: TypeAlias = Mapping[str, str | None]
-_Content: TypeAlias = tuple[Entry, bytes]
+_Content: TypeAlias = tuple[PathEntry, bytes]
 _SET_ASIDE = ".set-aside-"
 
 

@@ -20,7 +20,7 @@ from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".vscode", ".idea", ".husky", ".envrc", ".mcp.json", ".sakti"),
+    *(".git/hooks", ".git/config", ".git/info", ".vscode", ".idea", ".husky", ".envrc", ".sakti"),
     ".github/workflows",
     *(location.path.rstrip("/") for location in TABLE if not location.path.startswith(".sakti/")),
 )

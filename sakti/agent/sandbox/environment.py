@@ -29,15 +29,25 @@ _LOADED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES")
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 
+def is_secret_name(name: str) -> bool:
+    """Return whether the value of a variable is likely to be a secret."""
+    return _SECRET.search(name) is not None
+
+
 def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """Return what a command gets of `env`: known names, locales, and those that the user named in `more`."""
     named = frozenset(more)
     return {
         name: value
         for name, value in env.items()
-        if (name in named or name in _NAMES or (name.startswith("LC_") and not _SECRET.search(name)))
+        if (name in named or name in _NAMES or (name.startswith("LC_") and not is_secret_name(name)))
         and not name.startswith(_LOADED)
     }
+
+
+def without_loaded(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name no code which a program loads as it starts."""
+    return {name: value for name, value in env.items() if not name.startswith(_LOADED)}
 
 
 def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from sakti.agent.sandbox import hosts
+from sakti.core import hosts
+from sakti.core.network import resolve_host
 from sakti.core.text import one_line
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _REASONS = {400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields To
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is answered by the proxy itself."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -57,12 +57,6 @@ class Asked(Struct, frozen=True):
     body: int | None = 0
 
 
-async def addresses(name: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
-    infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
-
-
 class Proxy:
     """A proxy for one set of hosts. `refused` names those that were asked for and are not among them."""
 
@@ -70,7 +64,7 @@ class Proxy:
         self,
         allowed: Sequence[str],
         *,
-        resolve: Resolve = addresses,
+        resolve: Resolve = resolve_host,
         may_reach: Callable[[str], bool] = hosts.is_public,
     ) -> None:
         self._allowed, self._resolve, self._may_reach = tuple(allowed), resolve, may_reach
@@ -110,7 +104,7 @@ class Proxy:
             try:
                 request = await _request(reader)
                 far_reader, far_writer = await self._open(request)
-            except Refused as e:
+            except RefusedRequest as e:
                 writer.write(_answer(e.status, str(e)))
                 await writer.drain()
                 return
@@ -131,21 +125,23 @@ class Proxy:
             writer.close()
 
     async def _open(self, asked: Asked) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to an allowed host by the address that was checked. Raises `Refused`."""
+        """Connect to an allowed host by the address that was checked. Raises `RefusedRequest`."""
         if not hosts.allows(self._allowed, asked.name, asked.port):
-            host = one_line(str(hosts.Host(asked.name, None if asked.port in hosts.USUAL_PORTS else asked.port)), 100)
+            host = one_line(
+                str(hosts.NetworkHost(asked.name, None if asked.port in hosts.USUAL_PORTS else asked.port)), 100
+            )
             if host not in self.refused and len(self.refused) < MOST_REFUSED:
                 self.refused.append(host)
-            raise Refused(403, f"{host} is not allowed.")
+            raise RefusedRequest(403, f"{host} is not allowed.")
         try:
             async with asyncio.timeout(CONNECT_S):
                 addresses = await self._resolve(asked.name, asked.port)
                 public = [a for a in addresses if self._may_reach(a)][:MOST_ADDRESSES]
                 if not public:
-                    raise Refused(403, f"{asked.name} has no public address.")
+                    raise RefusedRequest(403, f"{asked.name} has no public address.")
                 return await _connect(public, asked.port)
         except (OSError, TimeoutError) as e:
-            raise Refused(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
+            raise RefusedRequest(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
 
 
 async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -164,60 +160,60 @@ async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamRead
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:
-    """Read what a client asks for. Raises `Refused`."""
+    """Read what a client asks for. Raises `RefusedRequest`."""
     try:
         async with asyncio.timeout(HEAD_S):
             head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as e:
-        raise Refused(431, "The head of the request is too long.") from e
+        raise RefusedRequest(431, "The head of the request is too long.") from e
     except asyncio.IncompleteReadError as e:
         raise EOFError("nothing was asked") from e
     return read(head)
 
 
 def read(head: bytes) -> Asked:
-    """Read the head of a request to a proxy. Raises `Refused` if it is ambiguous."""
+    """Read the head of a request to a proxy. Raises `RefusedRequest` if it is ambiguous."""
     try:
         first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as e:
-        raise Refused(400, "The head of the request is not ASCII.") from e
+        raise RefusedRequest(400, "The head of the request is not ASCII.") from e
     method, target = _request_line(first)
     headers = [_header(line) for line in rest]
     names = [name for name, _ in headers]
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
-        raise Refused(400, "A header stands there twice.")
+        raise RefusedRequest(400, "A header stands there twice.")
     if "content-length" in names and "transfer-encoding" in names:
-        raise Refused(400, "The length of the request is given in two ways.")
+        raise RefusedRequest(400, "The length of the request is given in two ways.")
     body = _length(dict(headers))
     return _tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
 
 
 def _request_line(line: str) -> tuple[str, str]:
-    """Return method and target. Raises `Refused`."""
+    """Return method and target. Raises `RefusedRequest`."""
     words = line.split(" ")
     if any(not "!" <= c <= "~" for word in words for c in word):
-        raise Refused(400, "The request line cannot be read.")
+        raise RefusedRequest(400, "The request line cannot be read.")
     if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[0].isalpha():
-        raise Refused(400, "The request line cannot be read.")
+        raise RefusedRequest(400, "The request line cannot be read.")
     return words[0], words[1]
 
 
 def _tunnel(target: str) -> Asked:
     name, colon, port = target.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise Refused(400, "CONNECT needs host:port.")
+        raise RefusedRequest(400, "CONNECT needs host:port.")
     return Asked(_name(name), int(port))
 
 
 def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
-    """Write the head of a request for http:// as its server expects it. Raises `Refused`."""
+    """Write the head of a request for http:// as its server expects it. Raises `RefusedRequest`."""
     try:
         url = urlsplit(target)
         port, name = url.port or 80, url.hostname or ""
     except ValueError as e:
-        raise Refused(400, "The address cannot be read.") from e
+        raise RefusedRequest(400, "The address cannot be read.") from e
     if url.scheme.lower() != "http" or not name or url.username is not None:
-        raise Refused(400, "Only http:// addresses and CONNECT are passed on.")
+        raise RefusedRequest(400, "Only http:// addresses and CONNECT are passed on.")
     rest = target.partition("://")[2].partition("#")[0]  # as it is written: urlsplit would take `//` for a host
     before, slash, path = rest.partition("/")
     if not slash or "?" in before:
@@ -230,30 +226,30 @@ def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]
 
 
 def _length(headers: Mapping[str, str]) -> int | None:
-    """Return the length of a body, None for chunks. Raises `Refused`."""
+    """Return the length of a body, None for chunks. Raises `RefusedRequest`."""
     if "transfer-encoding" in headers:
         if headers["transfer-encoding"].lower() != "chunked":
-            raise Refused(400, "The length of the request cannot be read.")
+            raise RefusedRequest(400, "The length of the request cannot be read.")
         return None
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or len(length) > 15:
-        raise Refused(400, "The length of the request cannot be read.")
+        raise RefusedRequest(400, "The length of the request cannot be read.")
     return int(length)
 
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name or name != name.strip() or any(ord(c) < 33 or ord(c) > 126 for c in name):
-        raise Refused(400, "A header cannot be read.")
+        raise RefusedRequest(400, "A header cannot be read.")
     if any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in value):
-        raise Refused(400, "A header cannot be read.")
+        raise RefusedRequest(400, "A header cannot be read.")
     return name.lower(), value.strip()
 
 
 def _name(text: str) -> str:
     host = hosts.read(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
-        raise Refused(403, f"{one_line(text, 100)} is no host name.")
+        raise RefusedRequest(403, f"{one_line(text, 100)} is no host name.")
     return host.name
 
 

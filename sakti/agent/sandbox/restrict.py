@@ -18,7 +18,7 @@ DROP_CAPABILITY, NO_NEW_PRIVILEGES, FILTER_CALLS, BY_PROGRAM = 24, 38, 22, 2
 CAPABILITIES = 64  # more than there are
 
 
-class Program(ctypes.Structure):
+class SocketFilter(ctypes.Structure):
     """`struct sock_fprog`: steps of 8 bytes."""
 
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
@@ -30,7 +30,7 @@ def main(rules: str, filters: str, folder: str, *command: str) -> None:
         steps = file.read()
     for number in range(CAPABILITIES):  # root would have them again in what it executes
         libc.prctl(DROP_CAPABILITY, number, 0, 0, 0)
-    program = Program(len(steps) // 8, steps)
+    program = SocketFilter(len(steps) // 8, steps)
     for failed in (
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0),
         libc.syscall(RESTRICT_SELF, int(rules), 0),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sakti.agent.mentions import MENTION
 from sakti.agent.project.skills import catalog, template
 from sakti.agent.project.skills.library import Skill
 from sakti.core import resources
@@ -17,7 +18,9 @@ from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, ToolCallPart
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.clients import McpClients
     from sakti.agent.open_thread import OpenThread
+    from sakti.agent.tools.context import ToolContext
 
 INIT = "init"
 _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
@@ -37,7 +40,7 @@ class Sent(Struct, frozen=True):
     typed: frozenset[str] | None = None
 
 
-class Typed(Struct, frozen=True):
+class ExpandedCommands(Struct, frozen=True):
     """Result of the commands in a user message: texts to send with it, and the model.
 
     The model is "" for the usual one.
@@ -53,7 +56,7 @@ def command_of(text: str) -> tuple[str, str] | None:
     return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
 
 
-async def called(thread: OpenThread, text: str) -> Typed:
+async def called(thread: OpenThread, text: str) -> ExpandedCommands:
     """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
 
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
@@ -63,13 +66,17 @@ async def called(thread: OpenThread, text: str) -> Typed:
         return typed
     named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
     skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
-    return Typed(tuple([await _prepare(thread, s, "") for s in skills]))
+    return ExpandedCommands(tuple([await _prepare(thread, s, "") for s in skills]))
 
 
-async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | None:
+async def _run_command(thread: OpenThread, name: str, argument: str) -> ExpandedCommands | None:
     """Prepare the texts of `/name argument`; None for a command of another kind."""
     if name == INIT:
-        return Typed((_init(thread.workspace.root),))
+        return ExpandedCommands((_init(thread.workspace.root),))
+    clients = _clients(thread)
+    if clients is not None and name in clients.prompt_names():
+        text = await clients.get_prompt(name, argument, _context(thread))
+        return ExpandedCommands((Sent(FilePart(f"/{name}", text)),))
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
@@ -77,7 +84,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | 
     if skill is not None and skill.typed:
         if skill.hint and template.lacks(skill.body, argument):
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
-        return Typed((await _prepare(thread, skill, argument),), skill.model)
+        return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
     if not thread.workspace.options.interactive:
         raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
     return None
@@ -88,6 +95,25 @@ def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
     names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
     agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
     return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
+
+
+async def mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
+    """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
+    clients = _clients(thread)
+    if clients is None or "@" not in text:
+        return ()
+    offered = set(clients.resource_names())
+    names = [n if n in offered else n.rstrip(".,;:!?)") for n in MENTION.findall(text)]
+    named = [n for n in dict.fromkeys(names) if n in offered or clients.is_template(n)]
+    return tuple([FilePart(f"@{n}", await clients.read_resource(n, _context(thread))) for n in named])
+
+
+def _clients(thread: OpenThread) -> McpClients | None:
+    return thread.workspace.servers.clients if thread.workspace.has_servers else None
+
+
+def _context(thread: OpenThread) -> ToolContext:
+    return thread.toolbox.state.context("", thread.id, "")
 
 
 def _init(root: Path) -> Sent:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from sakti.agent.tools.approvals import Answer, Approvals
+from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.background import LAST_LINES, LONGEST_LINE
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import ApprovalRequested, Notice, ThreadChanged, TurnFinished
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, Notice, ThreadChanged, TurnFinished
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart
+from sakti.store import leases
 from sakti.store.secrets import masked_value
 from sakti.store.threads import threads as thread_store
 
@@ -39,7 +40,7 @@ class Goal(Struct, frozen=True):
     """Goal of a thread as it is stored; `state` says whether it goes on, or how it ended.
 
     `until` is the command whose exit code 0 ends it. `turns` were begun for it, `usd` is spent, `idle` counts turns in
-    a row without a tool call. `index` is that of the message that set it.
+    a row without a tool call. `index` is that of the message that set it, `owner` the window that pursues it.
     """
 
     text: str
@@ -52,6 +53,7 @@ class Goal(Struct, frozen=True):
     usd: float = 0.0
     idle: int = 0
     index: int = -1
+    owner: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -163,11 +165,11 @@ class _CheckApprovals(Approvals):
     def __init__(self, approvals: Approvals) -> None:
         super().__init__(lambda _event: None, interactive=approvals.interactive)
         self._approvals = approvals
-        self._answer: Answer | None = None
+        self._answer: ApprovalAnswer | None = None
 
     async def ask(
         self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
-    ) -> tuple[Answer, Decision]:
+    ) -> tuple[ApprovalAnswer, Decision]:
         if self._answer is not None:
             return self._answer, decision
         answer, decision = await self._approvals.ask(request, decision, decide)
@@ -201,8 +203,25 @@ class Goals:
         if not stored:
             return None
         goal = convert(stored, Goal)
-        if goal.state == "active" and self._pursued != self._open.id:
+        if goal.state == "active" and not (self._is_pursued(goal) or self._runs_elsewhere(goal)):
             return replace(goal, state="paused", reason="the thread was left")
+        return goal
+
+    def _is_pursued(self, goal: Goal | None) -> bool:
+        """Return whether a goal goes on, in this window."""
+        return goal is not None and goal.state == "active" and self._pursued == self._open.id
+
+    def _runs_elsewhere(self, goal: Goal | None) -> bool:
+        """Return whether another window that is open pursues a goal."""
+        if goal is None or goal.state != "active" or self._is_pursued(goal):
+            return False
+        return goal.owner not in ("", self._open.workspace.owner) and leases.alive(goal.owner)
+
+    def _require_here(self) -> Goal | None:
+        """Return the thread's goal. Raises `SaktiError` if another window pursues it."""
+        goal = self.current
+        if self._runs_elsewhere(goal):
+            raise SaktiError("Another window pursues this goal; pause or stop it there.", title="Goal")
         return goal
 
     @property
@@ -216,25 +235,29 @@ class Goals:
     def limit(self, settings: AgentSettings, model: ModelInfo) -> AgentSettings:
         """Return the settings of a turn that spends no more than the goal may, if the model's price is known."""
         goal = self.current
-        if goal is None or goal.state != "active" or model.input_price is None:
+        if goal is None or not self._is_pursued(goal) or model.input_price is None:
             return settings
         rest = max(goal.max_usd - goal.usd, 0.0)
         return dataclasses.replace(settings, max_usd=min(rest, settings.max_usd or rest))
 
     async def start(self, goal: Goal) -> None:
-        """Set a goal, in place of an earlier one, and begin. Raises `NoModelError`."""
+        """Set a goal, in place of an earlier one, and begin. Raises `SaktiError`."""
+        self._require_here()
         await self._pursue(replace(goal, index=self._open.last_index + 1))
 
     async def resume(self) -> None:
         """Go on with the goal. Raises `SaktiError` if it is not paused."""
-        goal = self.current
+        goal = self._require_here()
         if goal is None or goal.state != "paused":
             raise SaktiError("No goal is paused in this thread.", title="Goal")
         await self._pursue(replace(goal, state="active", reason="", idle=0))
 
     async def end(self, state: Literal["paused", "stopped"], reason: str) -> bool:
-        """Pause or stop the goal; a running turn goes on to its end. False if no goal goes on."""
-        goal = self.current
+        """Pause or stop the goal; a running turn goes on to its end. False if no goal goes on.
+
+        Raises `SaktiError` if another window pursues it.
+        """
+        goal = self._require_here()
         if goal is None or not goal.is_open or goal.state == state:
             return False
         await self._save(replace(goal, state=state, reason=reason))
@@ -243,7 +266,7 @@ class Goals:
     async def pause_broken(self, reason: str) -> None:
         """Pause the goal if it is pursued: its turn could not begin, or broke."""
         goal = self.current
-        if goal is not None and goal.state == "active":
+        if goal is not None and self._is_pursued(goal):
             await self._settle(replace(goal, state="paused", reason=reason))
 
     async def follow(self, turn: Turn, end: TurnFinished) -> None:
@@ -264,7 +287,7 @@ class Goals:
             raise NoModelError("Name a model with /model first.")
         self._pursued = self._open.id
         self._approvals = _CheckApprovals(self._open.toolbox.approvals)
-        await self._save(goal)
+        await self._save(replace(goal, owner=self._open.workspace.owner))
         self._open.running.task = self._task = asyncio.create_task(self._go_on())
 
     async def _go_on(self) -> None:

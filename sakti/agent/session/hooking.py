@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings, transcript
-from sakti.agent.project.hooks.answers import Text
-from sakti.agent.project.hooks.fire import TITLE, Hooks
-from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
+from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -28,6 +27,7 @@ from sakti.core.events import (
     CompactionFinished,
     Event,
     JobsChanged,
+    McpServerChanged,
     MemoryActivation,
     MemoryOperation,
     MemoryStatus,
@@ -55,7 +55,7 @@ from sakti.core.events import (
     TurnStarted,
     get_thread_id,
 )
-from sakti.core.types import ContextPart, Json, MarkerPart, Message, Part
+from sakti.core.types import ContextPart, Json, Message, Part
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import events as task_events
 from sakti.store.tasks import questions
@@ -65,11 +65,9 @@ from sakti.tasks.describe import describe
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
-HELD = 3  # times in a row that hooks may keep a turn from ending
 IDLE = 60.0  # seconds after a turn until hooks hear that sakti waits
 LEAVING = 5.0  # seconds that a hook may take at the end of a session
 MOST_CLOSED = 50  # closings of tasks that are looked at
-FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
 
 
 def begin(thread: OpenThread) -> SessionHooks | None:
@@ -111,7 +109,7 @@ class SessionHooks:
     def emit(self, event: Event) -> None:
         self._open.emit(event)
 
-    async def place(self) -> Place:
+    async def place(self) -> HookSurroundings:
         """Return where hooks run now."""
         ws = self._open.workspace
         environ = ws.command_environment()
@@ -119,7 +117,7 @@ class SessionHooks:
         if sandbox is not None:
             await asyncio.to_thread(ws.try_sandbox)
             sandbox = None if sandbox.level.name == "unsandboxed" else sandbox
-        return Place(
+        return HookSurroundings(
             ws.root,
             self._cwd,
             environment.given(environ, ws.config.sandbox.env),
@@ -215,18 +213,8 @@ class SessionHooks:
 
     async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
         """Return the message that continues a turn which was held `held` times; no parts if it ends."""
-        fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
-        decision = await self._hooks.fire("Stop", fields)
-        texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
-        if decision.stop is not None or not texts:
-            return (), {}
-        if held >= HELD:
-            text = f"Stop hooks continued this turn {HELD} times; the limit is reached."
-            self.emit(Notice("warning", TITLE, text))
-            return (), {}
-        self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        parts = ContextPart({FACT: answers.delimit("Stop", texts)}), MarkerPart(FACT, _join(texts))
-        return parts, {FACT: "Stop"}
+        texts = await self._hooks.hold("Stop", answer, held)
+        return (held_parts("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -276,7 +264,7 @@ class SessionHooks:
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
                 | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentStarted() | AgentProgress()
                 | AgentFinished() | ModelChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases()
-                | SideQuestion() | JobsChanged()
+                | SideQuestion() | JobsChanged() | McpServerChanged()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:
@@ -371,7 +359,3 @@ def _select_settled(messages: list[Message]) -> list[Message]:
     """Return the messages up to the first that a guard has not passed yet."""
     first = next((n for n, m in enumerate(messages) if m.state == "provisional"), len(messages))
     return messages[:first]
-
-
-def _join(texts: tuple[Text, ...]) -> str:
-    return "\n".join(t.text for t in texts)

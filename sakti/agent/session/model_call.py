@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import cast
 
 from msgspec import Struct, structs
@@ -20,6 +20,7 @@ from sakti.agent.processors.base import Processor, StepInput, check_hook_result,
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
+    Event,
     Notice,
     PromptRead,
     RetryScheduled,
@@ -47,7 +48,7 @@ FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # f
 LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
-class Call(Struct):
+class RunningCall(Struct):
     """A call while it is made.
 
     `omission` is what is left out to try because of `refusal`; None until there is one.
@@ -63,6 +64,33 @@ class Call(Struct):
     fell_back: bool = False
     omission: Omission | None = None
     refusal: ProviderError | None = None
+
+
+class DeltaBuffer:
+    """Joins pieces of an answer that arrive at once into one event.
+
+    It is emitted as soon as the event loop runs something else, which it does before it waits for more.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._first: TextDelta | ThinkingDelta | None = None
+        self._texts: list[str] = []
+
+    def add(self, delta: TextDelta | ThinkingDelta) -> None:
+        if self._first is not None and type(self._first) is not type(delta):
+            self.flush()
+        if self._first is None:
+            self._first = delta
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._texts.append(delta.text)
+
+    def flush(self) -> None:
+        """Emit what was added so far."""
+        if (first := self._first) is not None:
+            text, self._first = "".join(self._texts), None
+            self._texts.clear()
+            self._emit(structs.replace(first, text=text))
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
@@ -146,7 +174,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
     """Return the model's answer. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     retries = retry.Retries(turn.random.random, turn.wait_left)
-    call = Call(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
+    call = RunningCall(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
     while True:
         try:
             completed = await _attempt(turn, call)
@@ -159,25 +187,15 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
             turn.wait_left = retries.left
 
 
-async def _attempt(turn: Turn, call: Call) -> Completed:
-    """Try once: emit the stream as it comes, then record its usage and time."""
+async def _attempt(turn: Turn, call: RunningCall) -> Completed:
+    """Try once: emit the stream, then record its usage and time."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
     started = clock.monotonic()
     turn.streamed, turn.thinking = [], []
     budget.must_fit(turn.model, call.counted)
-    written, answer = 0, None
-    stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
-    async with contextlib.aclosing(stream) as chunks:
-        async for chunk in chunks:
-            if isinstance(chunk, Completed):
-                answer = chunk
-            elif not isinstance(chunk, PromptProgress):
-                written += len(chunk.text)
-            _show(turn, call, chunk)
-            _must_end(turn, written)
-    completed = _require_answer(answer)
+    completed = _require_answer(await _read_stream(turn, call))
     if call.filters:
         completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
     await turn.store.write(
@@ -196,7 +214,26 @@ async def _attempt(turn: Turn, call: Call) -> Completed:
     return completed
 
 
-def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
+async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
+    """Emit an answer as it comes; return its end, None if it broke off."""
+    written, answer = 0, None
+    deltas = DeltaBuffer(turn.emit)
+    stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
+    try:
+        async with contextlib.aclosing(stream) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Completed):
+                    answer = chunk
+                elif not isinstance(chunk, PromptProgress):
+                    written += len(chunk.text)
+                _show(turn, call, chunk, deltas)
+                _must_end(turn, written)
+    finally:
+        deltas.flush()
+    return answer
+
+
+def _show(turn: Turn, call: RunningCall, chunk: StreamEvent, deltas: DeltaBuffer) -> None:
     """Emit a chunk as the filters of the processors leave it."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
@@ -205,13 +242,14 @@ def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
     match shown:
         case TextChunk(text):
             turn.streamed.append(text)
-            turn.emit(TextDelta(text))
+            deltas.add(TextDelta(text))
         case ThinkingChunk(text):
             turn.thinking.append(text)
-            turn.emit(ThinkingDelta(text))
+            deltas.add(ThinkingDelta(text))
         case PromptProgress(read, total):
             turn.emit(PromptRead(read, total))
         case ToolCallChunk(call_id, name, text):
+            deltas.flush()
             turn.emit(ToolCallDelta(call_id, name, text))
         case Completed() | None:
             return
@@ -259,7 +297,7 @@ def _require_answer(done: Completed | None) -> Completed:
     return done
 
 
-async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
+async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) -> None:
     """Prepare the next try: a smaller request, a wait, another model.
 
     Raises `error` if no other try is possible.
@@ -298,7 +336,7 @@ def _discard_streamed(turn: Turn, error: ProviderError) -> bool:
     return True
 
 
-def _lower_output(call: Call, error: ProviderError) -> bool:
+def _lower_output(call: RunningCall, error: ProviderError) -> bool:
     """Request a shorter answer from a server that refused the length; False if that is no way out."""
     if error.code != "output_too_long" or call.lowered >= LOWERED:
         return False
@@ -311,7 +349,7 @@ def _lower_output(call: Call, error: ProviderError) -> bool:
     return True
 
 
-async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
+async def _fall_back(turn: Turn, call: RunningCall, error: ProviderError) -> str:
     """Let another model answer the rest of the turn; return the notice. Raises `error` without one."""
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
@@ -326,7 +364,7 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
     return f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
 
 
-async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
+async def _leave_out(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
     """Prepare one more try without the pieces that a server refuses; False if it refuses none."""
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
@@ -372,7 +410,7 @@ def _take_in(turn: Turn, error: ProviderError) -> bool:
     return narrower
 
 
-async def _renew(turn: Turn, call: Call) -> None:
+async def _renew(turn: Turn, call: RunningCall) -> None:
     step = call.step
     call.step = await step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
     call.request = make_request(turn, call.step, call.omission)

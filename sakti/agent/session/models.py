@@ -42,6 +42,7 @@ class Models:
         self.selection: ModelChanged | None = None
         self._config, self._env, self._emit = config, env, emit
         self.noticed_window: int | None = None  # whose notice about a small window was shown
+        self.noticed_prices: set[str] = set()  # models of children whose missing price was shown
         self._background: dict[str, Provider] = {}
         self._learned = False
         self._learning = asyncio.Lock()

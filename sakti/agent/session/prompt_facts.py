@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.project.instructions import find, nearby
 from sakti.agent.project.skills import catalog
@@ -16,14 +18,16 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import modes
+from sakti.store.threads import jobs
+from sakti.store.threads.jobs import StoredJob
 
 if TYPE_CHECKING:
     from sakti.agent.tools.toolbox import Toolbox
-    from sakti.agent.workspace import WorkspaceFiles
+    from sakti.agent.workspace import Workspace, WorkspaceFiles
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+SERVER = "mcp"  # in a thread's metadata, and first word of the facts about a server
 MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
-JOB = "job"  # first word of the facts that a background command has ended
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
 _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
@@ -148,6 +152,34 @@ def _shown_in(message: Message) -> list[str]:
     return [m[1] for t in texts if (m := _NAMED.match(t))]
 
 
+# --- servers ----------------------------------------------------------------------------------------------
+
+
+def initial_servers(thread: Thread | None) -> str:
+    """Return the lines about MCP servers in a thread's system prompt; "" without any."""
+    lines = _server_table(thread, "lines")
+    if not lines:
+        return ""
+    text = "\n".join(f"- {name}: {line}" for name, line in sorted(lines.items()))
+    return f"MCP servers and their tools; search_tools finds one, call_tool runs it:\n{text}"
+
+
+def server_facts(messages: Sequence[Message], workspace: Workspace, thread: Thread | None) -> dict[str, str]:
+    """Return the news of MCP servers since a thread began, each once."""
+    if not workspace.has_servers:
+        return {}
+    news = workspace.servers.facts(_server_table(thread, "tools"))
+    before = list_facts(messages, SERVER)
+    again = {name: f"The MCP server {name.partition(' ')[2]} is again as it was at first." for name in before}
+    return {**again, **{f"{SERVER} {name}": text for name, text in news.items()}}
+
+
+def _server_table(thread: Thread | None, name: str) -> Mapping[str, str]:
+    stored: Any = thread.metadata.get(SERVER) if thread is not None else None
+    table: Any = cast("Json", stored).get(name) if isinstance(stored, dict) else None
+    return cast("dict[str, str]", table) if isinstance(table, dict) else {}
+
+
 # --- modes ------------------------------------------------------------------------------------------------
 
 
@@ -171,19 +203,30 @@ def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str)
 # --- jobs -------------------------------------------------------------------------------------------------
 
 
-def job_facts(messages: Sequence[Message], jobs: Mapping[str, Running]) -> dict[str, str]:
-    """Return the ends of background commands that the model has not been told of, each once."""
-    unreported = {n: job for n, job in jobs.items() if not job.is_reported}
-    sent = list_facts(messages, JOB) if unreported else {}
+def job_facts(
+    messages: Sequence[Message], thread_id: str, running: Mapping[str, Running], past: dict[str, StoredJob]
+) -> dict[str, str]:
+    """Return the ends of background commands of a thread that the model has not been told of, each once.
+
+    `past` are those of an earlier process, which are noted as reported once a message has them.
+    """
+    mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
+    due: dict[str, Running | StoredJob] = {n: job for n, job in past.items() if job.reported_at is None}
+    due |= {n: job for n, job in mine.items() if not job.is_reported}
+    sent = list_facts(messages, jobs.FACT) if due else {}
     out: dict[str, str] = {}
-    for number, job in unreported.items():
-        name = f"{JOB} {job.output.path.stem}"  # numbers begin again in another process
-        if name in sent:
+    for number, job in due.items():
+        name = f"{jobs.FACT} {number}"
+        if name not in sent:
+            if background.is_over(job):
+                out[name] = _describe_end(number, job)
+        elif isinstance(job, StoredJob):
+            past[number] = replace(job, reported_at=job.ended_at or job.started_at)
+        else:
             job.is_reported = True
-        elif (code := job.exit_code) is not None:
-            lines = background.last_lines(job) or "no output"
-            command = one_line(job.command, 200)
-            out[name] = (
-                f"Background command {number} (`{command}`) ended with exit code {code}. Its last lines:\n{lines}"
-            )
     return out
+
+
+def _describe_end(number: str, job: Running | StoredJob) -> str:
+    state, lines = background.describe_state(job), background.last_lines(job) or "no output"
+    return f"Background command {number} (`{one_line(job.command, 200)}`) {state}. Its last lines:\n{lines}"

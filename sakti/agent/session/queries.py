@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sakti.store.memory.origins import Origin
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.carry_over import CarriedLine
-    from sakti.store.threads.messages import Place
+    from sakti.store.threads.messages import MessageMatch
     from sakti.tasks.board import Board
 
 with lazy_imports:
@@ -97,10 +97,24 @@ class Windows(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
+    """Usage of a thread.
+
+    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    """
 
     actor: Usage = field(default_factory=Usage)
     memory: Usage = field(default_factory=Usage)
+    search: Usage = field(default_factory=Usage)
+
+
+class ChildMemory(Struct, frozen=True):
+    """Memory of a child thread: the lines of its log, those that wait, its figures and events."""
+
+    lines: list[LogLine]
+    waiting: list[LogLine]
+    figures: Figures
+    events: list[MemoryEvent]
+    spent: Spent
 
 
 class Views:
@@ -201,12 +215,27 @@ class Views:
 
     async def spent(self) -> Spent:
         """Return what this thread has used so far, by its stored calls."""
-        thread, read = self._open.thread, self._store.read
-        if thread is None:
-            return Spent()
-        purposes = ("actor", "side", "observer", "reflector")
-        actor, side, observer, reflector = [await read(child_runs.total_usage, thread.id, p) for p in purposes]
-        return Spent(actor + side, observer + reflector)
+        return await self._spent_by(self._open.thread.id) if self._open.thread is not None else Spent()
+
+    async def _spent_by(self, thread_id: str) -> Spent:
+        purposes = ("actor", "side", "search", "observer", "reflector")
+        used = [await self._store.read(child_runs.total_usage, thread_id, p) for p in purposes]
+        actor, side, search, observer, reflector = used
+        return Spent(actor + side, observer + reflector, search)
+
+    async def child_memory(self, child_id: str) -> ChildMemory | None:
+        """Return the memory of a child of this thread; None before it has one."""
+        read = self._store.read
+        record = await read(stored_memory.get_record, f"thread:{child_id}")
+        if record is None:
+            return None
+        return ChildMemory(
+            await read(memory_log.log_lines, record.id),
+            await read(memory_log.waiting_lines, record.id),
+            await read(memory_figures.figures, record.id),
+            await read(memory_events.events, record.id, child_id),
+            await self._spent_by(child_id),
+        )
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""
@@ -256,7 +285,7 @@ class Views:
         )
         return await ws.store.search(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
-    async def within(self, thread_id: str, text: str) -> list[Place]:
+    async def within(self, thread_id: str, text: str) -> list[MessageMatch]:
         """Return the messages of a thread that have `text` itself, oldest first."""
         return await self._store.read(stored_messages.places, thread_id, text)
 
@@ -286,7 +315,8 @@ class Views:
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
         if self._tools[0] is not tools:
-            listed = (f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
+            schemas = (json.dumps(t.parameters, indent=1, ensure_ascii=False) for t in tools)
+            listed = (f"{t.name}: {t.description}\n{schema}" for t, schema in zip(tools, schemas, strict=True))
             self._tools = tools, "\n\n".join(listed)
         counted = self._open.toolbox.count(counter, tools)
         out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]

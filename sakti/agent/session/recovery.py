@@ -1,4 +1,4 @@
-"""Opening a thread that a crash may have left in mid-turn: every tool call gets an answer."""
+"""Open a thread that a crash left in mid-turn: its calls get an answer, and its end is recorded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
 from sakti.store.threads import child_runs, messages
+
+KILLED = "sakti was ended before the answer was complete. F5 asks again."
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
@@ -47,6 +49,26 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         return message
 
     return await store.write(answer)
+
+
+async def was_killed(store: Store, thread: Thread) -> bool:
+    """Return whether the process of the thread's last turn ended before the turn did."""
+    turns = [x for x in await store.read(leases.held, thread.id, 0) if x.kind == "turn"]
+    return any(not leases.alive(turn.owner) for turn in turns)
+
+
+async def keep_interruption(store: Store, thread: Thread) -> bool:
+    """Store that the last turn was killed, if its answer is missing: it is shown, and no model is told."""
+
+    def keep(db: Database) -> bool:
+        leases.clear_dead(db, thread.id)
+        last = messages.page(db, thread.id, limit=1)
+        if not last or last[0].role == "assistant" or "ended" in last[0].metadata:
+            return False
+        messages.add_metadata(db, last[0].id, {"ended": {"status": "interrupted", "text": KILLED}})
+        return True
+
+    return await store.write(keep)
 
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:

@@ -105,8 +105,8 @@ class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
     `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
-    and commands of the user, have brought and nothing has stored yet. `children` are the thread's; `lost_jobs` are
-    background commands that a crash ended.
+    and commands of the user, have brought and nothing has stored yet. `children` are the thread's; `past_jobs` are
+    background commands of an earlier process that were lost, or whose end the model does not know.
     """
 
     estimate: StepEstimate
@@ -115,4 +115,4 @@ class RunningTurn(Struct):
     has_failed: bool = False
     children: ChildHost = field(default_factory=NoChildren)
     successor: Json | None = None
-    lost_jobs: dict[str, StoredJob] = field(default_factory=dict[str, "StoredJob"])  # by number
+    past_jobs: dict[str, StoredJob] = field(default_factory=dict[str, "StoredJob"])  # by number

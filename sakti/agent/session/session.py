@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
 from sakti.agent.session.queries import Views
 from sakti.agent.session.turns import Turns
-from sakti.agent.workspace import Workspace
+from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
 from sakti.core.errors import ConfigError, SaktiError
-from sakti.core.events import ApprovalRequested, CompactionFinished, Event, Grant, Notice, TasksChanged, ThreadChanged
-from sakti.core.lazy import lazy_imports
+from sakti.core.events import (
+    ApprovalAnswer,
+    ApprovalRequested,
+    CompactionFinished,
+    Event,
+    Grant,
+    Notice,
+    TasksChanged,
+    ThreadChanged,
+)
+from sakti.core.lazy import lazy_imports, load
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Skill
+    from sakti.agent.subagents.children import Children
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
     from sakti.providers.protocol import Provider
@@ -40,7 +51,6 @@ with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
     from sakti.agent.session import hooking, initial_thread, turn_lease
     from sakti.agent.subagents import children as subagents
-    from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
@@ -49,6 +59,15 @@ with lazy_imports:
 __all__ = ["Options", "Session"]
 
 LEAVING_S = 3.0  # how long a write waits then for another process
+
+
+def preload() -> None:
+    """Execute the modules that starting a session needs.
+
+    Run it in a thread, so that the screen responds meanwhile.
+    """
+    preload_store()
+    load(subagents)
 
 
 class Session:
@@ -68,11 +87,15 @@ class Session:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
         self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
-        self.current.running.children = self.children = subagents.Children(self.current)
         self.views = Views(self.current)
         self.turns = Turns(self.current, self._begin_successor)
 
     # --- values -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def children(self) -> Children:
+        """Child threads of the open thread."""
+        return subagents.Children(self.current)
 
     @property
     def thread(self) -> Thread | None:
@@ -109,6 +132,18 @@ class Session:
         """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}
 
+    def typed_names(self) -> frozenset[str]:
+        """Return the names that are sent when they are typed as `/name`: skills, and prompts of servers."""
+        return frozenset((*self.typed_skills(), *self.prompts()))
+
+    def prompts(self) -> dict[str, str]:
+        """Return the prompts of MCP servers, as `server:prompt`, with their arguments in words."""
+        return self.workspace.servers.prompts() if self.workspace.has_servers else {}
+
+    def resources(self) -> list[str]:
+        """Return the resources of MCP servers, as `server:uri`."""
+        return self.workspace.servers.resources() if self.workspace.has_servers else []
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns the function that ends it."""
         return self.workspace.subscribe(listener)
@@ -121,6 +156,7 @@ class Session:
 
     async def start(self) -> None:
         """Open the store, the thread and the model. A missing model is a notice, not an error."""
+        self.current.running.children = self.children
         await self.workspace.open()
         if self.workspace.files.may_have_hooks():
             self.turns.hooking = hooking.begin(self.current)
@@ -130,6 +166,8 @@ class Session:
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
+        if self.workspace.has_servers:
+            self.workspace.servers.begin(lambda: self.current.toolbox.approvals)
 
     def _begin_hooks(self) -> None:
         """Run the hooks of a session that begins with the open thread, or goes on with it."""
@@ -319,9 +357,9 @@ class Session:
         self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
-        self.answer(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+        self.answer(approval_id, ApprovalAnswer(approved, grant, note, edited))
 
-    def answer(self, approval_id: str, answer: tool_approvals.Answer) -> None:
+    def answer(self, approval_id: str, answer: ApprovalAnswer) -> None:
         """Answer an approval or a card."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:
@@ -362,7 +400,7 @@ class Session:
     def list_jobs(self) -> dict[str, Running | StoredJob]:
         """Return the agent's commands in the background by number, also ended and lost ones."""
         state = self._tool_state
-        return {**self.current.running.lost_jobs, **(state.background if state is not None else {})}
+        return {**self.current.running.past_jobs, **(state.background if state is not None else {})}
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
@@ -372,8 +410,8 @@ class Session:
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
-        if number in self.current.running.lost_jobs:
-            raise SaktiError("It ended when sakti was killed; nothing of it runs.", title="Jobs")
+        if number in self.current.running.past_jobs:
+            raise SaktiError("It ended with an earlier sakti; nothing of it runs.", title="Jobs")
         state = self._tool_state
         return await background.stop_command(state, number) if state is not None else []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sakti.agent.project import files, trust
 from sakti.core.errors import ConfigError
@@ -12,14 +12,21 @@ from sakti.core.events import Notice
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.project.files import ProjectFile
     from sakti.agent.workspace import Workspace
 
 
-async def settle(workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]]) -> None:
+Allow: TypeAlias = Callable[["ServerNeed"], Awaitable[bool | None]]
+
+
+async def settle(
+    workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]], allow: Allow | None = None
+) -> None:
     """Review the workspace and apply its settings or not; `ask` lets the user decide if needed.
 
-    Only for options that were loaded without asking. An answer of yes is kept where it can be. Raises `ConfigError`.
+    `allow` asks about each secret variable, host and path that an MCP server of the project needs; None: no answer.
+    Only for options that were loaded without asking. Answers are kept where they can be. Raises `ConfigError`.
     """
     if not workspace.options.unasked:
         return
@@ -31,6 +38,20 @@ async def settle(workspace: Workspace, ask: Callable[[trust.TrustReview], Awaita
         except ConfigError as e:  # it holds for this run, and is asked about again in the next
             workspace.emit(Notice("warning", "Trust", e.message))
     workspace.settle_trust(review, use=use)
+    if allow is not None and workspace.files.may_have_servers():
+        await _settle_needs(workspace, allow)
+
+
+async def _settle_needs(workspace: Workspace, allow: Allow) -> None:
+    """Ask once about each need of the project's MCP servers."""
+    listed = await asyncio.to_thread(workspace.files.load_servers)
+    answers = {need.key: await allow(need) for need in listed.needs}
+    decided = {key: answer for key, answer in answers.items() if answer is not None}
+    try:
+        if decided:
+            await asyncio.to_thread(trust.save_answers, workspace.root, decided)
+    except ConfigError as e:
+        workspace.emit(Notice("warning", "Trust", e.message))
 
 
 async def settle_new(

@@ -44,7 +44,7 @@ from sakti.providers.protocol import Provider
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
-from sakti.store.threads import child_runs, masking, message_removal
+from sakti.store.threads import child_runs, jobs, masking, message_removal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -260,6 +260,7 @@ async def append(turn: Turn, message: Message) -> Message:
             task_id = claims.active(db, turn.parent_id, turn.parent_id, turn.owner)
         stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
         child_runs.deliver_results(db, stored)
+        jobs.report_results(db, stored)
         return stored
 
     write = asyncio.ensure_future(turn.store.write(store))

@@ -82,7 +82,7 @@ class Turns:
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Tools, search and tasks still work."
             )
-        called = calling.Typed()
+        called = calling.ExpandedCommands()
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         parts = await self._make_prompt(text, called.texts)
@@ -106,7 +106,8 @@ class Turns:
     ) -> tuple[Part, ...]:
         """Return the message for a text of the user, with files and `more` parts. Raises as `submit`."""
         parts = await self._read_parts(text, called)
-        parts = (*parts, *calling.named_agents(self._open, text), *more)
+        resources = await calling.mentioned_resources(self._open, text)
+        parts = (*parts, *resources, *calling.named_agents(self._open, text), *more)
         await self._check_length(parts)
         if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
@@ -260,6 +261,7 @@ class Turns:
         thread = self._open
         await thread.catch_up()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
+        await self._begin_servers(text)
         if not thread.workspace.changes_prompts:
             await thread.store(text)
             await thread.name(text)
@@ -289,6 +291,11 @@ class Turns:
         elif not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
         await self.goals.follow(turn, end)
+
+    async def _begin_servers(self, text: str) -> None:
+        """Wait for MCP servers before the first request of the thread, if any is configured."""
+        if self._open.workspace.has_servers:
+            await self._open.workspace.servers.begin_turn(self._open.id, self._open.toolbox, text)
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
         """Pass on an event of the turn; its first one says that the prompt is stored."""

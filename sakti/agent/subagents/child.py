@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.subagents import report as reports
 from sakti.agent.subagents.definitions import AgentSpec
@@ -35,6 +36,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import one_line
 from sakti.core.types import Json, Usage, plain_values
+from sakti.memory import modes
 from sakti.store.secrets import masked
 from sakti.store.threads import child_runs
 from sakti.store.threads.child_runs import ChildRun
@@ -73,7 +75,7 @@ class Child:
     ) -> None:
         self.parent, self.spec, self.run = parent, spec, run
         self.thread = ChildThread(parent, spec, run.goal, tools, self.hear, self._make_report)
-        self.turns = ChildTurns(self.thread, lambda: self.report is not None or self._refused > REPAIRS, self._limit)
+        self.turns = ChildTurns(self.thread, self._has_reported, self._limit, self._hold)
         if parent.hooks is not None:
             self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
         self.listeners: list[Callable[[Event], None]] = []  # who follows it live
@@ -88,9 +90,12 @@ class Child:
         self._spend, self._reached = spend, reached
         self._clock = parent.workspace.clock
         self._began, self._shown = self._clock.monotonic(), float("-inf")
+        self._timer: asyncio.TimerHandle | None = None  # until the progress is emitted
         self._gauge = Gauge(0, 0)
         self._refused = 0
         self._activations = 0
+        self._held = 0  # times that hooks kept it from ending
+        self._can_end = False  # hooks know of its end
         self._end: TurnFinished | None = None
 
     @property
@@ -100,6 +105,11 @@ class Child:
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the thread that started it is still the open one."""
+        return self.run.parent_id == self.parent.id
 
     @property
     def seconds(self) -> float:
@@ -129,9 +139,19 @@ class Child:
         await self.thread.open_stored(self.id)
         if model and model != "inherit":
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
+        self._warn_without_price()
         if self.thread.hooks is not None:
-            await self.thread.hooks.fire_of_agent("SubagentStart")
+            await self.thread.hooks.start_agent()
         await self.turns.ask(text)
+
+    def _warn_without_price(self) -> None:
+        """Say, once for each model, that the limit in dollars has no effect."""
+        models, answering = self.parent.workspace.models, self.thread.answering
+        info = answering[1] if answering is not None else models.info
+        if info is not None and info.input_price is None and info.full_name not in models.noticed_prices:
+            models.noticed_prices.add(info.full_name)
+            text = f"The price of {info.full_name} is not known: subagents.max_usd does not limit its child threads."
+            self.parent.emit(Notice("warning", "No price", text))
 
     async def stop(self, why: str) -> None:
         """Stop it with a partial report; waits no longer than `STOP_S`."""
@@ -156,7 +176,7 @@ class Child:
         block = reports.as_block(report, head)
         details: Json = {
             child_runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
-            "cost_usd": self.usage.cost_usd, "seconds": self.seconds,
+            "cost_usd": self.usage.cost_usd, "seconds": self.seconds, "calls": self.calls,
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
         findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
@@ -166,11 +186,11 @@ class Child:
         except SaktiError as e:
             self.parent.emit(Notice("warning", e.title, e.message))
         quotes = report.verified, report.quoted, report.in_words()
-        self.parent.emit(
-            AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
-        )
-        if self.thread.hooks is not None and not self.stopped:  # who waits for a stop does not wait for hooks
-            await self.thread.hooks.fire_of_agent("SubagentStop")
+        ended = AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
+        if self.is_here:
+            self.parent.emit(ended)
+        if not (self._can_end or self.stopped):  # who waits for a stop does not wait for hooks
+            await self._hold(report.summary)
         await self.thread.close()
 
     def _ending(self, why: str) -> tuple[End, ChildReport]:
@@ -209,18 +229,32 @@ class Child:
     # --- the report -------------------------------------------------------------------------------------------
 
     def _make_report(self) -> Tool:
-        return make_report(self._take, self._refuse)
+        return make_report(modes.numbers(self.spec.mode).fields, self._take, self._refuse)
+
+    def _has_reported(self) -> bool:
+        return (self.report is not None and self._can_end) or self._refused > REPAIRS
+
+    async def _hold(self, answer: str) -> tuple[HookText, ...]:
+        """Return the texts of hooks that keep it from ending; none if it may end."""
+        hooks = self.thread.hooks
+        texts = await hooks.hold("SubagentStop", answer, self._held) if hooks is not None else ()
+        self._held += bool(texts)
+        self._can_end = not texts
+        return texts
 
     def _refuse(self, problem: str) -> Outcome:
         self._refused += 1
         return Outcome(INVALID.format(problem=problem), is_error=True)
 
-    async def _take(self, report: ChildReport) -> str:
-        """Check the quotations and end the work."""
+    async def _take(self, report: ChildReport) -> Outcome:
+        """Check the quotations and end the work, unless a hook continues it."""
         files = await self._readable({f.file for f in report.findings if f.file and f.quote})
         checked = await asyncio.to_thread(reports.check_quotes, report.findings, lambda name: _read(files.get(name)))
         self.report = ChildReport(report.summary, checked, report.not_found, report.gaps, report.fields)
-        return f"The report was taken: {self.report.in_words()}."
+        taken = f"The report was taken: {self.report.in_words()}."
+        if texts := await self._hold(report.summary):
+            return Outcome(f"{taken} But go on, then call report again:\n{delimit('SubagentStop', texts)}")
+        return Outcome(taken)
 
     async def _readable(self, names: set[str]) -> dict[str, Path]:
         """Return the paths of those files that the child may read without a question."""
@@ -260,7 +294,8 @@ class Child:
             self._gauge = event.messages
         elif isinstance(event, StepFinished):
             self.usage = self.usage + event.usage
-            self._spend(event.usage)
+            if self.is_here:
+                self._spend(event.usage)
         elif isinstance(event, TurnFinished):
             self._end = event
         else:
@@ -268,15 +303,27 @@ class Child:
         return True
 
     def _show(self) -> None:
-        """Emit the progress, at most four times a second."""
-        now = self._clock.monotonic()
-        if self.outcome is None and now - self._shown >= EVERY_S:
-            self._shown = now
+        """Emit the progress, at most four times a second; the last one is not left out."""
+        if self._timer is None:
+            wait = self._shown + EVERY_S - self._clock.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._emit_progress)
+
+    def _emit_progress(self) -> None:
+        self._timer = None
+        if self.outcome is None and self.is_here:
+            self._shown = self._clock.monotonic()
             self.parent.emit(self.progress())
 
     def progress(self) -> AgentProgress:
         return AgentProgress(
-            self.id, self.run.call_id, self.step, self.activity, self._gauge, self.usage.cost_usd, self.seconds
+            self.id,
+            self.run.call_id,
+            self.step,
+            self.activity,
+            self._gauge,
+            self.usage.cost_usd,
+            self.seconds,
+            tuple(self.calls),
         )
 
 

@@ -193,7 +193,7 @@ class Children:
 
     def _ended_aside(self, child: Child) -> None:
         self.all.pop(child.id, None)
-        if child.outcome is not None:
+        if child.outcome is not None and child.is_here:  # else its thread takes the report in when it is opened
             self._waiting[child.id] = self._bounded(child.outcome.content)
             text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report goes with the next step."
             self._parent.emit(Notice("information", "Child thread ended", text))
@@ -209,7 +209,7 @@ class Children:
                 if isinstance(part, ContextPart):
                     sent |= part.facts
         self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
-        running = [c for c in self.running if c.run.background]
+        running = [c for c in self.running if c.run.background and c.is_here]
         lines = [f"- {short(c.id)} {c.spec.name}: {one_line(c.run.goal, 200)}" for c in running]
         out = {f"{FACT} {i}": text for i, text in self._waiting.items()}
         if lines:
@@ -248,6 +248,11 @@ class Children:
             return False
         await child.stop("stopped by the user")
         return True
+
+    async def stop_deleted(self, thread_id: str) -> None:
+        """Stop the children of a thread that was deleted, or the child that was."""
+        gone = [c for c in self.running if thread_id in (c.id, c.run.parent_id)]
+        await asyncio.gather(*(c.stop("its thread was deleted") for c in gone))
 
     async def stored(self) -> list[ChildRun]:
         """Return the runs of the thread's children, oldest first."""

@@ -39,8 +39,8 @@ _MODES: Mapping[str, SessionMode] = {
     "bypassPermissions": "full",
 }  # fmt: skip
 _EFFORTS: Mapping[str, Effort] = {"off": "off", "low": "low", "medium": "medium", "high": "high", "max": "high"}
-_TOOLS = {"webfetch": "webfetch", "todowrite": "task-mutate", "todoread": "task-query", "skill": "skill"}
-_OURS = frozenset("memory-search task-query task-mutate skill webfetch wait".split())
+_TOOLS = {"todowrite": "task-mutate", "todoread": "task-query", "skill": "skill"}
+_OURS = frozenset("memory-search task-query task-mutate skill wait".split())
 _SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answers
 
 
@@ -171,6 +171,8 @@ def _rule(tool: str, pattern: str) -> str:
     if tool == "bash":
         words = pattern.removesuffix("*").removesuffix(":").strip()
         return f"bash: {words}" if words else ""
+    if tool == "webfetch" and pattern.startswith("domain:"):
+        return f"reach: {pattern.removeprefix('domain:').strip()}"
     return f"{tool}({pattern})"
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from msgspec import Meta, Struct, field, to_builtins
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.tools import textfile
@@ -160,19 +160,26 @@ def as_block(report: ChildReport, head: str) -> str:
         out += [f"    > {line}" for line in quote.split("\n")] if quote else []
     for title, texts in (("Not found", report.not_found), ("Gaps", report.gaps)):
         out += [f"{title}:", *(f"- {text}" for text in texts)] if texts else []
-    out += [f"{name}: {to_builtins(value)}" for name, value in report.fields.items() if value]
+    out += [f"{name}: {_show_field(value)}" for name, value in report.fields.items() if value]
     out += [MEANING] if report.quoted else []
     return "\n".join(line for line in out if line)
 
 
-def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[str, ...]]:
-    """Return the report as lines of a log, and the category of each line."""
-    clock = dates.clock_text(now, timezone)
-    out, categories = [f"Date: {dates.day_text(now, timezone)}"], list[str]()
+def _show_field(value: Any) -> str:
+    """Return a value of `fields` as the lines of a log have it."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {text}" for name, text in cast("Json", value).items())
+    return "; ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
 
-    def add(sign: str, text: str, category: str) -> None:
+
+def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[tuple[str, Json], ...]]:
+    """Return the report as lines of a log, with the category and the `mode_specific` values of each line."""
+    clock = dates.clock_text(now, timezone)
+    out, kinds = [f"Date: {dates.day_text(now, timezone)}"], list[tuple[str, Json]]()
+
+    def add(sign: str, text: str, category: str, values: Json | None = None) -> None:
         out.append(f"* {sign} ({clock}) {one_line(text, 2_000)}")
-        categories.append(category)
+        kinds.append((category, values or {}))
 
     if report.summary.strip():
         add("🟡", f"Agent's report: {report.summary}", "summary")
@@ -182,16 +189,19 @@ def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[s
         mark = f" [{one.mark}]" if one.mark else ""
         sign = "🔴" if one.mark in ("verified", "moved") else "🟡"
         add(sign, f"{f'{where} ' if where else ''}{one.claim}{quote}{mark}", "findings")
+    for name, value in report.fields.items():
+        if value:
+            add("🟡", f"{name}: {_show_field(value)}", name.replace("_", "-"), {name: value})
     for text in report.not_found:
-        add("🟡", f"Not found: {text}", "not-found")
+        add("🟡", f"Not found: {text}", "not-found", {"not_found": [text]})
     for text in report.gaps:
         add("🟢", f"Not looked at: {text}", "gaps")
-    return "\n".join(out), tuple(categories)
+    return "\n".join(out), tuple(kinds)
 
 
 def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timezone: str) -> Json:
     """Return the group of a report for its parent's log, in the form in which the run keeps it."""
-    text, categories = log_text(report, now, timezone)
+    text, kinds = log_text(report, now, timezone)
     rows = list(lines.rows(text))
     return {
         "group_id": ids.new(),
@@ -200,9 +210,10 @@ def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timez
         "lines": [
             {
                 "id": ids.new(), "line": row.line, "depth": row.depth, "date": row.date, "time": row.time,
-                "priority": row.priority, "content": row.content, "metadata": row.metadata, "category": category,
+                "priority": row.priority, "content": row.content, "category": category,
+                "metadata": row.metadata | {"mode_specific": values},
             }
-            for row, category in zip(rows, categories, strict=True)
+            for row, (category, values) in zip(rows, kinds, strict=True)
         ],
     }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.open_thread import OpenThread
+from sakti.agent.project.hooks.answers import HookText
+from sakti.agent.project.hooks.fire import FACT, held_parts
 from sakti.agent.session import prompt_facts
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
@@ -24,7 +26,7 @@ from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart,
 from sakti.memory import modes
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.checkpoints.recorder import TurnRecorder
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.agent.tools.base import Tool
     from sakti.agent.tools.context import ToolState
@@ -73,7 +75,7 @@ class ChildThread(OpenThread):
         return ModeTools()  # it has no other tools, and its system prompt has the words of its mode
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> TurnRecorder | None:
         return None  # what it changes belongs to the parent's turn, which has begun
 
     def _send(self, event: Event) -> None:
@@ -101,16 +103,28 @@ class ChildThread(OpenThread):
         if self._named is not None:
             offered &= self._named
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
+        toolbox.remote = self._remote_tools
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
         return toolbox
 
+    def _remote_tools(self) -> dict[str, Tool]:
+        """Return the tools of servers that it may call: in a mode that only reads, those known to read."""
+        spec, tools = self.spec, self.workspace.servers.tools()
+        return {
+            name: tool
+            for name, tool in tools.items()
+            if spec.tools.allows(name) or (spec.tools.reads_only and tool.remote is not None and tool.remote.reads_only)
+            if name not in spec.without and (self._named is None or name in self._named)
+        }
+
 
 class ChildTurns(Turns):
     """Turns of a child, with its limits, its report, and the author of its prompts.
 
-    `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached.
+    `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached. `hold`
+    returns the texts of hooks that continue a child without a report.
     """
 
     def __init__(
@@ -118,9 +132,10 @@ class ChildTurns(Turns):
         thread: ChildThread,
         has_reported: Callable[[], bool],
         limit: Callable[[Usage], str],
+        hold: Callable[[str], Awaitable[tuple[HookText, ...]]],
     ) -> None:
         super().__init__(thread)
-        self._child, self._has_reported, self._limit = thread, has_reported, limit
+        self._child, self._has_reported, self._limit, self._hold = thread, has_reported, limit, hold
 
     async def ask(self, text: str) -> None:
         """Play a turn for a prompt of the parent. Raises `SaktiError` if it cannot begin."""
@@ -157,4 +172,7 @@ class ChildTurns(Turns):
         return replace(message, metadata={**message.metadata, **BY_AGENT})
 
     async def _remind(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
-        return ((TextPart(read_prompt("subagents#remind")),), BY_AGENT) if held < REMINDERS else ((), {})
+        if held < REMINDERS:
+            return (TextPart(read_prompt("subagents#remind")),), BY_AGENT
+        texts = await self._hold(answer)
+        return (held_parts("SubagentStop", texts), {FACT: "SubagentStop"}) if texts else ((), {})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from sakti.agent.subagents.report import ChildReport, QuotedFinding
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.parameters import Parameter
 from sakti.core.resources import read_prompt
+from sakti.core.types import Json
+from sakti.memory.modes import FieldType
 from sakti.store.threads.child_runs import TOOL
 
 LONGEST_GOAL = 8_000  # characters
@@ -56,8 +59,17 @@ def make_agent(call: Callable[[ToolContext, AgentTask], Awaitable[Outcome]], use
     return Tool(TOOL, description, _PARAMETERS, agent, "own", parallel=True, rule_name=TOOL)
 
 
-def make_report(take: Callable[[ChildReport], Awaitable[str]], refuse: Callable[[str], Outcome]) -> Tool:
-    """Make the tool of one child; `refuse` answers a report with wrong arguments."""
+def make_report(
+    declared: Mapping[str, FieldType],
+    take: Callable[[ChildReport], Awaitable[Outcome]],
+    refuse: Callable[[str], Outcome],
+) -> Tool:
+    """Make the tool of one child; `refuse` answers a report with wrong arguments.
+
+    `declared` are the fields of its mode; others are taken as they are.
+    """
+    wanted: dict[str, FieldType] = {name: kind for name, kind in declared.items() if name != "not_found"}
+    schema = Meta(extra_json_schema={"properties": {name: _SCHEMAS[kind] for name, kind in wanted.items()}})
 
     @tool(effect="own", name="report", parallel=False, refuse=refuse)
     async def report(
@@ -66,9 +78,34 @@ def make_report(take: Callable[[ChildReport], Awaitable[str]], refuse: Callable[
         findings: list[QuotedFinding],
         not_found: list[str],
         gaps: list[str],
-        fields: Annotated[dict[str, Any] | None, "values that the mode asks for"] = None,
+        fields: dict[str, Any] | None = None,
     ) -> Outcome:
         """Hand in the report."""
-        return Outcome(await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), fields or {})))
+        values = fields or {}
+        if problems := _check_fields(values, wanted):
+            return refuse(f"report was called with wrong arguments: {'; '.join(problems)}.")
+        return await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), values))
 
-    return report
+    hint: Any = Annotated[dict[str, Any], schema]
+    typed = Parameter(hint | None, None, "values that the mode asks for")
+    return replace(report, parameters={**report.parameters, "fields": typed})
+
+
+_TYPES: Mapping[FieldType, Any] = {"text": str, "list": list[str], "table": dict[str, Any]}
+_SCHEMAS: Mapping[FieldType, Json] = {
+    "text": {"type": "string"},
+    "list": {"type": "array", "items": {"type": "string"}},
+    "table": {"type": "object"},
+}
+
+
+def _check_fields(values: Json, declared: Mapping[str, FieldType]) -> list[str]:
+    """Return what is wrong about the fields of a report, each with its path."""
+    problems: list[str] = []
+    for name in values.keys() & declared.keys():
+        try:
+            convert(values[name], _TYPES[declared[name]])
+        except ValidationError as e:
+            problem, _, place = str(e).partition(" - at `$")
+            problems.append(f"fields.{name}{place.rstrip('`')}: {problem.replace('`', '')}")
+    return sorted(problems)

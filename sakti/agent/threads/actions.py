@@ -105,6 +105,8 @@ class ThreadActions:
         if live is not None and live.busy:
             raise SaktiError("The agent is working in this thread: stop it with Esc, then delete it.", title="Threads")
         gone = await place.store.read(thread_removal.contents, thread_id)
+        if self._live is not None:
+            await self._live.children.stop_deleted(thread_id)
         await place.store.write(thread_removal.delete, thread_id, self._now())
         place.indexing.begin(place.store)
         if live is not None:

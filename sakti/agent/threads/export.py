@@ -80,6 +80,8 @@ def _format_time(time_ms: int) -> str:
 
 
 def _who(message: Message) -> str:
+    if message.role == "user" and not message.is_by_user:
+        return "Main agent"
     return "Hook" if "hook" in message.metadata else _WHO[message.role]
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sakti.core.types import Json, Message, plain_text
 from sakti.store.connection import Database
 from sakti.store.threads import messages, requests
-from sakti.store.threads.requests import Step
+from sakti.store.threads.requests import ModelStep
 
 GONE = "(no longer kept: a message of this thread was removed for good)"
 
@@ -27,7 +27,7 @@ class Piece(Struct, frozen=True):
 
 
 class PastRequest(Struct, frozen=True):
-    step: Step
+    step: ModelStep
     pieces: tuple[Piece, ...]
     settings: Json
 

@@ -115,14 +115,14 @@ def _own_file(name: str) -> Path | None:
     return path if any(k in path.parents for k in folders) and path.is_file() and not path.is_symlink() else None
 
 
-class Done(Protocol):
+class RemovalSummary(Protocol):
     """Summary of a removal from a database."""
 
     path: Path
     flushed: bool
 
 
-def wipe_free_space(done: Done) -> str:
+def wipe_free_space(done: RemovalSummary) -> str:
     """Rewrite a file used before removals overwrote, so that its free space is empty too.
 
     What is left to say; empty where all is done. The store must be closed.

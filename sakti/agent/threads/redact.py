@@ -28,7 +28,7 @@ class Redacted(Struct):
     """
 
     path: Path
-    found: redacting.Found = field(default_factory=redacting.Found)
+    found: redacting.SecretCounts = field(default_factory=redacting.SecretCounts)
     files: list[Path] = field(default_factory=list[Path])
     copies: list[Path] = field(default_factory=list[Path])
     flushed: bool = True

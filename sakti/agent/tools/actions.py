@@ -56,7 +56,7 @@ class Missing(Struct, frozen=True):
     code: str = "invalid"
 
 
-class Action(Struct, frozen=True):
+class BoundAction(Struct, frozen=True):
     """Action with its arguments, each with its default (`inspect.Parameter.empty`: required)."""
 
     name: str
@@ -81,7 +81,7 @@ class ActionTool(Tool, frozen=True):
     """
 
     fields: tuple[Field, ...] = ()
-    actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    actions: Mapping[str, BoundAction] = field(default_factory=dict[str, BoundAction])
     missing: Mapping[str, Missing] = field(default_factory=dict[str, Missing])
     usual: str = ""
     hints: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -116,7 +116,7 @@ class ActionTool(Tool, frozen=True):
         """Return the arguments unchanged: the call itself reports errors in them."""
         return arguments
 
-    def _action(self, arguments: Json) -> Action:
+    def _action(self, arguments: Json) -> BoundAction:
         named = arguments.get("action") or self.usual
         action = self.actions.get(_plain(str(named))) if named else None
         if action is None:
@@ -124,7 +124,7 @@ class ActionTool(Tool, frozen=True):
             raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
         return action
 
-    def _map_arguments(self, action: Action, arguments: Json) -> dict[str, Any]:
+    def _map_arguments(self, action: BoundAction, arguments: Json) -> dict[str, Any]:
         """Map the action's arguments to our names. Raises `WrongArguments`."""
         action_fields = [f for f in self.fields if f.name in action.takes]
         exact = {_plain(f.name) for f in action_fields} & set(map(_plain, arguments))
@@ -144,11 +144,11 @@ class ActionTool(Tool, frozen=True):
             raise self._unknown_error(action, unknown)
         return out
 
-    def _unknown_error(self, action: Action, names: Sequence[str]) -> WrongArguments:
+    def _unknown_error(self, action: BoundAction, names: Sequence[str]) -> WrongArguments:
         hints = "".join(f" {hint}" for name in names if (hint := self.hints.get(_plain(name))))
         return WrongArguments(f"{action.name} does not take {', '.join(names)}.{hints} {_takes(action)}")
 
-    def _may_be_ignored(self, action: Action, name: str, value: Any) -> bool:
+    def _may_be_ignored(self, action: BoundAction, name: str, value: Any) -> bool:
         """Return whether an argument is an empty one of another action: some models fill in all of them."""
         return value in ("", [], {}, False, 0) and any(name in f.called(action.name) for f in self.fields)
 
@@ -159,7 +159,7 @@ def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> F
     return named or next((f for f in fields if _plain(f.name) not in exact), None)
 
 
-def _takes(action: Action) -> str:
+def _takes(action: BoundAction) -> str:
     return f"{action.name} takes {action.fields()}."
 
 
@@ -269,13 +269,13 @@ def action_tool(
     hints: Mapping[str, str] | None = None,
 ) -> ActionTool:
     """Make a tool of its actions, by name; its description is `prompts/tools/<name>.md`."""
-    actions_by_name: dict[str, Action] = {}
+    actions_by_name: dict[str, BoundAction] = {}
     field_names = {f.name for f in fields}
     for each, run in actions.items():
         parameters = [p for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY]
         takes = {p.name: p.default for p in parameters}
         assert takes.keys() <= field_names, f"{each} takes what {name} has no field for: {takes.keys() - field_names}"
-        actions_by_name[each] = Action(each, run, takes)
+        actions_by_name[each] = BoundAction(each, run, takes)
     return ActionTool(
         name=name,
         description=read_prompt(f"tools/{name}"),

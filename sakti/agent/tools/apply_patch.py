@@ -14,7 +14,7 @@ from sakti.agent.judge.where import resolved
 from sakti.agent.tools import changes, textfile
 from sakti.agent.tools import patch as patches
 from sakti.agent.tools.base import tool
-from sakti.agent.tools.changes import Changed
+from sakti.agent.tools.changes import ChangedFile
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
@@ -46,14 +46,14 @@ async def apply_patch(
     return Outcome("\n".join(["Done:", *rows]), details=changes.details(done))
 
 
-def _sign(change: Changed) -> str:
+def _sign(change: ChangedFile) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 
-def _apply(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
+def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolved(run.cwd, workdir or ".")
-    out: dict[Path, Changed] = {}
+    out: dict[Path, ChangedFile] = {}
     for change in patches.parse(text):
         path = str(resolved(folder, change.path))
         target = run.resolve(path)
@@ -64,7 +64,7 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
             continue
         there = _current(run, out, path, target)
         if change.kind == "delete":
-            out[target] = Changed(target, there.name, there.before, "", None)
+            out[target] = ChangedFile(target, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
         after = patches.patched(before, _with_values(change, before), there.name)
@@ -72,10 +72,10 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
         if goal != target:
             if os.path.lexists(goal):
                 raise ToolError(f"{run.state.show(goal)} is there already; nothing was changed.")
-            out[target] = Changed(target, there.name, there.before, "", None)
-            out[goal] = Changed(goal, run.state.show(goal), None, after, encoded.encode(after))
+            out[target] = ChangedFile(target, there.name, there.before, "", None)
+            out[goal] = ChangedFile(goal, run.state.show(goal), None, after, encoded.encode(after))
         else:
-            out[target] = Changed(target, there.name, there.before, after, encoded.encode(after))
+            out[target] = ChangedFile(target, there.name, there.before, after, encoded.encode(after))
     return list(out.values())
 
 
@@ -91,7 +91,7 @@ def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
     return replace(change, hunks=hunks)
 
 
-def _current(run: ToolContext, done: dict[Path, Changed], path: str, found: Path) -> Changed:
+def _current(run: ToolContext, done: dict[Path, ChangedFile], path: str, found: Path) -> ChangedFile:
     """Return a file as it is, or as an earlier part of the patch leaves it."""
     if found in done:
         return done[found]
@@ -101,4 +101,4 @@ def _current(run: ToolContext, done: dict[Path, Changed], path: str, found: Path
     if run.state.files.state(found) == "changed":
         run.state.check_unchanged(found)
     data, there = read_file(found)
-    return Changed(found, name, there.text, there.text, data)
+    return ChangedFile(found, name, there.text, there.text, data)

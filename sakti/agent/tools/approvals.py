@@ -9,29 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge.decide import Decision
-from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalRequested, ApprovalResolved, CardAnswer, Event, Grant
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, ApprovalResolved, Event
 
 NOBODY = "approval is needed and there is no terminal"
-
-
-class Answer(Struct, frozen=True):
-    """User's answer.
-
-    `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
-    `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
-    Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
-    its Markdown as the user changed it.
-    """
-
-    approved: bool
-    grant: Grant = "once"
-    note: str = ""
-    edited: str | None = None
-    is_judged: bool = False
-    answers: tuple[CardAnswer, ...] = ()
-    mode: SessionMode = "ask"
-    fresh: bool = False
 
 
 class _Question(Struct):
@@ -40,7 +20,7 @@ class _Question(Struct):
     request: ApprovalRequested
     decision: Decision
     decide: Callable[[], Decision]
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[ApprovalAnswer]
 
 
 class Approvals:
@@ -58,15 +38,15 @@ class Approvals:
 
     async def ask(
         self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
-    ) -> tuple[Answer, Decision]:
+    ) -> tuple[ApprovalAnswer, Decision]:
         """Return the answer, and the decision as it is by then."""
         if not self.interactive:
             self.refused += 1
-            return Answer(False, note=NOBODY), decision
+            return ApprovalAnswer(False, note=NOBODY), decision
         question = _Question(request, decision, decide, asyncio.get_running_loop().create_future())
         self._open[request.id] = question
         self._emit(request)
-        answer = Answer(False, note="interrupted")
+        answer = ApprovalAnswer(False, note="interrupted")
         try:
             answer = await question.future
             return answer, question.decision
@@ -75,7 +55,7 @@ class Approvals:
             self.refused += not answer.approved and not request.is_card
             self._emit(ApprovalResolved(request.id, answer.approved, answer.note, request.call_id))
 
-    def resolve(self, request_id: str, answer: Answer) -> None:
+    def resolve(self, request_id: str, answer: ApprovalAnswer) -> None:
         """Answer an open question; one that is no longer open is ignored."""
         question = self._open.get(request_id)
         if question is not None and not question.future.done():
@@ -88,7 +68,7 @@ class Approvals:
                 continue
             decision = question.decision = question.decide()
             if decision.verdict != "ask":
-                answer = Answer(decision.verdict == "allow", note=decision.reason, is_judged=True)
+                answer = ApprovalAnswer(decision.verdict == "allow", note=decision.reason, is_judged=True)
                 question.future.set_result(answer)
                 continue
             question.request = replace(

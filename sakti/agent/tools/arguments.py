@@ -49,6 +49,8 @@ TOOLS = _table(
         "agent": "task subagent dispatchagent",
         "ask_user": "askuserquestion askfollowupquestion",
         "present_plan": "exitplanmode presentplan",
+        "webfetch": "fetch fetchurl fetchwebpage fetchpage readurl openurl urlfetch",
+        "websearch": "searchweb googlewebsearch googlesearch",
     }
 )
 EDITORS = frozenset({"strreplacebasededittool", "strreplaceeditor", "texteditor", "strreplaceeditortool"})
@@ -73,6 +75,8 @@ _NAMES = {
         "limit": "headlimit maxresults maxcount", "literal": "fixedstrings f isliteral",
     }),
     "apply_patch": _table({"patch": "input patchtext diff content"}),
+    "webfetch": _table({"url": "uri link address"}),
+    "websearch": _table({"query": "q searchterm", "limit": "count maxresults numresults", "site": "domain"}),
     "agent": _table({
         "mode": "subagenttype agenttype agent type", "goal": "prompt task message", "context": "", "tools": "",
         "model": "", "background": "runinbackground", "resume": "agentid",
@@ -89,7 +93,7 @@ _DROPPED = frozenset(
     " exclude filter yieldtimems maxoutputtokens maxtokens block wait sandboxpermissions withescalatedpermissions"
     " justification login tty shell ismultiline mode indentation fuzzy encoding createdirs taskprogress issandboxed"
     " casesensitive recursive sortby sort expectedreplacements restart requiredpermissions securityrisk isinput goal"
-    " isregexp ignoreglobs maxresults includehidden".split()
+    " isregexp ignoreglobs maxresults includehidden prompt format maxlength".split()
 )
 _DURATION = lazy_pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
@@ -105,7 +109,7 @@ _TYPES = {
 
 def tool_name(called: str) -> str:
     """Return our name of the tool that a model means, or `called` itself."""
-    if called in _NAMES:
+    if called in _NAMES or called.startswith("mcp__"):  # a server's tool takes no name of ours
         return called
     return TOOLS.get(_bare(called), called)
 
@@ -125,6 +129,8 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     Raises `ToolError` if that is impossible.
     """
     tool = tool_name(name)
+    if tool.startswith("mcp__"):
+        return tool, arguments
     values = _unwrap(arguments)
     if _bare(name) in EDITORS:
         tool, values = _editor(values)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
+from pathlib import Path
 
 from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
@@ -13,6 +16,7 @@ from sakti.store.threads.jobs import StoredJob
 
 LOOK = 1.0  # seconds between two looks at what a command left running
 LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended command
+_PAST = {"lost": "lost: sakti was killed while it ran", "stopped": "stopped: sakti ended"}
 
 
 async def keep(run: ToolContext, running: Running) -> str:
@@ -31,17 +35,24 @@ async def keep(run: ToolContext, running: Running) -> str:
 
 
 async def _follow(state: ToolState, running: Running) -> None:
-    """Tell when a command has ended with all that it started."""
-    await running.wait_for_exit()
-    while running.members():  # noqa: ASYNC110 - nothing tells of the end of other processes
-        await asyncio.sleep(LOOK)
+    """Save the output of a command, and tell when it has ended with all that it started."""
+    ended, received = asyncio.ensure_future(running.wait_for_exit()), 0
+    try:
+        while not ended.done() or running.members():  # nothing tells of the end of other processes
+            await (asyncio.sleep(LOOK) if ended.done() else asyncio.wait({ended}, timeout=LOOK))
+            if running.output.received != received:
+                received = running.output.received
+                _save_end(running)
+    finally:
+        ended.cancel()
     running.drain()
     await log_end(state, running)
     state.jobs_changed()
 
 
 async def log_end(state: ToolState, running: Running) -> None:
-    """Store how a command ended."""
+    """Store how a command ended, and its last lines."""
+    _save_end(running)
     if state.job_log is not None:
         await state.job_log.end(running)
 
@@ -53,20 +64,39 @@ def is_over(running: Running | StoredJob) -> bool:
 
 def describe_state(running: Running | StoredJob) -> str:
     """Return the state of a command for lists: how long it runs, or how it ended."""
-    if isinstance(running, StoredJob):
-        return "lost: sakti was killed while it ran"
+    if isinstance(running, StoredJob) and running.state in _PAST:
+        return _PAST[running.state]
     code = running.exit_code
-    if code is not None:
+    if isinstance(running, StoredJob) or code is not None:
         return f"ended with exit code {code}"
     seconds = int(time.monotonic() - running.began)
     return f"running for {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"running for {seconds} s"
 
 
 def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
-    """Return the end of a command's output; of a lost one nothing is kept."""
-    text = "Its output was not saved." if isinstance(running, StoredJob) else running.output.current_text()
+    """Return the end of a command's output; of one of an earlier process what was saved."""
+    text = _read_end(running.file) if isinstance(running, StoredJob) else running.output.current_text()
     lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
     return masked("\n".join(lines))
+
+
+def _save_end(running: Running) -> None:
+    """Save the last lines of a command, which a later process shows."""
+    path = _end_file(str(running.output.path))
+    with contextlib.suppress(OSError), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        f.write(last_lines(running))
+
+
+def _read_end(file: str) -> str:
+    try:
+        return _end_file(file).read_text("utf-8", "replace")
+    except OSError:
+        return "Its output was not saved."
+
+
+def _end_file(file: str) -> Path:
+    """Return the file with the last lines of a command, beside that of its output."""
+    return Path(file).with_suffix(".end")
 
 
 def find(run: ToolContext, number: str) -> Running:
@@ -91,7 +121,7 @@ def list_running(state: ToolState) -> dict[str, Running]:
 
 async def stop_command(state: ToolState, number: str) -> list[str]:
     """Stop a background command and all that it started; return the names of survivors."""
-    running: Running | None = state.background.pop(number, None)
+    running: Running | None = state.background.get(number)
     survivors: list[str] = []
     if running is not None:
         survivors = await running.stop()

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from sakti.agent.judge.where import Effect
+from sakti.agent.judge.where import Effect, RemoteFacts
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.parameters import Parameters, checked, parameters_of, schema_of
@@ -45,7 +45,8 @@ class Tool(Struct, frozen=True):
 
     `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments
     `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments where that has its
-    own form; `preview` takes the context and the arguments, and returns the diff of what a call would change.
+    own form; `preview` takes the context and the arguments, and returns the diff of what a call would change; `remote`
+    are the facts of a tool of an MCP server.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Tool(Struct, frozen=True):
     small_without: frozenset[str] = frozenset()
     refuse: Callable[[str], Outcome] | None = None
     preview: Callable[..., str] | None = None
+    remote: RemoteFacts | None = None
 
     def named(self, arguments: Mapping[str, Any]) -> Sequence[str]:
         """Return the paths in a call, as written; raises nothing."""

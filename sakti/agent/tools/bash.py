@@ -26,7 +26,7 @@ from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Output, Running, spawn
-from sakti.agent.tools.seen import OwnCommand
+from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
@@ -49,6 +49,8 @@ pushd() {{ builtin pushd "$@" || return; __sakti; }}
 popd() {{ builtin popd "$@" || return; __sakti; }}
 trap __sakti EXIT
 """
+# A sandbox ends with sakti only once it has begun: if sakti is gone by then, its end of this pipe is closed.
+_GUARD = "read -t 0 <&{guard} 2>/dev/null && exit; exec {guard}<&-; "
 
 
 class Started(Struct, frozen=True):
@@ -90,7 +92,8 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         script_text = f". {shlex.quote(str(folder / 'command'))}"
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
-    script = f'{prelude}__command=$1; shift; eval "$__command"'
+    guard = os.pipe()
+    script = f'{_GUARD.format(guard=guard[0])}{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
     env = _environment(run, cwd, outside, inside=sandbox is not None)
@@ -100,12 +103,16 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         env = {**env, **environment.proxy_variables(PORT)}
     try:
         with _enclose(run, sandbox, argv, cwd, folder.resolve(), read) as enclosed:
+            descriptors = (*enclosed.descriptors, guard[0])
             supervised = not _is_contained(run.state, sandbox)
-            process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, supervised=supervised)
+            process = spawn(enclosed.argv, enclosed.cwd, env, descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
+        os.close(guard[1])
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
-    return Started(Running(command, process, output), notes, begin, sandbox)
+    finally:
+        os.close(guard[0])
+    return Started(Running(command, process, output, guard[1]), notes, begin, sandbox)
 
 
 def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
@@ -170,7 +177,7 @@ async def bash(
         if not remaining:
             survivors = await running.stop()
         running.output.settle()
-        changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
+        changed = _changes(run, AgentCommand(command, started.begin, time.time_ns()), before)
         _follow(run, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()
@@ -289,6 +296,8 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
         return ""
     networked = started.sandbox.level.own_network
     why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
+    if run.is_planning:  # nothing runs outside then
+        return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == failures.NOBODY_LISTENS:
         alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
@@ -303,7 +312,7 @@ def _refused_hosts(run: ToolContext, started: Started) -> str:
     return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
 
 
-def _changes(run: ToolContext, command: OwnCommand, before: Sequence[Path]) -> str:
+def _changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0

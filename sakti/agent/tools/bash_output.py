@@ -7,6 +7,7 @@ from typing import Annotated
 from sakti.agent.tools import background
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.store.threads import jobs
 
 
 @tool(effect="own", parallel=True)
@@ -19,4 +20,5 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
     code = running.process.returncode
     running.is_reported = not members
     state = "[still running]" if members else f"[ended with exit code {code}]"
-    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})
+    details = {} if members else {jobs.ENDED: int(id)}
+    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code, **details})

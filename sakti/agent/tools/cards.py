@@ -11,11 +11,11 @@ from msgspec import Meta, to_builtins
 from sakti.agent import plans
 from sakti.agent.judge.decide import Decision
 from sakti.agent.plans import PlanStep, ProposedPlan
-from sakti.agent.tools.approvals import Answer, Approvals
+from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalRequested, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardQuestion
 from sakti.core.types import Json
 
 ASK_USER, PRESENT_PLAN = "ask_user", "present_plan"
@@ -83,7 +83,7 @@ def make_present_plan(approvals: Approvals, approve: PlanApproval) -> Tool:
     return present_plan
 
 
-def _approved(plan: ProposedPlan, answer: Answer, edited: str | None) -> Outcome:
+def _approved(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) -> Outcome:
     """Return the result of an approved plan; with the plan if the user changed it."""
     details: Json = {"plan": to_builtins(plan), "approved": answer.mode}
     changed = f"The user changed the plan:\n\n{plans.to_markdown(plan)}\n\n" if edited is not None else ""
@@ -99,7 +99,7 @@ def _approved(plan: ProposedPlan, answer: Answer, edited: str | None) -> Outcome
     )
 
 
-async def _ask(run: ToolContext, approvals: Approvals, request: ApprovalRequested) -> Answer:
+async def _ask(run: ToolContext, approvals: Approvals, request: ApprovalRequested) -> ApprovalAnswer:
     """Show a card and wait for its answer, however long it takes; no approval mode answers it."""
     decision = Decision("ask", "")
     answer, _ = await approvals.ask(request, decision, lambda: decision)
@@ -110,7 +110,7 @@ def _leave_out_empty(answer: Json) -> Json:
     return {name: value for name, value in answer.items() if name != "text" or value}
 
 
-def _describe(questions: Sequence[CardQuestion], answer: Answer) -> list[Json]:
+def _describe(questions: Sequence[CardQuestion], answer: ApprovalAnswer) -> list[Json]:
     """Return each question with its answer, for the screen and the Observer."""
     by_header = {a.header: a for a in answer.answers}
     return [

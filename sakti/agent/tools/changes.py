@@ -28,7 +28,7 @@ from sakti.store.secrets import revealed
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Changed(Struct, frozen=True):
+class ChangedFile(Struct, frozen=True):
     """One file before and after: texts for the diff, and the new bytes.
 
     `data` None: it is deleted; `before` None: it is new.
@@ -41,22 +41,22 @@ class Changed(Struct, frozen=True):
     data: bytes | None
 
 
-def written(run: ToolContext, path: str, content: str) -> Changed:
+def written(run: ToolContext, path: str, content: str) -> ChangedFile:
     """Return a file with new content. Raises `ToolError` unless the model has read all of the old one."""
     target = run.resolve(path)
     name = run.state.show(target)
     if not os.path.lexists(target):
-        return Changed(target, name, None, content, FileText("").encode(content))
+        return ChangedFile(target, name, None, content, FileText("").encode(content))
     regular(run, path)
     run.state.check_unchanged(target, whole=True)
     writable(target, name)
     try:
         _, there = read_file(target)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
-        return Changed(target, name, "", content, FileText("").encode(content))
+        return ChangedFile(target, name, "", content, FileText("").encode(content))
     content = revealed(content, there.text)
     there.check_whole(content)
-    return Changed(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
+    return ChangedFile(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 
 def _kept_ends(before: str, content: str) -> str:
@@ -81,7 +81,7 @@ def writable(path: Path, name: str) -> None:
         raise ToolError(f"{name} is read-only (mode {mode:04o}); nothing was changed: make it writable.")
 
 
-def put(run: ToolContext, changes: Sequence[Changed]) -> None:
+def put(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     """Write all changes; the model knows these files as they are then.
 
     Raises `ToolError` where a path leads to another file than the one that was judged, or the file is another than the
@@ -183,13 +183,13 @@ def current_umask() -> int:
     return mask
 
 
-def shown(run: ToolContext, changes: Sequence[Changed]) -> str:
+def shown(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
     """Return the diff of changes that the user is asked about; no other ones are made then."""
     run.shown.update({c.path: c.before for c in changes})
     return str(details(changes)["diff"])
 
 
-def details(changes: Sequence[Changed]) -> dict[str, Any]:
+def details(changes: Sequence[ChangedFile]) -> dict[str, Any]:
     """Return what the screen shows of changes: names, diff, numbers of lines."""
     diffs = [unified_diff(c.name, c.before or "", c.after) for c in changes]
     bodies = [row for diff in diffs for row in diff.split("\n")[2:]]

@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 class Outcome(Struct, frozen=True):
     """Result of a tool: text and images for the model, `details` for the screen only.
 
-    `details`: diff, exit code, …; `characters`: the length of the content before it was cut.
+    `details`: diff, exit code, …; `characters`: the length of the content before it was cut. `is_limited`: the tool has
+    limited the content by tokens.
     """
 
     content: str
     is_error: bool = False
     details: Json = field(default_factory=dict[str, Any])
     images: tuple[ImagePart, ...] = ()
+    is_limited: bool = False
 
 
 class CallRecord(Struct):
@@ -99,6 +101,21 @@ class NoRecorder:
         return None
 
 
+class PageOpener(Protocol):
+    """Opens web pages for the model."""
+
+    async def open(self, run: ToolContext, url: str) -> Outcome: ...
+
+
+class WebSearch(Protocol):
+    """Searches the web for the model; `service` is the name of the search service, "" without one."""
+
+    @property
+    def service(self) -> str: ...
+
+    async def search(self, run: ToolContext, query: str, limit: int, site: str | None) -> Outcome: ...
+
+
 class ToolState(Struct):
     """State of a thread's tools, kept from one call to the next.
 
@@ -123,6 +140,8 @@ class ToolState(Struct):
     readable: tuple[Path, ...] = ()  # folders of skills
     added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
+    web: Callable[[], PageOpener] | None = None  # made when it is first used
+    search: WebSearch | None = None
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
@@ -134,6 +153,12 @@ class ToolState(Struct):
     def level(self) -> Level:
         """Return what holds commands; the sandbox is tried at the first call."""
         return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
+
+    @property
+    def missing_tools(self) -> tuple[str, ...]:
+        """Return the tools that cannot do anything here."""
+        available = {"webfetch": self.web is not None, "websearch": self.search is not None}
+        return tuple(name for name, is_available in available.items() if not is_available)
 
     def show(self, path: Path) -> str:
         """Return `path` relative to the workspace if it is inside."""
@@ -184,7 +209,7 @@ class ToolState(Struct):
     def limit_output(self, outcome: Outcome, call_id: str) -> Outcome:
         """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
         content = masked(clean_surrogates(outcome.content))
-        if len(content) <= self.output_bytes:
+        if outcome.is_limited or len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))
         path = outcome.details.get("output_file") or str(self.save_output(content, call_id))
@@ -199,7 +224,8 @@ class ToolContext(Struct):
 
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
-    `read_only`: a command of the call needs to write nothing, or must not; `is_alone`: no other may use its network.
+    `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
+    its network. `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
     """
 
     state: ToolState
@@ -211,7 +237,10 @@ class ToolContext(Struct):
     judged: frozenset[Path] | None = None
     shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
     read_only: bool = False
+    is_planning: bool = False
     is_alone: bool = False
+    hosts: tuple[str, ...] = ()
+    show_progress: Callable[[str], None] = lambda _text: None
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""
@@ -231,4 +260,5 @@ class ToolContext(Struct):
             state.network.allowed if state.network is not None else (),
             state.added,
             state.level.own_network,
+            state.search.service if state.search is not None else "",
         )

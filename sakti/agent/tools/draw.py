@@ -105,9 +105,10 @@ def pdf(wanted: dict[str, Any]) -> dict[str, Any]:
     texts: list[str] = []
     for number in range(first, min(total, first + wanted["number"])):
         page = document[number]
-        width, height = page.get_size()
-        scale = min(4.0, wanted["edge"] / max(width, height, 1.0))
-        drawn.append(encoded(page.render(scale=scale).to_pil(), wanted))
+        if wanted["edge"]:  # else only the text is needed
+            width, height = page.get_size()
+            scale = min(4.0, wanted["edge"] / max(width, height, 1.0))
+            drawn.append(encoded(page.render(scale=scale).to_pil(), wanted))
         texts.append(page.get_textpage().get_text_bounded())
     return {"pages": total, "images": drawn, "texts": texts}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sakti.agent.tools import changes, matching, textfile
 from sakti.agent.tools.base import tool
-from sakti.agent.tools.changes import Changed
+from sakti.agent.tools.changes import ChangedFile
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
@@ -48,7 +48,7 @@ async def edit(
     return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
 
 
-def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
+def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> ChangedFile:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
         return changes.written(run, path, edits[0].new)  # how other programs make a file by their edit tool
     target = regular(run, path)
@@ -57,7 +57,7 @@ def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
     changes.writable(target, name)
     _, there = read_file(target)
     after = apply_edits(there.text, [_unmask(one, there.text) for one in edits], name)
-    return Changed(target, name, there.text, after, there.encode(after))
+    return ChangedFile(target, name, there.text, after, there.encode(after))
 
 
 def _unmask(change: Edit, there: str) -> Edit:

@@ -43,15 +43,18 @@ class JobLog:
         with contextlib.suppress(StoreError):
             await self._store.write(jobs.end, *running.job, state, code, self._store.clock.now())
 
-    async def find_lost(self, thread_id: str, mine: Collection[Running]) -> dict[str, StoredJob]:
-        """Return the commands of a thread that a crash ended, by number; `mine` run in this process."""
+    async def find_past(self, thread_id: str, mine: Collection[Running]) -> dict[str, StoredJob]:
+        """Return the commands of a thread that were lost, or whose end the model does not know, by number.
+
+        `mine` run, or ran, in this process.
+        """
         numbers = {running.job for running in mine}
 
         def is_running(job: StoredJob) -> bool:
             return (job.thread_id, job.number) in numbers or (job.state == "running" and _is_alive(job))
 
-        lost = await self._store.write(jobs.mark_lost, thread_id, self._store.clock.now(), is_running)
-        return {str(job.number): job for job in lost}
+        past = await self._store.write(jobs.find_past, thread_id, self._store.clock.now(), is_running)
+        return {str(job.number): job for job in past}
 
 
 def read_start_time(pid: int) -> int | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from sakti.agent.tools import background
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.store.threads import jobs
 
 
 @tool(effect="own", parallel=True)
@@ -22,4 +23,5 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     result = f"Command {id} had ended already." if over else f"Command {id} ended."
     if survivors:
         result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
-    return Outcome(result, is_error=bool(survivors), details={"exit_code": running.process.returncode})
+    details = {"exit_code": running.process.returncode, jobs.ENDED: int(id)}
+    return Outcome(result, is_error=bool(survivors), details=details)

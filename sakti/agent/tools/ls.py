@@ -18,7 +18,7 @@ from sakti.core.errors import ToolError
 MAX_ENTRIES = 1_000
 
 
-class _Entry(Struct, frozen=True):
+class _ListedEntry(Struct, frozen=True):
     name: str
     folder: bool
     row: str
@@ -43,9 +43,9 @@ async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
 
 
-def _entries(run: ToolContext, folder: Path) -> list[_Entry]:
+def _entries(run: ToolContext, folder: Path) -> list[_ListedEntry]:
     place = run.place()
-    out: list[_Entry] = []
+    out: list[_ListedEntry] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
@@ -55,5 +55,5 @@ def _entries(run: ToolContext, folder: Path) -> list[_Entry]:
                 row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
             except OSError:  # gone meanwhile
                 continue
-            out.append(_Entry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
+            out.append(_ListedEntry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
     return out

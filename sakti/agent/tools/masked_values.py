@@ -27,8 +27,11 @@ def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -
 
 
 def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
-    """Return the marks in a call that writes or runs, but for those whose value the changed file holds."""
-    marks = marks_in(arguments) if tool.effect in ("write", "run") else ()
+    """Return the marks in a call that writes, runs or reaches the web or a server.
+
+    Those are left out whose value the changed file holds.
+    """
+    marks = marks_in(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
     if not marks or tool.effect != "write":
         return marks
     held: set[str] = set()

@@ -34,7 +34,7 @@ class Change(Struct, frozen=True):
     all: bool = False
 
 
-class Place(Struct, frozen=True):
+class MatchPlace(Struct, frozen=True):
     """Position of a match, from a column of one line to a column of another.
 
     A column after a line's body is also after its line end. `indents` maps each indentation in the searched text to
@@ -48,14 +48,14 @@ class Place(Struct, frozen=True):
     indents: Mapping[str, str] | None = None
 
 
-class Text:
+class FileLines:
     r"""Lines of a file, and the same with \n for every line end."""
 
     def __init__(self, text: str) -> None:
         self.lines = textfile.lines(text)
         self.end = textfile.usual_end(self.lines)
 
-    def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[Place]:
+    def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[MatchPlace]:
         """Return where `old` occurs, both seen through `fold` line by line.
 
         `back` maps a column of a folded line to one of the line itself.
@@ -69,19 +69,19 @@ class Text:
         # blanks at its end were dropped: it may not end inside a word
         return [p for p in matches if p.end >= len(fold(self.lines[p.last].body))]
 
-    def _find(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
+    def _find(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[MatchPlace]:
         full_text = "\n".join(bodies) + (
             "\n" if bodies else ""
         )  # as if the last line ended: edits are merged with care
         starts = list(itertools.accumulate((len(b) + 1 for b in bodies), initial=0))[: len(bodies)]
-        out: list[Place] = []
+        out: list[MatchPlace] = []
         at = full_text.find(wanted)
         while at >= 0:
             stop = at + len(wanted)
             first, last = bisect.bisect_right(starts, at) - 1, bisect.bisect_right(starts, stop - 1) - 1
             begin, end = at - starts[first], stop - starts[last]
             out.append(
-                Place(
+                MatchPlace(
                     first,
                     back(self.lines[first].body, begin),
                     last,
@@ -100,14 +100,14 @@ class Text:
             return len(body) + 1
         return len(body) if end == len(folded_body) else back(body, end)
 
-    def indented(self, old: str, fold: Callable[[str], str]) -> list[Place]:
+    def indented(self, old: str, fold: Callable[[str], str]) -> list[MatchPlace]:
         """Return where the lines of `old` occur with another indentation, mapped consistently."""
         old_lines = old.removesuffix("\n").split("\n")
         bare = [fold(w).strip() for w in old_lines]
         if not any(bare):
             return []
         bodies = [fold(line.body).strip() for line in self.lines]
-        out: list[Place] = []
+        out: list[MatchPlace] = []
         behind = 0
         for i in _runs(bodies, bare):
             indents = _indents(old_lines, [line.body for line in self.lines[i : i + len(bare)]])
@@ -115,10 +115,10 @@ class Text:
                 continue
             behind = i + len(bare)
             body = self.lines[behind - 1].body
-            out.append(Place(i, 0, behind - 1, len(body) + (1 if old.endswith("\n") else 0), indents))
+            out.append(MatchPlace(i, 0, behind - 1, len(body) + (1 if old.endswith("\n") else 0), indents))
         return out
 
-    def replaced(self, places: Sequence[Place], change: Change) -> str:
+    def replaced(self, places: Sequence[MatchPlace], change: Change) -> str:
         """Return the entire text after the change at all `places`, which are in order."""
         old, new = _pieces(change.old), _pieces(change.new)
         out: list[str] = []
@@ -134,7 +134,7 @@ class Text:
         out.append(self._get_between(line, column, len(self.lines), 0))
         return "".join(out)
 
-    def _cut(self, place: Place) -> list[Line]:
+    def _cut(self, place: MatchPlace) -> list[Line]:
         """Return the lines of a place, the first and the last cut to it."""
         out = self.lines[place.first : place.last + 1]
         if place.end <= len(out[-1].body):
@@ -151,7 +151,7 @@ class Text:
         pieces += [each.body + each.end for each in self.lines[line + 1 : last]]
         return "".join(pieces) + (self.lines[last].body[:end] if last < len(self.lines) else "")
 
-    def _end_near(self, place: Place) -> str:
+    def _end_near(self, place: MatchPlace) -> str:
         """Return the line end for new lines: that of the first replaced line, else of the line before."""
         near = [*self.lines[place.first : place.last + 1], *self.lines[max(0, place.first - 1) : place.first]]
         return next((line.end for line in near if line.end), self.end)
@@ -175,7 +175,7 @@ def _fold(body: str) -> str:
     return folded(body).rstrip(" \t")
 
 
-def levels(text: Text, old: str) -> Iterator[list[Place]]:
+def levels(text: FileLines, old: str) -> Iterator[list[MatchPlace]]:
     """Yield the matches of each level, the most exact first."""
     yield text.places(old, str, _same)
     yield text.places(old, _trim, _same)
@@ -195,7 +195,7 @@ def apply(text: str, change: Change, name: str) -> str:
         raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
     if (replaced := _replace_exact(text, change, name)) is not None:
         return replaced
-    full_text = Text(text)
+    full_text = FileLines(text)
     plain_change = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
     for each in (plain_change, unnumbered(plain_change)):
         for places in levels(full_text, each.old) if each is not None else ():
@@ -303,13 +303,13 @@ def _unit(indents: Mapping[str, str]) -> int:
 # --- what to say where nothing is found -------------------------------------------------------------------------------
 
 
-def _hint(text: Text, change: Change) -> str:
+def _hint(text: FileLines, change: Change) -> str:
     done = text.places(change.new, str, _same) if change.new.strip() else []
     already = f" The new text stands there already, at line {done[0].first + 1}." if len(done) == 1 else ""
     return already + _nearest(text, change.old)
 
 
-def _nearest(text: Text, old: str) -> str:
+def _nearest(text: FileLines, old: str) -> str:
     """Describe where text similar to `old` occurs, with the first difference made visible."""
     old_lines = old.removesuffix("\n").split("\n")
     bodies = [line.body.strip() for line in text.lines]
@@ -323,7 +323,7 @@ def _nearest(text: Text, old: str) -> str:
     return ""
 
 
-def _render_lines(text: Text, wanted: Sequence[str], at: int) -> str:
+def _render_lines(text: FileLines, wanted: Sequence[str], at: int) -> str:
     there = [line.body for line in text.lines[at : at + len(wanted)]]
     body = "\n".join(there)[:SHOWN]
     differs = next(((n, a, b) for n, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), None)

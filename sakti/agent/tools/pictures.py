@@ -96,6 +96,16 @@ async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome
     return Outcome("\n".join(rows), details={"path": name, "lines": f"{offset}-{last}"}, images=parts)
 
 
+async def read_pdf_text(path: Path, name: str, most: int) -> str:
+    """Return the text of a PDF's first `most` pages. Raises `ToolError`."""
+    drawn = await _drawn({"pdf": str(path), "first": 1, "number": most, "edge": 0}, name)
+    total, texts = int(drawn["pages"]), [str(text).strip() for text in drawn["texts"]]
+    rows = [f"--- page {n} of {total} ---\n{text or '(no text)'}" for n, text in enumerate(texts, 1)]
+    if total > len(texts):
+        rows.append(f"[{total - len(texts):,} more pages]")
+    return "\n".join(rows)
+
+
 def _part(drawn: dict[str, Any], name: str) -> ImagePart:
     return ImagePart(drawn["type"], drawn["data"], name, drawn["width"], drawn["height"])
 

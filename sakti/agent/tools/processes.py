@@ -129,20 +129,100 @@ class Output(Struct):
         return "\r" * redraws + plain_text(text)
 
 
-class Running:
-    """Command that runs or ran, with everything it started."""
+class ProcessTree:
+    """Started program with everything that it started."""
 
-    def __init__(self, command: str, process: Process, output: Output) -> None:
-        self.command = command
+    def __init__(self, process: Process) -> None:
         self.process = process
-        self.output = output
         self.over = False  # seen without a process: their numbers may be those of others by now
+
+    async def wait_for_exit(self) -> int:
+        """Wait for the command itself; return its exit code."""
+        try:
+            handle = self.process.end_handle()
+        except (AttributeError, OSError):
+            while self.process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
+                await asyncio.sleep(POLL)
+            return self.process.code
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(handle, ended.set)
+        try:
+            while self.process.poll() is None:
+                await ended.wait()
+                ended.clear()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        return self.process.code
+
+    def members(self) -> dict[int, str]:
+        """Return the processes of the command that still run: pid and command line."""
+        self.process.poll()
+        if self.over:
+            return {}
+        pids = self.process.members()
+        self.over = not pids
+        return {pid: _command_line(pid) for pid in pids}
+
+    async def end(self, grace: float = GRACE) -> dict[int, str]:
+        """End all processes: TERM, a grace period, KILL; return those that could not be ended.
+
+        Cancelling skips the grace period.
+        """
+        self._signal(signal.SIGTERM)
+        try:
+            for _ in range(round(grace / POLL)):
+                if not self.members():
+                    break
+                await asyncio.sleep(POLL)
+        finally:
+            survivors = self._kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace if survivors else None):
+                await self.wait_for_exit()
+        return survivors
+
+    def _kill(self) -> dict[int, str]:
+        """Kill in rounds until no process remains: children of a killed one appear in the next round."""
+        for _ in range(ROUNDS):
+            refused = self._signal(signal.SIGKILL)
+            members = self.members()
+            if members.keys() <= refused:
+                return members
+            time.sleep(POLL / 10)  # not awaited: this must be done also when the task is cancelled
+        return self.members()
+
+    def _signal(self, number: signal.Signals) -> set[int]:
+        """Send a signal to all; return the processes that may not be signalled."""
+        refused: set[int] = set()
+        for pid in sorted(self.process.members()):  # a shell before its commands, whose end it would report
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                refused.add(pid)
+        return refused
+
+
+class Running(ProcessTree):
+    """Command that runs or ran, with everything it started.
+
+    `guard` is a descriptor that is closed with it.
+    """
+
+    def __init__(self, command: str, process: Process, output: Output, guard: int | None = None) -> None:
+        super().__init__(process)
+        self.command = command
+        self.output = output
         self.notes: tempfile.TemporaryDirectory[str] | None = None  # a folder that goes when it is closed
         self.began = time.monotonic()
         self.is_reported = False  # the model knows of its end
         self.job: tuple[str, int] | None = None  # thread and number, if it runs in the background
         self.was_stopped = False
         self.closed = asyncio.Event()
+        self._guard = guard
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
@@ -192,6 +272,8 @@ class Running:
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
             self.process.stdout.close()
+            if self._guard is not None:
+                os.close(self._guard)
             self.output.add(self._decoder.decode(b"", final=True))
             self.output.settle()
             if self.output.total > MEMORY_LIMIT:
@@ -200,77 +282,13 @@ class Running:
             self.notes.cleanup()
             self.notes = None
 
-    async def wait_for_exit(self) -> int:
-        """Wait for the command itself; return its exit code."""
-        try:
-            handle = self.process.end_handle()
-        except (AttributeError, OSError):
-            while self.process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
-                await asyncio.sleep(POLL)
-            return self.process.code
-        ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(handle, ended.set)
-        try:
-            while self.process.poll() is None:
-                await ended.wait()
-                ended.clear()
-        finally:
-            loop.remove_reader(handle)
-            os.close(handle)
-        return self.process.code
-
-    def members(self) -> dict[int, str]:
-        """Return the processes of the command that still run: pid and command line."""
-        self.process.poll()
-        if self.over:
-            return {}
-        pids = self.process.members()
-        self.over = not pids
-        return {pid: _command_line(pid) for pid in pids}
-
     async def stop(self) -> list[str]:
-        """End all processes: TERM, a grace period, KILL; return the names of those that could not be ended.
-
-        Cancelling skips the grace period.
-        """
+        """End all processes; return the names of those that could not be ended."""
         self.was_stopped = self.was_stopped or bool(self.members())
-        self._signal(signal.SIGTERM)
-        try:
-            for _ in range(round(GRACE / POLL)):
-                if not self.members():
-                    break
-                await asyncio.sleep(POLL)
-        finally:
-            survivors = self._kill()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE if survivors else None):
-                await self.wait_for_exit()
+        survivors = await self.end()
         self.drain()
         self.close()
         return [f"{name} (process {pid})" for pid, name in survivors.items()]
-
-    def _kill(self) -> dict[int, str]:
-        """Kill in rounds until no process remains: children of a killed one appear in the next round."""
-        for _ in range(ROUNDS):
-            refused = self._signal(signal.SIGKILL)
-            members = self.members()
-            if members.keys() <= refused:
-                return members
-            time.sleep(POLL / 10)  # not awaited: this must be done also when the task is cancelled
-        return self.members()
-
-    def _signal(self, number: signal.Signals) -> set[int]:
-        """Send a signal to all; return the processes that may not be signalled."""
-        refused: set[int] = set()
-        for pid in sorted(self.process.members()):  # a shell before its commands, whose end it would report
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-            except PermissionError:
-                refused.add(pid)
-        return refused
 
 
 def _command_line(pid: int) -> str:
@@ -288,7 +306,7 @@ class Process:
         self._started = started
         self.session = started.pid
         assert started.stdout is not None
-        self.stdout = started.stdout
+        self.stdin, self.stdout, self.stderr = started.stdin, started.stdout, started.stderr
 
     @property
     def returncode(self) -> int | None:
@@ -362,10 +380,12 @@ def spawn(
     descriptors: Sequence[int] = (),
     *,
     supervised: bool = False,
+    piped: bool = False,
 ) -> Process:
-    """Start a program in its own session, without input; it inherits `descriptors`. Raises OSError.
+    """Start a program in its own session, which inherits `descriptors`. Raises OSError.
 
-    `supervised`: nothing else sees to it that all that it starts can be ended.
+    `supervised`: nothing else sees to it that all that it starts can be ended. `piped`: its input and its errors are
+    pipes, too; else it has no input, and one pipe for output and errors.
     """
     ours, theirs = socket.socketpair() if supervised else (None, None)
     passed = [*descriptors, theirs.fileno()] if theirs is not None else descriptors
@@ -376,9 +396,9 @@ def spawn(
             command,
             cwd=cwd,
             env=dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE if piped else subprocess.STDOUT,
             start_new_session=True,
             pass_fds=tuple(passed),
         )

@@ -28,7 +28,7 @@ class FileSeen(Struct, frozen=True):
     data: bytes | None = None
 
 
-class OwnCommand(Struct, frozen=True):
+class AgentCommand(Struct, frozen=True):
     """Command of the agent, and when it ran (ns)."""
 
     text: str
@@ -38,7 +38,7 @@ class OwnCommand(Struct, frozen=True):
 
 class SeenFiles(Struct):
     known: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
-    commands: list[OwnCommand] = field(default_factory=list[OwnCommand])
+    commands: list[AgentCommand] = field(default_factory=list[AgentCommand])
     _kept: int = 0
 
     def saw(self, path: Path, data: bytes | None = None) -> None:
@@ -105,7 +105,7 @@ class SeenFiles(Struct):
             return False
         return (stat.st_mtime_ns, stat.st_size) == (seen.mtime_ns, seen.size)
 
-    def ran(self, command: OwnCommand, before: Sequence[Path]) -> list[tuple[Path, bytes | None, bytes | None]]:
+    def ran(self, command: AgentCommand, before: Sequence[Path]) -> list[tuple[Path, bytes | None, bytes | None]]:
         """Note a command that has ended; return its changes of the files `before` it.
 
         Path, old and new content (None where it was or is too large to compare); deleted files are dropped.

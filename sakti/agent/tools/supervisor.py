@@ -100,6 +100,14 @@ def _reap(command: int, control: int) -> bool:
     return True
 
 
+def _is_closed(control: int) -> bool:
+    """Return whether sakti is gone; if it was killed before it read what was written here, reading fails."""
+    try:
+        return not os.read(control, 4_096)
+    except OSError:
+        return True
+
+
 def _end_all(command: int, control: int) -> None:
     for _ in range(_ROUNDS):
         for pid in below(os.getpid(), processes(), command):
@@ -125,7 +133,7 @@ def main() -> None:
         ready, _, _ = select.select([control, reading], [], [])
         if reading in ready:
             os.read(reading, 4_096)
-        if control in ready and not os.read(control, 4_096):
+        if control in ready and _is_closed(control):
             _end_all(command, control)
             return
 

@@ -1,14 +1,16 @@
 """Offer most tools by search: `search_tools` lists, `load_tool` describes, `call_tool` runs them.
 
-The three stand among the tools from the start, so that what a thread's requests begin with never changes. A call by
-`call_tool` is validated, judged and shown as one of the tool itself.
+The three are among the tools from the first request, so that what a thread's requests begin with never changes. A call
+by `call_tool` is validated, judged and shown as a call of the tool itself.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from sakti.agent.tools.base import Tool, tool
@@ -17,31 +19,53 @@ from sakti.core.errors import ToolError
 from sakti.core.types import ToolSpec
 
 CALL = "call_tool"
-MOST = 5  # that a search finds
+NAMED = 60  # tools that an answer without a hit names
+_SATURATION, _LENGTH = 1.5, 0.75  # parameters of BM25
+_NAME_WEIGHT = 3  # a word of a name counts as so many of the description
+
+Notes = Callable[[str, Sequence[str]], str]
 
 
-def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
-    """Make the three tools; `offered` are those that are found."""
+def no_notes(_thread_id: str, _names: Sequence[str]) -> str:
+    """Add nothing to an answer."""
+    return ""
 
-    def found(name: str) -> ToolSpec:
-        spec = next((t for t in offered() if t.name == name), None)
-        if spec is None:
-            raise ToolError(f"There is no tool {name!r} to load. search_tools finds them.")
-        return spec
+
+def make(
+    deferred: Callable[[], Mapping[str, ToolSpec]], top_k: Callable[[], int], notes: Notes = no_notes
+) -> list[Tool]:
+    """Make the three tools for the `deferred` tools, by name.
+
+    `notes` adds to an answer in a thread what belongs to the named tools, once.
+    """
+
+    def get(name: str) -> ToolSpec:
+        offered = deferred()
+        if name in offered:
+            return offered[name]
+        short = [spec for spec in offered.values() if spec.name.endswith(f"__{name}")]
+        if len(short) == 1:
+            return short[0]
+        raise ToolError(f"There is no tool {name!r} to load. search_tools finds them.")
 
     @tool(effect="own", parallel=True)
-    async def search_tools(run: ToolContext, query: Annotated[str, "words that say what is needed"]) -> Outcome:
-        """Find more tools by words. Load one with load_tool, then run it with call_tool."""
-        near = ranked(offered(), query)[:MOST]
-        if not near:
-            return Outcome(f"Nothing fits. There are: {', '.join(t.name for t in offered())}.")
-        return Outcome("\n".join(f"- {t.name}: {_first(t.description)}" for t in near))
+    async def search_tools(run: ToolContext, query: Annotated[str, "words, or a name"]) -> Outcome:
+        """Find more tools, as of MCP servers, by words. Load one with load_tool, then run it with call_tool."""
+        offered = deferred()
+        hits = rank(list(offered.values()), query)[: top_k()]
+        if not hits:
+            names = list(offered)
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            return Outcome(f"Nothing fits. There are: {', '.join(names[:NAMED]) or 'none'}{more}.")
+        lines = [f"- {t.name}({', '.join(_arguments(t))}): {_first_sentence(t.description)}" for t in hits]
+        return Outcome("\n".join(lines) + notes(run.thread_id, [t.name for t in hits]))
 
     @tool(effect="own", parallel=True)
     async def load_tool(run: ToolContext, name: Annotated[str, "as search_tools gives it"]) -> Outcome:
-        """Describe a tool that was found, with the arguments that it takes."""
-        spec = found(name)
-        return Outcome(f"{spec.name}: {spec.description}\n\nArguments:\n{json.dumps(spec.parameters)}")
+        """Describe a tool that was found, with its arguments."""
+        spec = get(name)
+        schema = json.dumps(spec.parameters, ensure_ascii=False)
+        return Outcome(f"{spec.name}: {spec.description}\n\nArguments:\n{schema}" + notes(run.thread_id, [spec.name]))
 
     @tool(effect="own", name=CALL)
     async def call_tool(
@@ -49,23 +73,51 @@ def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
         name: Annotated[str, "of the tool"],
         arguments: Annotated[dict[str, Any], "as load_tool describes them"],
     ) -> Outcome:
-        """Run a tool that load_tool has described."""
-        found(name)
+        """Run a tool that was found."""
+        get(name)
         raise ToolError(f"{name} cannot be called through {CALL}.")  # what can is run under its own name
 
     return [search_tools, load_tool, call_tool]
 
 
-def ranked(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
-    """Return the tools by the words of a query that they hold; a word of a name counts three times."""
-    query_words = _words(query)
-    scored = [(3 * len(query_words & _words(t.name)) + len(query_words & _words(t.description)), t) for t in tools]
-    return [t for n, t in sorted(scored, key=lambda e: -e[0]) if n]
+def rank(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
+    """Return the tools that hold a word of the query, by BM25 over name, description and argument names.
+
+    A tool whose name, or last part of it, is the query comes first.
+    """
+    wanted, exact = set(_words(query)), query.strip().lower()
+    documents = [_document(t) for t in tools]
+    mean = sum(d.total() for d in documents) / len(documents) if documents else 0.0
+    holding = {word: sum(word in d for d in documents) for word in wanted}
+
+    def score(document: Counter[str]) -> float:
+        long = _SATURATION * (1 - _LENGTH + _LENGTH * document.total() / mean)
+        total = 0.0
+        for word in wanted & document.keys():
+            rarity = math.log(1 + (len(documents) - holding[word] + 0.5) / (holding[word] + 0.5))
+            total += rarity * document[word] * (_SATURATION + 1) / (document[word] + long)
+        return total
+
+    def is_exact(tool: ToolSpec) -> bool:
+        name = tool.name.lower()
+        return name == exact or name.endswith(f"__{exact}")
+
+    scored = [(is_exact(t), score(d), t) for t, d in zip(tools, documents, strict=True)]
+    return [t for named, value, t in sorted(scored, key=lambda e: (not e[0], -e[1])) if named or value > 0]
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
+def _document(tool: ToolSpec) -> Counter[str]:
+    return Counter([*_words(tool.name) * _NAME_WEIGHT, *_words(tool.description), *_words(" ".join(_arguments(tool)))])
 
 
-def _first(description: str) -> str:
-    return re.split(r"(?<=[.!?])\s", description, maxsplit=1)[0]
+def _words(text: str) -> list[str]:
+    text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)  # readFile has two
+    return [w.removesuffix("s") if len(w) > 3 else w for w in re.findall(r"[^\W_]+", text.lower())]
+
+
+def _arguments(tool: ToolSpec) -> list[str]:
+    return list(tool.parameters.get("properties", {}))
+
+
+def _first_sentence(description: str) -> str:
+    return re.split(r"(?<=[.!?])\s|\n", description, maxsplit=1)[0][:300]

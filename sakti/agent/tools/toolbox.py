@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -30,6 +30,7 @@ from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, Too
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
+from sakti.core.tool_names import CALL, display_name
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
@@ -37,7 +38,11 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query", "wait")
+# Tools that a small model gets if its window has room for them.
+MEMORY_TOOLS = (
+    *("ask_user", "call_tool", "load_tool", "memory-search", "present_plan", "search_tools", "skill", "task-mutate"),
+    *("task-query", "wait", "webfetch", "websearch"),
+)
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
@@ -100,7 +105,8 @@ class Toolbox(Struct):
     may_edit: bool = False
     saved: tuple[str, ...] = ()
     hooks: tuple[call_hooks.CallHook, ...] = ()
-    searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
+    searched: frozenset[str] = frozenset()  # our own tools that are found by search and run by `call_tool`
+    remote: Callable[[], Mapping[str, Tool]] = dict[str, Tool]  # tools of servers, found by search
     guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     mode_tools: ModeTools = ModeTools()
@@ -140,16 +146,33 @@ class Toolbox(Struct):
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
 
-    def search(self, always: Collection[str]) -> None:
-        """Offer all tools but `always` by search."""
-        self.searched = frozenset(self.tools.keys() - set(always))
-        specs = [self.tools[name].spec() for name in sorted(self.searched)]
-        self.tools |= {t.name: t for t in tool_search.make(lambda: specs)}
+    def offer_search(
+        self, always: Collection[str] | None, top_k: Callable[[], int], notes: tool_search.Notes = tool_search.no_notes
+    ) -> None:
+        """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
+        self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
+        self.tools |= {t.name: t for t in tool_search.make(self.deferred, top_k, notes)}
+
+    def load_always(self, tools: Sequence[Tool]) -> None:
+        """Add tools of servers to those of every request, before the first one."""
+        if tools:
+            self.tools |= {t.name: t for t in tools}
+            self.forget_specs()
+
+    def find(self, name: str) -> Tool | None:
+        """Return a tool of ours or of a server."""
+        return self.remote().get(name) or self.tools.get(name)
+
+    def deferred(self) -> dict[str, ToolSpec]:
+        """Return the tools that are found by search, by name."""
+        local = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
+        remote = {name: t for name, t in self.remote().items() if name not in self.tools}
+        return {name: t.spec() for name, t in (local | remote).items()}
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
         call = self._translate(call, self.state.cwd)
-        tool = self.tools.get(call.name)
+        tool = self.find(call.name)
         paths = tool.named(call.arguments or {}) if tool is not None else ()
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
 
@@ -165,7 +188,7 @@ class Toolbox(Struct):
         Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
         results: list[ToolResultPart] = []
-        for number, batch in enumerate(_batches(self.tools, [self._translate(c, self.state.cwd) for c in calls])):
+        for number, batch in enumerate(_batches(self.find, [self._translate(c, self.state.cwd) for c in calls])):
             tasks = [
                 asyncio.create_task(
                     self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
@@ -189,7 +212,7 @@ class Toolbox(Struct):
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
-        tool = self.tools.get(call.name)
+        tool = self.find(call.name)
         if tool is None or call.arguments is None:
             return False
         run = self.state.context(call.id, thread_id, "")
@@ -232,6 +255,7 @@ class Toolbox(Struct):
         run = self.state.context(
             call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
         )
+        run.show_progress = lambda text: emit(ToolOutput(call.id, "", masked(text)))
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
@@ -239,11 +263,12 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.read_only = self._mode_for(tool) == "plan" or decision.only_reads
-            run.is_alone = decision.is_alone
+            run.is_planning = self._mode_for(tool) == "plan"
+            run.read_only = run.is_planning or decision.only_reads
+            run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:
+            async with self.state.recorder.around(*_recorded(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -275,21 +300,27 @@ class Toolbox(Struct):
 
     def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        if call.name == tool_search.CALL and call.arguments is not None:
+        if call.name == CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
-            if isinstance(name, str) and name in self.searched and isinstance(inner, dict):
-                call = structs.replace(call, name=name, arguments=inner)
+            if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
+                call = structs.replace(call, name=real, arguments=inner)
         arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
-        name = call.name if call.name in self.tools else forms.tool_name(call.name)
+        name = call.name if self.find(call.name) is not None else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
                 name, arguments = forms.call(call.name, arguments, cwd)
-        return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
+        return structs.replace(call, name=name if self.find(name) else call.name, arguments=arguments)
+
+    def _find_deferred(self, name: str) -> str:
+        """Return the full name of the only deferred tool whose name is, or ends in, `name`; else ""."""
+        names = [*self.searched, *self.remote()]
+        ending = [n for n in names if n.endswith(f"__{name}")]
+        return name if name in names else ending[0] if len(ending) == 1 else ""
 
     async def _run_hooks(self, run: ToolContext, call: ToolCallPart) -> Judged:
         """Return a call after the guard's changes, if it could run. Raises `Denied`."""
         call = self._translate(call, run.cwd)
-        tool = self.tools.get(call.name)
+        tool = self.find(call.name)
         if self.guard is None or tool is None or call.arguments is None or call.name in self.removed:
             return Judged(call)
         try:
@@ -305,13 +336,14 @@ class Toolbox(Struct):
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
         call = judged.call
-        tool = self.tools.get(call.name)
+        tool = self.find(call.name)
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
         if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
-        if reason := self.mode_tools.refusal(tool.name):
+        reads = tool.remote is not None and tool.remote.reads_only and self.mode_tools.reads_only
+        if not reads and (reason := self.mode_tools.refusal(tool.name)):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
@@ -332,8 +364,8 @@ class Toolbox(Struct):
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for calls of a tool: `plan` for commands if the agent mode only reads."""
-        return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.current_mode
+        """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
+        return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -404,6 +436,8 @@ class Toolbox(Struct):
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
                 decision, decide = await self._judge(run, found, arguments, answered)
         if decision.verdict == "allow":
+            if found.remote is not None:
+                found.remote.note_use(False)
             return _with(arguments, decision), decision
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
@@ -441,6 +475,8 @@ class Toolbox(Struct):
                 raise Denied(f"Denied: {answer.note}.", answer.note)
             note = f" They say: {answer.note}" if answer.note else ""
             raise Denied(f"The user denied this call.{note}", answer.note)
+        if found.remote is not None:
+            found.remote.note_use(not answer.is_judged)
         self._grant(answer.grant, decision.rules)
         if decision.diff and not answer.is_judged:
             self.state.changed.clear()  # they were on the screen
@@ -494,6 +530,15 @@ class Toolbox(Struct):
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
+
+
+def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
+    """Return the effect and the arguments of a call for the recorder of file changes."""
+    if tool.remote is None:
+        return tool.effect, arguments
+    if tool.remote.reads_only:
+        return "own", {}
+    return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
 
 
 def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:
@@ -569,19 +614,16 @@ def _unreadable(raw: str) -> str:
     return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
 
 
-def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
+def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
     """Group calls in order: neighbouring parallel ones together, at most eight."""
     batches: list[list[ToolCallPart]] = []
+    is_open = False
     for call in calls:
-        parallel = call.name in tools and tools[call.name].parallel
-        if (
-            parallel
-            and batches
-            and len(batches[-1]) < MAX_PARALLEL
-            and all(tools[c.name].parallel for c in batches[-1] if c.name in tools)
-            and batches[-1][-1].name in tools
-        ):
+        tool = find(call.name)
+        is_parallel = tool is not None and tool.parallel
+        if is_parallel and is_open and len(batches[-1]) < MAX_PARALLEL:
             batches[-1].append(call)
         else:
             batches.append([call])
+        is_open = is_parallel
     return batches

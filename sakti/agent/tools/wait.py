@@ -12,6 +12,7 @@ from sakti.agent.tools import background
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.processes import Running
+from sakti.store.threads import jobs
 
 NAME = "wait"
 INTERVAL = 0.05  # seconds between two looks
@@ -39,7 +40,8 @@ def make(is_steered: Callable[[], bool]) -> Tool:
         except TimeoutError:
             pass
         tail = background.last_lines(running)
-        return Outcome(f"[{why}]\n{tail}".rstrip(), details={"exit_code": running.exit_code})
+        details = {jobs.ENDED: int(job)} if running.is_reported else {}
+        return Outcome(f"[{why}]\n{tail}".rstrip(), details={"exit_code": running.exit_code, **details})
 
     return wait
 

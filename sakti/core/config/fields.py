@@ -193,6 +193,17 @@ class SandboxSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Settings of the tools that reach the web; only the user's own."""
+
+    fetch: bool = setting(True, "Let the model open web pages; each new host is asked about.")
+    search: Literal["auto", "provider", "brave", "tavily", "exa", "off"] = setting(
+        "auto",
+        "Web search; auto: by the model's provider if it can, else by a service whose key is set.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
@@ -234,6 +245,13 @@ class SubagentSettings:
     )
     max_usd: float = setting(1.0, "Maximum US dollars of a child.", at_once=True, above=0, project=(0, 100))
     model: str = setting("inherit", 'Model of children, as "provider/name"; inherit: the one that answers.')
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearchSettings:
+    """Settings of the search for tools."""
+
+    top_k: int = setting(5, "Maximum number of tools that one search finds.", at_once=True, low=1, high=50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +377,19 @@ class Config:
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)
     sandbox: SandboxSettings = setting(make=SandboxSettings)
+    web: WebSettings = setting(make=WebSettings)
     agent: AgentSettings = setting(make=AgentSettings)
     subagents: SubagentSettings = setting(make=SubagentSettings)
     goal: GoalSettings = setting(make=GoalSettings)
+    tool_search: ToolSearchSettings = setting(make=ToolSearchSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(
         make=dict[str, Any], help='Your own keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
     )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])
+    mcp: Mapping[str, Any] = setting(
+        make=dict[str, Any],
+        help="MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.",
+        secret=True,
+    )

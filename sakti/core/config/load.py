@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
 from sakti.core.config.meaning import Meaning, of_field
-from sakti.core.config.reading import TABLES, literal, parse, read_table, shown
+from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, shown
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
@@ -38,7 +38,7 @@ _NARROWS = (  # numbers that a project may only lower
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
 _STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
-_ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted
+_ELSEWHERE = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
 
 
@@ -46,7 +46,7 @@ MOST = 5  # warnings about one project's file
 MASK = "•••"
 
 
-class Sourced(NamedTuple):
+class SourcedSetting(NamedTuple):
     """A setting as a source has it."""
 
     name: str
@@ -54,7 +54,7 @@ class Sourced(NamedTuple):
     origin: str
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """Merged settings, their origins and warnings.
 
     `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` holds what would have
@@ -75,7 +75,7 @@ def load(
     env: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
     usable: Callable[[str, Any], str] = lambda name, value: "",
-) -> Loaded:
+) -> LoadedConfig:
     """Merge all sources into one `Config`.
 
     `project_bytes` is what the project's file holds, where it was read before. `usable` says why a value of the
@@ -86,11 +86,12 @@ def load(
     the program from starting.
     """
     user_values = [
-        Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()
+        SourcedSetting(name, value, str(user_file))
+        for name, value in (read_table(user_file) if user_file else {}).items()
     ]
     later = list(_above_files(env or {}, overrides))
     warnings: list[str] = []
-    offered: list[Sourced] = []
+    offered: list[SourcedSetting] = []
     if project_file is not None:
         offered = _of_project(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
         offered = _without_contradictions(user_values, offered, later, warnings)
@@ -98,25 +99,27 @@ def load(
             warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
     config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {})
+    return LoadedConfig(
+        config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {}
+    )
 
 
-def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
+def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
-            yield Sourced(key[6:].lower().replace("__", "."), literal(value), key)
+            yield SourcedSetting(key[6:].lower().replace("__", "."), literal(value), key)
         elif key in ("SAKTI_MODEL", "SAKTI_MODE"):
-            yield Sourced(key[6:].lower(), value, key)
+            yield SourcedSetting(key[6:].lower(), value, key)
         elif key == "SAKTI_DB" and value:
-            yield Sourced("store.path", value, key)
+            yield SourcedSetting("store.path", value, key)
     for text in overrides:
         name, sep, value = text.partition("=")
         if not sep:
             raise ConfigError(f"-o takes name=value, not {text!r}.")
-        yield Sourced(name.strip(), literal(value.strip()), f"-o {name.strip()}")
+        yield SourcedSetting(name.strip(), literal(value.strip()), f"-o {name.strip()}")
 
 
-def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
+def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[str, str]]:
     config, origins = Config(), dict[str, str]()
     for name, value, origin in settings:
         config = replace_setting(config, name, value, origin)
@@ -129,16 +132,16 @@ def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]
 
 def _of_project(
     path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
-) -> list[Sourced]:
+) -> list[SourcedSetting]:
     """Return the project's settings that are good, each on its own, after the user's file made `config`."""
     try:
         table = read_table(path) if data is None else parse(data, path)
     except ConfigError as e:
         warnings.append(f"{e.message} Its settings are not used.")
         return []
-    out: list[Sourced] = []
+    out: list[SourcedSetting] = []
     for name, value in table.items():
-        if name == _ELSEWHERE:
+        if name in _ELSEWHERE:
             continue
         why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
@@ -146,7 +149,7 @@ def _of_project(
             continue
         if name in ("approval.ask", "approval.deny"):
             value = [*_get(config, name), *([value] if isinstance(value, str) else value)]
-        out.append(Sourced(name, value, str(path)))
+        out.append(SourcedSetting(name, value, str(path)))
     return out
 
 
@@ -183,12 +186,15 @@ def _reason_of_size(name: str, value: Any, config: Config) -> str:
 
 
 def _without_contradictions(
-    own: Sequence[Sourced], offered: Sequence[Sourced], later: Sequence[Sourced], warnings: list[str]
-) -> list[Sourced]:
+    own: Sequence[SourcedSetting],
+    offered: Sequence[SourcedSetting],
+    later: Sequence[SourcedSetting],
+    warnings: list[str],
+) -> list[SourcedSetting]:
     """Leave out project settings that contradict others; the user's settings win."""
     if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
         return list(offered)
-    good: list[Sourced] = []
+    good: list[SourcedSetting] = []
     for one in offered:
         if why := _contradiction((*own, *good, one, *later)):
             warnings.append(f"{one.origin}: {one.name} is not used. {why}")
@@ -197,7 +203,7 @@ def _without_contradictions(
     return good
 
 
-def _contradiction(settings: Iterable[Sourced]) -> str:
+def _contradiction(settings: Iterable[SourcedSetting]) -> str:
     try:
         check(_merge_settings(settings)[0])
     except ConfigError as e:
@@ -205,7 +211,7 @@ def _contradiction(settings: Iterable[Sourced]) -> str:
     return ""
 
 
-def _project_changes(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
+def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
     before = flat(_merge_settings(without)[0])
     return {name: value for name, value in flat(config).items() if value != before.get(name)}
 
@@ -270,7 +276,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)
     elif rest and isinstance(child, Mapping):
-        key = ".".join(rest)
+        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
         table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
@@ -279,6 +285,14 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         (target,) = (f for f in dataclasses.fields(node) if f.name == head)
         new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
     return dataclasses.replace(node, **{head: new})
+
+
+def _replace_field(servers: Mapping[str, Any], path: list[str], value: Any) -> tuple[str, Any]:
+    """Return the name of an MCP server and its table with another value of the field that `path` names."""
+    name, *field = path
+    table = servers.get(name)
+    fields = typing.cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    return name, {**fields, ".".join(field): value} if field else value
 
 
 def _replace_provider(
@@ -339,7 +353,7 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
             hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
             raise ConfigError(f"{origin}: {name} has no setting {shown(key)}.{hint}")
     for f in dataclasses.fields(kind):
-        if f.default is dataclasses.MISSING and f.name not in table:
+        if f.default is f.default_factory and f.name not in table:  # both are missing
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
     return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
 

@@ -15,6 +15,7 @@ from sakti.core.text import one_line
 
 LONGEST = 100_000  # bytes of a file of settings
 TABLES = ("extra", "headers")  # settings whose value is a table
+SERVERS = "mcp"  # table at the top whose entries are checked one by one, so it stays as it is
 _MEND = "Fix it or move it away."
 
 
@@ -80,7 +81,7 @@ def _why(error: Exception) -> str:
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        if isinstance(value, dict) and key not in TABLES:
+        if isinstance(value, dict) and key not in TABLES and (prefix or key != SERVERS):
             yield from _flatten(typing.cast("dict[str, Any]", value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

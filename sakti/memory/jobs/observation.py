@@ -15,12 +15,11 @@ from msgspec import structs
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Message
 from sakti.memory import policy, shared
-from sakti.memory.jobs.lease import Leases
-from sakti.memory.jobs.operation import Operation
+from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.worker import Worker, observable
+from sakti.memory.worker import MemoryWorker, observable
 from sakti.providers import refused_pieces
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
@@ -40,7 +39,7 @@ class Observation:
     `task` is the running or last one; `elsewhere`: it found another window observing.
     """
 
-    def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
+    def __init__(self, state: MemoryState, worker: MemoryWorker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
         self.task: asyncio.Task[bool] | None = None
         self.elsewhere = False
@@ -245,12 +244,7 @@ class Observation:
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
-        earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
-        texts = [g.text for g in earlier]
-        if window.record.scope == "resource":  # the work of other threads does not belong to this thread's state
-            ancestry = shared.lineage(window.thread)
-            texts = [shared.own_text(g, ancestry) for g in earlier]
-            earlier = [g for g in earlier if shared.is_own(spans(g), ancestry)]
+        earlier, texts = self._earlier(piece[0].index)
         last = next((g for g in reversed(earlier) if g.current_task or g.suggested_response), None)
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
@@ -267,3 +261,13 @@ class Observation:
             next((str(g.metadata["timezone"]) for g in reversed(earlier) if "timezone" in g.metadata), ""),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
         )
+
+    def _earlier(self, index: int) -> tuple[list[Group], list[str]]:
+        """Return the groups before a message, and the texts of the log that are this thread's past."""
+        window = self.state.window
+        earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
+        if window.record.scope != "resource":
+            return earlier, [g.text for g in earlier]
+        ancestry = shared.lineage(window.thread)  # other threads' work does not belong to this thread's state
+        texts = [shared.own_text(g, ancestry) for g in earlier]
+        return [g for g in earlier if shared.is_own(spans(g), ancestry)], texts

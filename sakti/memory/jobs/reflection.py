@@ -8,13 +8,12 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
-from sakti.memory.jobs.lease import Leases
 from sakti.memory.jobs.observation import HARMLESS
-from sakti.memory.jobs.operation import Operation
+from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.jobs.waiting import Patience
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
-from sakti.memory.worker import ToCondense, Worker
+from sakti.memory.worker import MemoryWorker, ToCondense
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
@@ -39,7 +38,7 @@ class ReflectionUndone(Struct, frozen=True):
 class Reflection:
     """Reflection job of one open thread's record; `task` is the running or last one."""
 
-    def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
+    def __init__(self, state: MemoryState, worker: MemoryWorker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
         self.task: asyncio.Task[None] | None = None
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from sakti.core.types import Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import NEVER_WAITS, MemoryState, Signal
@@ -70,12 +71,8 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
                 return
             await state.activate_due()
             continue
-        messages = state.window.uncovered()
-        floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
-        cut = sync_cut(messages, numbers.threshold, floor)
-        if state.window.ready() or not cut:
-            return
-        if not await patience.wait(observation.begin_now(messages[:cut])):
+        messages = _next_messages(state)
+        if not messages or not await patience.wait(observation.begin_now(messages)):
             return
         if observation.elsewhere and looks_elsewhere:
             looks_elsewhere = False
@@ -84,3 +81,12 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
             await state.activate_due()
         elif state.window.pending >= before and not await state.activate_due():
             return
+
+
+def _next_messages(state: MemoryState) -> list[Message]:
+    """Return the messages that can be observed at once; empty while some are buffered."""
+    if state.window.ready():
+        return []
+    numbers, messages = state.numbers(), state.window.uncovered()
+    floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
+    return messages[: sync_cut(messages, numbers.threshold, floor)]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
-from sakti.memory.log import utf16
-from sakti.memory.log.utf16 import BOL, S
+from sakti.memory.log import dates
+from sakti.memory.log.dates import BOL, S
 
 MAX_LINE = 10_000
 TRUNCATED = " … [truncated]"
@@ -38,7 +38,7 @@ class Parsed(Struct, frozen=True):
 
 def detect_degenerate_repetition(text: str) -> bool:
     """Return whether a model got stuck: the same windows or lines over and over, or one endless line."""
-    data = utf16.units(text)
+    data = dates.units(text)
     size = len(data) // 2
     if size < _SHORTEST:
         return False
@@ -47,16 +47,16 @@ def detect_degenerate_repetition(text: str) -> bool:
     if windows and (len(windows) - len(set(windows))) / len(windows) > _WINDOW_SHARE:
         return True
     lines = text.split("\n")
-    if any(utf16.length(line) > _LONGEST_LINE for line in lines):
+    if any(dates.length(line) > _LONGEST_LINE for line in lines):
         return True
-    long = [line for raw in lines if utf16.length(line := utf16.trim(raw)) >= _MIN_LINE_LENGTH]
+    long = [line for raw in lines if dates.length(line := dates.trim(raw)) >= _MIN_LINE_LENGTH]
     return len(long) >= _MIN_LINES and (len(long) - len(set(long))) / len(long) > _LINE_SHARE
 
 
 def sanitize_observation_lines(text: str) -> str:
     """Cut lines of more than 10,000 UTF-16 units, with a note."""
     return "\n".join(
-        utf16.cut(line, MAX_LINE) + TRUNCATED if utf16.length(line) > MAX_LINE else line for line in text.split("\n")
+        dates.cut(line, MAX_LINE) + TRUNCATED if dates.length(line) > MAX_LINE else line for line in text.split("\n")
     )
 
 
@@ -91,21 +91,21 @@ def parse_reflector_output(text: str) -> Parsed:
     """Parse like `parse_observer_output`, but accept a complete answer without any tag or list."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
-    observations = sanitize_observation_lines(_observations(text, utf16.trim(text)))
+    observations = sanitize_observation_lines(_observations(text, dates.trim(text)))
     return Parsed(observations, _first(_TASK, text), _first(_RESPONSE_INLINE, text), None)
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
-    return (utf16.trim(match[1]) or None) if match else None
+    return (dates.trim(match[1]) or None) if match else None
 
 
 def _observations(text: str, otherwise: str) -> str:
     blocks = _OBSERVATIONS.findall(text)
     if blocks:
-        return utf16.trim("\n".join(t for b in blocks if (t := utf16.trim(b))))
+        return dates.trim("\n".join(t for b in blocks if (t := dates.trim(b))))
     items = [line for line in text.split("\n") if _ITEM.match(line)]
-    return utf16.trim("\n".join(items)) if items else otherwise
+    return dates.trim("\n".join(items)) if items else otherwise
 
 
 _OTHER_TAGS = "observations|current-task|suggested-response|thread-title"
@@ -151,7 +151,7 @@ def inject_anchor_ids(text: str) -> str:
     out: list[str] = []
     top = nested = 0
     for line in text.split("\n"):
-        body = utf16.trim(line)
+        body = dates.trim(line)
         if not body or _DATE_LINE.match(body) or _ANCHORED.match(line) or _TAG_LINE.fullmatch(body):
             out.append(line)
             continue

@@ -24,7 +24,7 @@ from sakti.memory.log import dates
 from sakti.memory.log.lines import references
 from sakti.memory.log.parse import MAX_LINE
 from sakti.memory.modes import FieldType
-from sakti.memory.observe.quoting import Piece, pieces, shell
+from sakti.memory.observe.quoting import QuotedPiece, pieces, shell
 from sakti.memory.observe.tool_facts import Facts, fill_keys, read_facts
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.slices import run_in_slices, run_to_end
@@ -67,7 +67,7 @@ _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url"
 _CHANGES_FILES = lazy_pattern(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
 
 
-class Candidate(Struct, frozen=True):
+class CandidateLine(Struct, frozen=True):
     """Sentence that could be kept: higher `weight` first.
 
     Those of one message with the same beginning (`lead`, `sign`) share a line.
@@ -102,7 +102,7 @@ class ExtractiveObserver:
         """Do the work of `extract` in steps; each takes a small part of a slice however long a message is."""
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
-        chosen: list[Candidate] = []
+        chosen: list[CandidateLine] = []
         lines: set[tuple[str, str, str]] = set()
         declared = modes.numbers(request.mode).fields
         unsorted = yield from self._candidates(request.messages, declared)
@@ -132,8 +132,8 @@ class ExtractiveObserver:
 
     def _candidates(
         self, messages: Sequence[Message], declared: Mapping[str, FieldType]
-    ) -> Generator[None, None, list[Candidate]]:
-        out: dict[tuple[str, str], Candidate] = {}
+    ) -> Generator[None, None, list[CandidateLine]]:
+        out: dict[tuple[str, str], CandidateLine] = {}
         order = 0
         for message, step, facts in _read_steps(messages):
             yield
@@ -148,11 +148,11 @@ class ExtractiveObserver:
             if text and key not in out:
                 order += 1
                 tokens = self._counter.count(text) + 1
-                out[key] = Candidate(order, message.id, weight, sign, message.created_at, lead, text, tokens, facts)
+                out[key] = CandidateLine(order, message.id, weight, sign, message.created_at, lead, text, tokens, facts)
         return list(out.values())
 
 
-def _left_out(candidates: Sequence[Candidate], chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+def _left_out(candidates: Sequence[CandidateLine], chosen: Sequence[CandidateLine]) -> Iterator[CandidateLine]:
     """Yield a line for each message whose own statements had no room, or only in part: it can be recalled."""
     ids = {(c.order) for c in chosen}
     missing = [c for c in candidates if c.weight >= STATED and c.order not in ids]
@@ -230,27 +230,35 @@ def _of_user(text: str, answers: bool, message_id: str, label: str = "") -> Iter
             yield from ((6.5, "🟡", "User quoted:", line) for line in _shorten_quotation(piece.text, message_id))
 
 
-def _own_words(piece: Piece, answers: bool, label: str) -> Iterator[Step]:
+def _own_words(piece: QuotedPiece, answers: bool, label: str) -> Iterator[Step]:
     is_list = sum(bool(_ITEM.match(line)) for line in itertools.islice(piece.text.split("\n"), QUOTED_LINES)) > 1
     for sentence, last in _with_last(step_by_step(piece.text)):
         if not sentence:
             yield None
             continue
         bare = sentence.removeprefix(label)
-        exact = 0.5 if SPECIFIC.search(bare) else 0.0
-        is_fact = is_list and kind(bare) in ("remark", "chatter")  # an item of a list states something
-        match "remark" if last and piece.opens else "statement" if is_fact else kind(bare):
-            case "statement":
-                yield 8.0 + exact + (1.0 if CHANGE.search(bare) else 0.0), "🔴", "User stated:", sentence
-            case "request":
-                yield STATED + exact, "🟡", "User asked for:", sentence
-            case "question":
-                yield 4.5 + exact, "🟡", "User asked:", sentence
-            case "remark":
-                weight = STATED if not is_vague(bare) and not piece.opens else 5.0 if answers else 3.5
-                yield weight + exact, "🟡", "User said:", sentence
-            case "chatter":
-                yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
+        sentence_kind = "remark" if last and piece.opens else kind(bare)
+        if is_list and not (last and piece.opens) and sentence_kind in ("remark", "chatter"):
+            sentence_kind = "statement"  # an item of a list states something
+        weight, sign, lead = _weigh_own(bare, sentence_kind, answers=answers, opens=piece.opens)
+        yield weight, sign, lead, sentence
+
+
+def _weigh_own(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool) -> tuple[float, str, str]:
+    """Return weight, sign and lead of a sentence of the user."""
+    exact = 0.5 if SPECIFIC.search(sentence) else 0.0
+    match sentence_kind:
+        case "statement":
+            return 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:"
+        case "request":
+            return STATED + exact, "🟡", "User asked for:"
+        case "question":
+            return 4.5 + exact, "🟡", "User asked:"
+        case "remark":
+            weight = STATED if not is_vague(sentence) and not opens else 5.0 if answers else 3.5
+            return weight + exact, "🟡", "User said:"
+        case "chatter":
+            return 4.0 if answers else 0.5, "🟢", "User said:"
 
 
 def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
@@ -421,12 +429,12 @@ def _own_sentences(message: Message) -> Iterator[str]:
             yield from step_by_step(piece.text) if piece.own else ("",)
 
 
-def _log(chosen: Sequence[Candidate], timezone: str) -> tuple[str, dict[str, list[Facts]]]:
+def _log(chosen: Sequence[CandidateLine], timezone: str) -> tuple[str, dict[str, list[Facts]]]:
     """Write the log; sentences of a message with the same beginning share a line.
 
     So do files of one tool in a row. Also return the facts of each line, by the line's content.
     """
-    lines: dict[tuple[str, str, str, int], list[Candidate]] = {}
+    lines: dict[tuple[str, str, str, int], list[CandidateLine]] = {}
     sizes: dict[tuple[str, str, str], int] = {}
     run = ""  # the key under which files of the same tool still gather
     for candidate in chosen:

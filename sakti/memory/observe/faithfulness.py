@@ -32,7 +32,7 @@ from sakti.memory.observe.claims import (
     claims,
 )
 from sakti.memory.observe.speaking import Said, Voices, plain
-from sakti.memory.statements.units import LEAD
+from sakti.memory.statements.sentences import LEAD
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"
@@ -79,7 +79,7 @@ _TRACES = {
 }  # fmt: skip
 
 
-class _Piece(Struct, frozen=True):
+class _SourcePiece(Struct, frozen=True):
     """Figures and dates of a piece of text; `relative` dates depend on the day of the message."""
 
     figures: frozenset[float]
@@ -91,13 +91,13 @@ class _Piece(Struct, frozen=True):
 
 
 @lru_cache(2_048)  # the log before is a part of every source
-def _read_piece(piece: str) -> _Piece:
+def _read_piece(piece: str) -> _SourcePiece:
     numbers: set[float] = set()
     for match in NUMBER.finditer(HASH.sub(" ", piece)):
         numbers |= figures(match[0])
         major = match[0].partition(".")[0]
         numbers |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
-    return _Piece(
+    return _SourcePiece(
         frozenset(numbers),
         tuple(_read_amounts(piece)),
         frozenset(t for match in CLOCK.finditer(piece) for t in clocks(match)),
@@ -118,7 +118,7 @@ def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
         last = match.end(), current
 
 
-class Source:
+class EvidenceSource:
     """Source that lines are checked against.
 
     `said`: its texts by speaker, where known; `days`: when they were said; `clocks`: at what times ("14:30"). Call
@@ -163,7 +163,7 @@ class Source:
         self.voices.index()
         self._read = True
 
-    def _add(self, piece: _Piece) -> None:
+    def _add(self, piece: _SourcePiece) -> None:
         self._figures |= piece.figures
         for kind, amount in piece.amounts:
             self._amounts.setdefault(kind, []).append(amount)
@@ -389,7 +389,7 @@ def _by_size(text: str) -> Iterator[str]:
         at = end
 
 
-def flags(content: str, source: Source) -> tuple[str, ...]:
+def flags(content: str, source: EvidenceSource) -> tuple[str, ...]:
     """Return the claims of a line that its source lacks; empty for a faithful line.
 
     Example: "path: src/auth.ts".
@@ -400,19 +400,29 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     open_claims = [claim for claim in all_claims if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
     is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
-    counts = [n for c in all_claims if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
+    counts = [] if is_quoted else _counts(all_claims)
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
     out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _near(content, n))}
-    if not verbatim and (words := source.voices.wrong(content)):
-        out[f"speaker: {words}"] = None
-    if words := source.voices.undecided(content):
-        out[f"decision: {words}"] = None
-    if words := source.voices.unproven(content):
-        out[f"result: {words}"] = None
-    return tuple(out)
+    return (*out, *_speech_flags(content, source.voices, verbatim=verbatim))
+
+
+def _counts(line_claims: Sequence[Claim]) -> list[str]:
+    """Return the whole numbers of a line: each counts, or belongs to, a noun."""
+    numbers = [c.text.split()[0] for c in line_claims if c.kind == "number"]
+    return [number for number in numbers if number.isdigit()]
+
+
+def _speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
+    """Yield the words of a line that its source attributes to another, does not decide, or does not prove."""
+    if not verbatim and (words := voices.wrong(content)):
+        yield f"speaker: {words}"
+    if words := voices.undecided(content):
+        yield f"decision: {words}"
+    if words := voices.unproven(content):
+        yield f"result: {words}"
 
 
 def _near(content: str, number: str) -> list[str]:
@@ -430,7 +440,7 @@ class Dropped(Struct, frozen=True):
 
 def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
     """Return the 🔴 lines and paths that a reflection lost."""
-    have, kept_words = Source(reflection), words_by_line(reflection)
+    have, kept_words = EvidenceSource(reflection), words_by_line(reflection)
     have.ready()
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}

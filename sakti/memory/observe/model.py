@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec import structs
 
@@ -69,6 +70,18 @@ def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]
     return lines.corrected(text, changes) if changes else text, replaces
 
 
+def _continue(request: ObserveInput, results: Sequence[ObserveResult]) -> ObserveInput:
+    """Return the request for the next slice: log and state as the slices before it left them."""
+    if not results:
+        return request
+    return structs.replace(
+        request,
+        log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
+        current_task=results[-1].current_task,
+        suggested_response=results[-1].suggested_response,
+    )
+
+
 class ModelObserver:
     """Observer that asks a model.
 
@@ -119,20 +132,9 @@ class ModelObserver:
         """
         results: list[ObserveResult] = []
         for piece in self._pieces(request):
-            results.append(
-                await self._observe(
-                    structs.replace(
-                        request,
-                        messages=tuple(piece),
-                        log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
-                        current_task=results[-1].current_task if results else request.current_task,
-                        suggested_response=results[-1].suggested_response if results else request.suggested_response,
-                    )
-                )
-            )
-        last = results[-1]
+            results.append(await self._observe(structs.replace(_continue(request, results), messages=tuple(piece))))
         return structs.replace(
-            last,
+            results[-1],
             text="\n".join(r.text for r in results),
             calls=tuple(c for r in results for c in r.calls),
             categories={content: name for r in results for content, name in r.categories.items()},

@@ -152,7 +152,7 @@ ANNOUNCED = 1  # the line that announces a quotation counts as one of it
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
-class Piece(Struct, frozen=True):
+class QuotedPiece(Struct, frozen=True):
     """Part of a message; `own`: the user's words, `opens`: they only introduce the quotation that follows."""
 
     text: str
@@ -181,7 +181,7 @@ def own(message: Message) -> str:
     return "\n".join(p.text for p in pieces(message.text) if p.own)
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def pieces(text: str) -> Iterator[QuotedPiece]:
     """Yield the non-empty parts of a text in order."""
     current: list[str] = []
     was = True
@@ -195,37 +195,55 @@ def pieces(text: str) -> Iterator[Piece]:
     yield from _piece([text[TYPED:]], False, last=True)
 
 
-def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[Piece]:
+def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[QuotedPiece]:
     if any(line and not line[:LINE_LIMIT].isspace() for line in lines):
-        yield Piece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
+        yield QuotedPiece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line, or its parts, with whether it is the user's own."""
     lines = text.split("\n")
     pasted = _pasted_lines(lines)
-    fenced, rest, is_mail = False, 0, False  # rest: lines of a quotation that nothing marks, 0 outside of one
+    fenced, quotation = False, _Quotation(lines)
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         if fence:
             fenced = not fenced
-        if rest and _ends_quotation(lines, number, rest, is_mail):
-            rest = 0
-        if fence or fenced or rest or number in pasted or _MARKED.match(line):
-            rest += bool(rest) and bool(line.strip())
+        quotation.end_before(number)
+        if fence or fenced or quotation.lines or number in pasted or _MARKED.match(line):
+            quotation.count(line)
             yield line, False
         elif _MAIL.match(line) and _is_mail(lines, number):
-            rest, is_mail = int(not _is_delimited(lines, number + 1)), True
+            quotation.begin(number, is_mail=True)
             yield line, False
         else:
             parts = list(_parts(line))
-            opens = bool(parts) and (parts[-1][2] or _shows(lines, number))
-            rest = int(opens and not _is_delimited(lines, number + 1))
-            if rest:
-                is_mail = _LETTER.search(line[:LINE_LIMIT]) is not None
-                rest += bool(parts[-1][0].strip()) and parts[-1][2]
+            if parts and (parts[-1][2] or _shows(lines, number)):
+                quotation.begin(number, is_mail=_LETTER.search(line[:LINE_LIMIT]) is not None)
+                quotation.count(parts[-1][0] if parts[-1][2] else "")
             for part, mine, _ in parts:
                 yield part, mine
+
+
+class _Quotation:
+    """Quotation that nothing marks, in the lines of a text; `lines` counts its own, 0 outside of one."""
+
+    def __init__(self, text: Sequence[str]) -> None:
+        self._text = text
+        self.lines, self._is_mail = 0, False
+
+    def begin(self, number: int, *, is_mail: bool) -> None:
+        """Begin a quotation with a line, unless marks delimit what follows."""
+        self.lines, self._is_mail = int(not _is_delimited(self._text, number + 1)), is_mail
+
+    def count(self, line: str) -> None:
+        """Count a line of the quotation, if there is one and the line is not blank."""
+        self.lines += bool(self.lines and line.strip())
+
+    def end_before(self, number: int) -> None:
+        """End the quotation if a paragraph of the user's own begins with a line."""
+        if self.lines and _ends_quotation(self._text, number, self.lines, self._is_mail):
+            self.lines = 0
 
 
 def _ends_quotation(lines: Sequence[str], number: int, quoted: int, is_mail: bool) -> bool:

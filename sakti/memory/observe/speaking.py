@@ -15,8 +15,7 @@ from sakti.memory.log import lines
 from sakti.memory.observe import quoting
 from sakti.memory.observe.claims import WORDS, cut
 from sakti.memory.statements.reading import stem
-from sakti.memory.statements.sentences import step_by_step
-from sakti.memory.statements.units import speaker, units
+from sakti.memory.statements.sentences import speaker, step_by_step, units
 
 Voice: TypeAlias = Literal["user", "agent", "text", "agreed"]  # agreed: what the agent said before the user's yes
 Said: TypeAlias = tuple[Voice, str]

@@ -18,7 +18,7 @@ from sakti.memory.modes import FieldType
 Facts: TypeAlias = Mapping[str, list[str]]  # values by key
 
 _ANSWERED = ("ask_user", "present_plan")  # calls whose results have words of the user
-SEARCHES = ("grep", "glob", "memory-search")
+SEARCHES = ("grep", "glob", "memory-search", "websearch")
 MOST, LONGEST = 12, 200  # values of a key, characters of one
 LOOKED_AT = 100_000  # characters at the end of a result
 
@@ -112,7 +112,7 @@ def _bounded(values: Iterable[str]) -> list[str]:
 def _query(tool: str, arguments: Json, command: str) -> str:
     """Return the query of a call; empty if it does not search."""
     if tool in SEARCHES:
-        words = (str(arguments[k]) for k in ("pattern", "query", "path") if arguments.get(k))
+        words = (str(arguments[k]) for k in ("pattern", "query", "path", "site") if arguments.get(k))
         return " ".join((tool, *words))
     return " ".join(command.split()) if _SEARCH_COMMAND.match(command) else ""
 

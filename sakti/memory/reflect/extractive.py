@@ -19,8 +19,7 @@ from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
-from sakti.memory.statements.sentences import SPECIFIC, agent_kind, lasts, worth_of
-from sakti.memory.statements.units import LEAD, TOOL, sentences
+from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences, worth_of
 from sakti.store.log.replaced import MARK, NOTE, Earlier, place, when, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
@@ -43,7 +42,7 @@ _DECORATION = lazy_pattern(
 )
 
 
-class _Unit(Struct):
+class _LogSentence(Struct):
     """Sentence of a line, with the text between it and the next one."""
 
     text: str
@@ -60,9 +59,9 @@ class _Unit(Struct):
         return min(self.rank, WORK) if self.replaced else self.rank
 
 
-class _Line(Struct):
+class _DigestLine(Struct):
     head: str  # sign, time and speaker
-    units: list[_Unit]
+    units: list[_LogSentence]
     tokens: int  # of the head
     header: str  # the date line above it
     sign: str
@@ -73,6 +72,15 @@ class _Line(Struct):
     @property
     def dropped(self) -> bool:
         return all(u.dropped for u in self.units)
+
+    @property
+    def remaining_tokens(self) -> int:
+        return 0 if self.dropped else self.tokens + sum(u.tokens for u in self.units if not u.dropped)
+
+    @property
+    def lists_files(self) -> bool:
+        """Return whether the units are names of files that the agent changed."""
+        return self.head.rstrip().endswith("Agent changed")
 
 
 class ExtractiveReflector:
@@ -104,23 +112,20 @@ class ExtractiveReflector:
             raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
-    def _drop_down_to(self, lines: list[_Line], target: int, limit: int | None, before: int) -> None:
-        total = sum(
-            line.tokens + sum(u.tokens for u in line.units if not u.dropped) for line in lines if not line.dropped
-        )
+    def _drop_down_to(self, lines: list[_DigestLine], target: int, limit: int | None, before: int) -> None:
+        total = sum(line.remaining_tokens for line in lines)
         ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
         least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
         units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
         for rank, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):
-            if total <= (ended if unit.replaced and rank == WORK else least[rank]):
-                continue
-            if unit.dropped or line.pinned:
+            limit_of_rank = ended if unit.replaced and rank == WORK else least[rank]
+            if total <= limit_of_rank or unit.dropped or line.pinned:
                 continue
             unit.dropped = True
             total -= unit.tokens + (line.tokens if line.dropped else 0)
 
-    def _lines(self, text: str, pinned: set[str]) -> list[_Line]:
-        out: list[_Line] = []
+    def _lines(self, text: str, pinned: set[str]) -> list[_DigestLine]:
+        out: list[_DigestLine] = []
         header = ""
         for raw in text.split("\n"):
             line = raw.rstrip()
@@ -132,7 +137,7 @@ class ExtractiveReflector:
             out.append(self._line(line, header, _bare(line) in pinned))
         return out
 
-    def _line(self, line: str, header: str, pinned: bool) -> _Line:
+    def _line(self, line: str, header: str, pinned: bool) -> _DigestLine:
         count = self._counter.count
         sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
         decoration = _DECORATION.match(line)
@@ -148,7 +153,7 @@ class ExtractiveReflector:
         parts: list[tuple[str, str]]
         if lead is not None:
             start += lead.end()
-            parts = list(sentences(line[start:]))
+            parts = list(split_sentences(line[start:]))
         elif tool is not None and tool["files"]:
             start += tool.start("files")
             names = tool["files"].split(", ")
@@ -156,12 +161,12 @@ class ExtractiveReflector:
         else:
             parts = [(content, "")]
         nested = line[0] in " \t" and sign == "none"
-        units = [_Unit(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
+        units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
         _value(units, 1.0 if user else OF_AGENT)
-        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
+        return _DigestLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
 
 
-def _value(units: Sequence[_Unit], share: float) -> None:
+def _value(units: Sequence[_LogSentence], share: float) -> None:
     """Set what the statements of a line are worth: the best one whole, the others less.
 
     One good sentence leads to its message, so the log rather covers many messages than few of them completely.
@@ -200,32 +205,34 @@ def _bare(line: str) -> str:
     return _TIME.sub("", text).strip().casefold()
 
 
-def _drop_repeated(lines: Sequence[_Line]) -> None:
+def _drop_repeated(lines: Sequence[_DigestLine]) -> None:
     """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
     seen: set[tuple[bool, str]] = set()
-    newest: set[str] = set()
-    for line in lines:
-        for unit in line.units if not line.head.rstrip().endswith("Agent changed") else ():
-            key = (line.user, _bare(unit.text))
-            if unit.dropped:
-                continue
-            if key in seen and not line.pinned and not unit.replaced:
-                unit.dropped = True
-            if not unit.replaced:  # a statement repeated after a change is current
-                seen.add(key)
-    for line in reversed(lines):
-        changed = line.head.rstrip().endswith("Agent changed")
+    for line in (line for line in lines if not line.lists_files):
         for unit in line.units:
-            match = TOOL.match(unit.text)
-            key = f"file {unit.text}" if changed else match["command"] if match and match["command"] else ""
-            if unit.dropped:
+            if unit.dropped or unit.replaced:  # a statement repeated after a change is current
                 continue
-            if key and key in newest and not line.pinned:
-                unit.dropped = True
+            key = (line.user, _bare(unit.text))
+            unit.dropped = key in seen and not line.pinned
+            seen.add(key)
+    newest: set[str] = set()
+    for line in reversed(lines):
+        for unit in line.units:
+            if unit.dropped or not (key := _work_key(line, unit)):
+                continue
+            unit.dropped = key in newest and not line.pinned
             newest.add(key)
 
 
-def _order_replaced(lines: Sequence[_Line]) -> None:
+def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
+    """Return the file or the command that a unit names; empty for others."""
+    if line.lists_files:
+        return f"file {unit.text}"
+    match = TOOL.match(unit.text)
+    return (match["command"] or "") if match else ""
+
+
+def _order_replaced(lines: Sequence[_DigestLine]) -> None:
     """Mark words replaced by later lines, from their notes; raise those lines to the replaced rank."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
@@ -247,7 +254,7 @@ def _statements(text: str) -> int:
     return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
 
 
-def _outlive(newer: _Line, older: _Unit) -> None:
+def _outlive(newer: _DigestLine, older: _LogSentence) -> None:
     """Raise a line of the time that a mark names to the rank of the sentence that it ends.
 
     The agent's lines of that minute end nothing, and requests end no statement unless a note says so.
@@ -257,17 +264,17 @@ def _outlive(newer: _Line, older: _Unit) -> None:
             unit.rank, unit.worth = max(unit.rank, older.rank), max(unit.worth, older.worth)
 
 
-def _moment(line: _Line) -> tuple[str, str]:
+def _moment(line: _DigestLine) -> tuple[str, str]:
     """Return date and time of a line, as marks name them."""
     time = _CLOCK.search(line.head)
     return _date(line), time[1] if time else ""
 
 
-def _date(line: _Line) -> str:
+def _date(line: _DigestLine) -> str:
     return line.header.removeprefix("Date:").strip()
 
 
-def _write(lines: Sequence[_Line]) -> str:
+def _write(lines: Sequence[_DigestLine]) -> str:
     out: list[str] = []
     header = ""
     for line in lines:

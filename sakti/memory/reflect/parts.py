@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import quality
-from sakti.memory.shared import Part, joined, parts
+from sakti.memory.shared import CondensedPart, joined, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span
+
+_LISTED = lazy_pattern(r"(\d+) more verified findings of child threads \(memory-search finds them\): (.+)")
+LONGEST_LIST = 600  # characters of the places of such findings
 
 
 async def reflect(
@@ -49,19 +54,19 @@ async def reflect(
     if not results:
         raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
     joined_text, sections = joined(texts)
-    alone = len(units) == 1 and len(units[0].spans) == 1
-    return structs.replace(
+    result = structs.replace(
         results[-1],
         text=joined_text,
         level=max(r.level for r in results),
         calls=tuple(c for r in results for c in r.calls),
-        current_task=results[-1].current_task if alone else None,
-        suggested_response=results[-1].suggested_response if alone else None,
         note=next((r.note for r in results if r.note), ""),
-    ), sections
+    )
+    if len(units) > 1 or len(units[0].spans) != 1:
+        result = structs.replace(result, current_task=None, suggested_response=None)
+    return result, sections
 
 
-def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
+def _request(whole: ReflectInput, part: CondensedPart, text: str, total: int) -> ReflectInput:
     limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
     return structs.replace(
         whole,
@@ -85,6 +90,24 @@ def with_pinned(text: str, pinned: Sequence[str]) -> str:
     have = {_bare(line) for line in text.split("\n")}
     lost = [p for p in pinned if _bare(p) not in have]
     return "\n".join([*lost, text]) if lost else text
+
+
+def with_lost_listed(text: str, before: Iterable[str], findings: Sequence[str]) -> str:
+    """Name at the end of a log the places of findings that it no longer has; search finds them.
+
+    `before` are the logs that it condenses, which may name others.
+    """
+    rows = [line for line in text.split("\n") if not _LISTED.search(line)]
+    have = set(map(_bare, rows))
+    lost = [row.content.partition(" ")[0] for f in findings if _bare(f) not in have for row in lines.rows(f)]
+    earlier = [match for log in before for match in _LISTED.finditer(log)]
+    count = len(lost) + sum(int(match[1]) for match in earlier)
+    if not count:
+        return text
+    places = one_line(", ".join([*lost, *(match[2] for match in earlier)]), LONGEST_LIST)
+    return "\n".join(
+        [*rows, f"* 🟡 {count} more verified findings of child threads (memory-search finds them): {places}"]
+    )
 
 
 def _bare(line: str) -> str:

@@ -11,7 +11,7 @@ from sakti.memory.log import lines
 from sakti.memory.observe.faithfulness import is_represented, words_by_line
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.statements.marking import ReplacedWords
-from sakti.memory.statements.units import speaker
+from sakti.memory.statements.sentences import speaker
 from sakti.store.log.replaced import NOTE, unmarked
 
 # Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,

@@ -14,9 +14,8 @@ from msgspec import Struct, field
 
 from sakti.core.types import Json
 from sakti.memory.log import lines
-from sakti.memory.statements.sentences import agent_kind
+from sakti.memory.statements.sentences import agent_kind, is_request, speaker, units
 from sakti.memory.statements.superseding import Statement, StatementIndex, ended_by, is_cancelled
-from sakti.memory.statements.units import is_request, speaker, units
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replaced import KEY, MARK, Earlier, note, unmarked, with_marks
 
@@ -33,7 +32,7 @@ class Marked(Struct):
     metadata: dict[int, Json] = field(default_factory=dict[int, Json])
 
 
-class _Line(Struct, frozen=True):
+class _MarkedLine(Struct, frozen=True):
     content: str
     date: str
     time: str
@@ -45,10 +44,10 @@ class _Index:
 
     def __init__(self) -> None:
         self._statements = StatementIndex()
-        self._lines: list[_Line] = []
+        self._lines: list[_MarkedLine] = []
         self.gone: set[Earlier] = set()
 
-    def add(self, line: _Line) -> list[Statement]:
+    def add(self, line: _MarkedLine) -> list[Statement]:
         """Index the statements of a line and return them; none of what the agent says or does."""
         if line.priority == "low" or speaker(line.content, line.priority) != "user":
             return []
@@ -84,7 +83,7 @@ class Remembered:
             ids = [(x.id, x.content) for x in stored[self._first :]]
             self._lines, self._index = [], _Index()
         for line in stored[self._first + len(self._lines) :]:
-            self._index.add(_Line(unmarked(line.content), line.date, line.time, line.priority))
+            self._index.add(_MarkedLine(unmarked(line.content), line.date, line.time, line.priority))
             self._index.gone |= {Earlier(x["text"], x["date"], x["time"]) for x in line.metadata.get(KEY, ())}
         self._lines = ids
         return self._index
@@ -132,7 +131,7 @@ def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Ea
     for number, row in enumerate(rows):
         if row.depth > 0:
             continue
-        line = _Line(row.content, row.date, row.time, row.priority)
+        line = _MarkedLine(row.content, row.date, row.time, row.priority)
         new = _Index().add(line)
         ended = (e for one in new for e in itertools.chain(stored.ended_by(one), fresh.ended_by(one)))
         if earlier := [e for e in ended if e not in gone]:

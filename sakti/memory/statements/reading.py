@@ -49,7 +49,7 @@ _INVERTED = lazy_pattern(
 )
 
 
-class Value(Struct, frozen=True):
+class StatementValue(Struct, frozen=True):
     """Value at `start` to `end` of its statement; `unit` is what a number counts."""
 
     key: str
@@ -69,7 +69,7 @@ class Clause(Struct, frozen=True, dict=True):
     start: int
     end: int
     words: tuple[tuple[str, int], ...]
-    values: tuple[Value, ...]
+    values: tuple[StatementValue, ...]
     verb: int
 
     @cached_property
@@ -103,13 +103,13 @@ class Clause(Struct, frozen=True, dict=True):
             f"{self.text}, {other.text}", self.start, other.end, self.words, self.values + other.values, len(self.text)
         )
 
-    def is_subject(self, value: Value) -> bool:
+    def is_subject(self, value: StatementValue) -> bool:
         """Return whether a clause is about a value: it precedes the verb, or any word if no verb is known."""
         if self.verb >= 0:
             return value.start < self.start + self.verb and not self.is_inverted
         return self._is_label(value) or any(at > value.end - self.start for _, at in self.items())
 
-    def _is_label(self, value: Value) -> bool:
+    def _is_label(self, value: StatementValue) -> bool:
         """Return whether a value names a thing ("page 3", "blocks FTP"); "on port 81" sets an attribute."""
         before = self.text[: value.start - self.start].casefold().split()
         if value.shape == "date" or value.unit or not before or not before[-1].isalnum():
@@ -156,27 +156,24 @@ def _is_scope(match: re.Match[str] | None, text: str) -> bool:
 
 def _clause(text: str, start: int, end: int, german: bool) -> Clause:
     words: list[tuple[str, int]] = []
-    values: list[Value] = []
+    values: list[StatementValue] = []
     for token, at, stop in _tokens(text, start, end):
         shape = _shape(token, at == _first_letter(text, start), german)
         key = token.strip("`\"“”„'").casefold()
         if shape != "word":
-            _add_value(values, Value(key, shape, at, stop))
+            _add_value(values, StatementValue(key, shape, at, stop))
         elif key not in lexicon.words("empty"):
             words.append((stem(key), at - start))
-            last = values[-1] if values else None
-            counted = last is not None and last.shape == "number" and not last.unit and not key.endswith("ed")
-            if last is not None and counted and at - last.end <= 1:
-                values[-1] = Value(last.key, "number", last.start, stop, stem(key))
+            _add_unit(values, key, at, stop)
     verb = _verb(text, start, end, values)
     name = _NAME_IS.match(text, start, end) if not german and verb > 0 else None
     if name is not None and not any(v.end <= start + verb for v in values):
         words = [word for word in words if word[1] >= verb]
-        values.insert(0, Value(name[1].casefold(), "name", name.start(1), name.end(1)))
+        values.insert(0, StatementValue(name[1].casefold(), "name", name.start(1), name.end(1)))
     return Clause(text[start:end], start, end, tuple(words), tuple(values), verb)
 
 
-def _add_value(values: list[Value], value: Value) -> None:
+def _add_value(values: list[StatementValue], value: StatementValue) -> None:
     """Add a value, or join it with the last one: a date of several words, a name of several."""
     key, unit = value.key, ""
     if value.shape == "name":
@@ -188,12 +185,21 @@ def _add_value(values: list[Value], value: Value) -> None:
         shapes = {last.shape, value.shape}
         merged = "name" if shapes == {"name"} else "date" if shapes in ({"date"}, {"date", "number"}) else None
         if merged is not None:
-            values[-1] = Value(f"{last.key} {key}", merged, last.start, value.end)
+            values[-1] = StatementValue(f"{last.key} {key}", merged, last.start, value.end)
             return
-    values.append(Value(key, value.shape, value.start, value.end, unit))
+    values.append(StatementValue(key, value.shape, value.start, value.end, unit))
 
 
-def _verb(text: str, start: int, end: int, values: Sequence[Value]) -> int:
+def _add_unit(values: list[StatementValue], word: str, start: int, end: int) -> None:
+    """Take a word that follows a number as its unit: "5 retries", but not "5 added"."""
+    last = values[-1] if values else None
+    if last is None or last.shape != "number" or last.unit or word.endswith("ed"):
+        return
+    if start - last.end <= 1:
+        values[-1] = StatementValue(last.key, "number", last.start, end, stem(word))
+
+
+def _verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> int:
     """Return the offset in a clause of the first verb that is no part of a value; -1 without one."""
     for match in lexicon.phrases("verb").finditer(text[start:end]):
         if not any(v.start <= start + match.start() < v.end for v in values):
@@ -217,9 +223,7 @@ def _shape(token: str, first: bool, german: bool) -> Shape:
     low = token.casefold()
     if token[0] in "\"“„'":
         return "name"
-    if _CLOCK.fullmatch(token) or _DAY.fullmatch(token) or lexicon.DAYS.fullmatch(token):
-        return "date"
-    if lexicon.MONTHS.fullmatch(token) and token[0].isupper():
+    if _is_date(token):
         return "date"
     if low in lexicon.NUMBERS or _NUMBER.fullmatch(token) or _WITH_UNIT.fullmatch(token):
         return "number"
@@ -227,6 +231,12 @@ def _shape(token: str, first: bool, german: bool) -> Shape:
         return "code"
     capital = token[0].isupper() and not first and not german and low not in lexicon.words("empty")
     return "name" if capital else "word"
+
+
+def _is_date(token: str) -> bool:
+    if _CLOCK.fullmatch(token) or _DAY.fullmatch(token) or lexicon.DAYS.fullmatch(token):
+        return True
+    return token[0].isupper() and lexicon.MONTHS.fullmatch(token) is not None
 
 
 def _number(key: str) -> tuple[str, str]:

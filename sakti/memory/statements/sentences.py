@@ -1,4 +1,4 @@
-"""Classify sentences: question, statement, change, musing, chatter. Pure.
+"""Split lines into sentences and classify them: question, statement, change, chatter. Pure.
 
 English words decide where there are any; in other languages the shape does (a question mark, names, numbers, paths).
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
@@ -33,11 +35,6 @@ CODE_OR_NUMBER = lazy_pattern(_CODE_OR_NUMBER)
 SPECIFIC = lazy_pattern(rf"{_CODE_OR_NUMBER}|(?<=[a-z,;:] )[A-Z][\w-]")  # or a name
 WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
 _LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
-_QUESTION = lazy_pattern(
-    r"^(?:and |but |so |or |also )?(?:how|what|why|where|when|which|who|whose|is|are|was|were|do|does|did|has|have|"
-    r"should|shall|may|might|am)\b",
-    re.IGNORECASE,
-)
 _POLITE = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|hey|hi|yes|well)[, ]+)*"
     r"(?:please|(?:can|could|would|will) you|i(?:'d| would) like you to|i (?:want|need) you to|kindly|"
@@ -204,15 +201,20 @@ def kind(sentence: str) -> Kind:
     if _LASTING_START.search(sentence) and (words > 2 or exact):
         return "statement"
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
-    if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
-        if _request_lasts(sentence, asks=asks, exact=exact):
-            return "statement"
-        return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
-    if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
+    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
+    chatters = words <= _SHORT and is_plain and _CHATTER.search(sentence) is not None
+    if _is_request(sentence, asks=asks):
+        lasting = _request_lasts(sentence, asks=asks, exact=exact)
+        return "statement" if lasting else "chatter" if chatters else "request"
+    if asks:
         return "question"
-    if _CHATTER.search(sentence) and words <= _SHORT and not CODE_OR_NUMBER.search(sentence):  # a name alone: "Hi Ann!"
-        return "remark" if _says_something(sentence) else "chatter"
-    return "statement" if exact or _states(sentence, words) else "remark"
+    if chatters and not _says_something(sentence):
+        return "chatter"
+    return "statement" if not chatters and (exact or _states(sentence, words)) else "remark"
+
+
+def _is_request(sentence: str, *, asks: bool) -> bool:
+    return _POLITE.search(sentence) is not None or (not asks and _IMPERATIVE.search(sentence) is not None)
 
 
 def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:
@@ -267,3 +269,69 @@ def worth_of(sentence: str, tokens: int) -> float:
 def lasts(sentence: str) -> bool:
     """Return whether a statement has something exact or lasting, which no paraphrase could keep."""
     return bool(CODE_OR_NUMBER.search(sentence) or _LASTING.search(sentence))
+
+
+Speaker: TypeAlias = Literal["user", "agent", ""]
+
+LEAD = lazy_pattern(
+    r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked| said)?):\s+"
+)
+TOOL = lazy_pattern(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
+_SPOKEN = lazy_pattern(
+    r"(?:the )?(?:user|agent|assistant)\b(?: (?:stated|said|noted|decided|confirmed|wants|asked|reported)\b)?"
+    r"(?: that\b)?\s*",
+    re.IGNORECASE,
+)
+# What is passed on, looked at, asked or told of the log itself says nothing that holds or that replaces anything.
+_NOTHING = lazy_pattern(
+    r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
+)
+_BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
+_REQUEST = lazy_pattern(r"(?:the )?user (?:asked (?:for|to)|asks|requested|wants the agent to)\b", re.IGNORECASE)
+
+
+class Unit(Struct, frozen=True):
+    """Sentence at `start` of its line."""
+
+    text: str
+    start: int
+
+
+def speaker(content: str, priority: str) -> Speaker:
+    """Return the speaker of a line; empty if it states nothing that could last.
+
+    An important line that names nobody counts as the user's.
+    """
+    low = content[:20].casefold()
+    if _NOTHING.match(content) or TOOL.match(content):
+        return ""
+    if low.startswith(("user ", "the user ")):
+        return "user"
+    if low.startswith(("agent", "the agent", "assistant", "the assistant")):
+        return "agent"
+    return "user" if priority == "high" else "agent"
+
+
+def is_request(content: str) -> bool:
+    """Return whether a line reports that the user asked for something to be done."""
+    return _REQUEST.match(content) is not None
+
+
+def units(content: str) -> Iterator[Unit]:
+    """Yield the sentences of a line after its attribution."""
+    lead = LEAD.match(content) or _SPOKEN.match(content)
+    start = lead.end() if lead else 0
+    at = start
+    for text, behind in split_sentences(content[start:]):
+        yield Unit(text, at)
+        at += len(text) + len(behind)
+
+
+def split_sentences(text: str) -> Iterator[tuple[str, str]]:
+    """Yield sentences with the text after each; joined they are the text."""
+    at = 0
+    for match in _BOUNDARY.finditer(text):
+        yield text[at : match.start()], match[0]
+        at = match.end()
+    if at < len(text):
+        yield text[at:], ""

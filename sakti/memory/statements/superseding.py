@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements import lexicon
-from sakti.memory.statements.reading import Clause, Value, clauses, divided
+from sakti.memory.statements.reading import Clause, StatementValue, clauses, divided
 
 LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
 COVERED = 0.5  # share of an older statement's words that one which ends it repeats
@@ -106,7 +106,7 @@ _NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie
 _GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
 
 
-class Ended(Struct, frozen=True):
+class EndedText(Struct, frozen=True):
     """Text `start` to `end` of statement `old` that statement `new` ends (positions in the input)."""
 
     old: int
@@ -199,7 +199,7 @@ def is_act(text: str) -> bool:
     return re.match(rf"\W*{_LEADING}(?:{asks})", text, re.IGNORECASE) is not None
 
 
-def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
+def find_ended(statements: Sequence[str]) -> Iterator[EndedText]:
     """Yield what later statements end, of statements of one speaker given oldest first."""
     index = StatementIndex()
     gone: set[tuple[int, int]] = set()
@@ -209,7 +209,7 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
             for span in ended_by(old, new):
                 if (old.place, span[0]) not in gone:
                     gone.add((old.place, span[0]))
-                    yield Ended(old.place, new.place, *span)
+                    yield EndedText(old.place, new.place, *span)
 
 
 def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
@@ -246,18 +246,23 @@ def _ended_keys(new: Statement) -> Iterator[str]:
 
 def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
-    new_words, values = _words_of(new.clauses), _values(new.clauses)
-    lost = [v for v in old.values if v.key in ended]
-    if any(v.key not in values | new_words for v in old.values):
+    new_words = _words_of(new.clauses)
+    if not old.value_keys <= _values(new.clauses) | new_words:
         return False
     rest = old.keys - ended - _GENERIC
     covers = not rest or _share(rest, new_words) >= COVERED
-    if lost:
+    if lost := [v for v in old.values if v.key in ended]:
         return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(new_words - ended) <= 1)
-    words, here = ended - _GENERIC, [c for c in new.clauses if ended & c.keys]
+    words = ended - _GENERIC
     if not words or _share(words, old.keys) < 1:
         return False
-    return covers or (len(_words_of(here) - words - old.keys) <= 1 and any(_is_in_use(old, w) for w in words))
+    return covers or _ends_use(old, new, words, ended)
+
+
+def _ends_use(old: Clause, new: Statement, words: frozenset[str], ended: frozenset[str]) -> bool:
+    """Return whether something is in use, and the clauses that end it speak of little else."""
+    more = _words_of([c for c in new.clauses if ended & c.keys]) - words - old.keys
+    return len(more) <= 1 and any(_is_in_use(old, word) for word in words)
 
 
 def _words_of(parts: Sequence[Clause]) -> frozenset[str]:
@@ -273,7 +278,7 @@ def _is_in_use(clause: Clause, word: str) -> bool:
     return re.search(rf"{_IN_USE}{re.escape(word)}", clause.text, re.IGNORECASE) is not None
 
 
-def _is_needed(old: Clause, lost: Sequence[Value]) -> bool:
+def _is_needed(old: Clause, lost: Sequence[StatementValue]) -> bool:
     return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.phrases("need").search(old.text))
 
 
@@ -297,20 +302,27 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     changes = _changes(text)
     if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
-    lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
-    new_values = [v for v in new.values if v.key not in old.value_keys | old.keys]
     if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
         return changes and old.items_like(new) and bool(old.keys)  # one denies what the other says
     if changes and _turns_last_word(old, new):
         return not lexicon.phrases("many").search(old.text)
-    if not lost or len(lost) != len(new_values):
+    lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
+    new_values = [v for v in new.values if v.key not in old.value_keys | old.keys]
+    if not _pair_up(lost, new_values) or any(map(old.is_subject, lost)):
         return False
-    if len(lost) > 1 and not (_is_one_value(lost) and all(map(_alike, lost, new_values))):
-        return False
-    return not any(map(old.is_subject, lost)) and _can_replace(old, new, lost, new_values, changes)
+    return _can_replace(old, new, lost, new_values, changes)
 
 
-def _can_replace(old: Clause, new: Clause, lost: Sequence[Value], given: Sequence[Value], changes: bool) -> bool:
+def _pair_up(lost: Sequence[StatementValue], new: Sequence[StatementValue]) -> bool:
+    """Return whether each lost value has a new one; several only if they belong together and are alike."""
+    if not lost or len(lost) != len(new):
+        return False
+    return len(lost) == 1 or (_is_one_value(lost) and all(map(_alike, lost, new)))
+
+
+def _can_replace(
+    old: Clause, new: Clause, lost: Sequence[StatementValue], given: Sequence[StatementValue], changes: bool
+) -> bool:
     """Return whether one value can be put in the place of another for the same subject."""
     sets = _SETS.search(new.text) or _CHANGER.match(new.text)
     defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
@@ -360,18 +372,24 @@ def _is_like(word: str, others: frozenset[str]) -> bool:
 def _turns_last_word(old: Clause, new: Clause) -> bool:
     """Return whether two clauses differ only in their last word: "daily", "hourly"."""
     before, after = old.items(), new.items()
-    lost = [item for item in before if not _is_like(item[0], frozenset(k for k, _ in after))]
-    gained = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]
+    lost, gained = _items_unlike(before, after), _items_unlike(after, before)
     if len(lost) != 1 or len(gained) != 1 or len(before) < 2 or old.verb < 0:
         return False
-    last = lost[0] == before[-1] and gained[0] == after[-1] and lost[0][1] > old.verb
-    same_subject = old.subject == new.subject or new.verb < 0
-    if lost[0][0][0].isdigit() or gained[0][0][0].isdigit():
+    if lost[0] != before[-1] or gained[0] != after[-1] or lost[0][1] <= old.verb:
         return False
-    return last and same_subject and bool(old.subject) and not {lost[0][0], gained[0][0]} & lexicon.words("states")
+    words = {lost[0][0], gained[0][0]}
+    if any(word[0].isdigit() for word in words) or words & lexicon.words("states"):
+        return False
+    return bool(old.subject) and (old.subject == new.subject or new.verb < 0)
 
 
-def _alike(a: Value, b: Value) -> bool:
+def _items_unlike(items: Sequence[tuple[str, int]], others: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the items whose word is like none of the others."""
+    words = frozenset(word for word, _ in others)
+    return [item for item in items if not _is_like(item[0], words)]
+
+
+def _alike(a: StatementValue, b: StatementValue) -> bool:
     """Return whether one value can replace the other: of one kind, of one unit."""
     if a.shape != b.shape:
         return {a.shape, b.shape} == {"name", "code"}
@@ -383,7 +401,7 @@ def _alike(a: Value, b: Value) -> bool:
     return True
 
 
-def _is_one_value(values: Sequence[Value]) -> bool:
+def _is_one_value(values: Sequence[StatementValue]) -> bool:
     """Return whether two values belong together: "from 9 to 17", "Mondays and Fridays", "Postgres 16"."""
     first, second = values[0], values[1]
     pair = first.shape == second.shape != "name" or (second.shape == "number" and second.start - first.end == 1)

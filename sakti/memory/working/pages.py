@@ -10,7 +10,6 @@ from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
-from sakti.memory.working import files as page_files
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working import working_memory
 from sakti.store import working_memory as rows
@@ -47,7 +46,7 @@ class Pages:
         """Return the initial page. Raises `ConfigError`."""
         if self._template is None:
             name, workspace = self.settings.working_memory.template, Path(self.resource_id)
-            self._template = await asyncio.to_thread(page_files.template, name, workspace)
+            self._template = await asyncio.to_thread(page_schema.template, name, workspace)
         return self._template
 
     async def sent(self, thread_id: str) -> tuple[str, ...]:

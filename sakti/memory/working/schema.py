@@ -1,4 +1,4 @@
-"""Check the working-memory page against a JSON schema, where one is set."""
+"""Read the files of the working-memory page, and check the page against a JSON schema."""
 
 from __future__ import annotations
 
@@ -8,9 +8,51 @@ from typing import Any, cast
 
 from sakti.core import json_schema
 from sakti.core.errors import ConfigError, MemoryFailure
-from sakti.core.resources import fill_prompt
+from sakti.core.resources import config_home, fill_prompt, read_prompt
 from sakti.core.types import Json
-from sakti.memory.working import files as page_files
+
+TEMPLATE = "memory.working_memory.template"
+LONGEST_TEMPLATE = 8_000  # characters: about what a page may have
+_MARKDOWN = (".md", ".markdown")
+
+
+def find(setting: str, name: str, workspace: Path) -> Path:
+    """Return the path of file `name`, relative to the workspace, with links resolved.
+
+    Raises `ConfigError` where it is outside of the workspace and of the user's configuration.
+    """
+    path = (workspace / Path(name).expanduser()).resolve()
+    if not any(path.is_relative_to(folder.resolve()) for folder in (workspace, config_home())):
+        raise ConfigError(f"{setting}: {path} must be in the workspace or in {config_home()}.")
+    return path
+
+
+def read(setting: str, path: Path, longest: int) -> str:
+    """Read a file of at most `longest` characters. Raises `ConfigError`."""
+    try:
+        if not path.is_file():
+            raise ConfigError(f"{setting}: there is no file {path}.")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(longest + 1)
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{setting}: {path} cannot be read: {e}.") from e
+    if len(text) > longest:
+        raise ConfigError(f"{setting}: {path} has more than {longest} characters.")
+    return text
+
+
+def template(name: str | None, workspace: Path) -> str:
+    """Return the initial page: the Markdown file `name`, or the built-in one for None.
+
+    Raises `ConfigError`.
+    """
+    if name is None:
+        return read_prompt("working-memory")
+    path = find(TEMPLATE, name, workspace)
+    if path.suffix.lower() not in _MARKDOWN:
+        raise ConfigError(f"{TEMPLATE}: {path} must be a Markdown file ({' or '.join(_MARKDOWN)}).")
+    return read(TEMPLATE, path, LONGEST_TEMPLATE).strip()
+
 
 SETTING = "memory.working_memory.schema"
 LONGEST = 20_000  # characters: the prompt contains all of it
@@ -23,8 +65,8 @@ def load(name: str | None, workspace: Path) -> Json | None:
     """
     if name is None:
         return None
-    path = page_files.find(SETTING, name, workspace)
-    text = page_files.read(SETTING, path, LONGEST)
+    path = find(SETTING, name, workspace)
+    text = read(SETTING, path, LONGEST)
     try:
         schema: Any = json.loads(text)
     except (ValueError, RecursionError) as e:

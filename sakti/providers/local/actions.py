@@ -20,7 +20,7 @@ _TEXT = lazy_pattern(r'\s*,\s*"text"\s*:\s*"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
 
 
-class Action(Struct, frozen=True):
+class LocalTool(Struct, frozen=True):
     """Tool as it is described to a small model: flat, with few arguments.
 
     `inner` names an argument that is a list of objects; the model writes the fields of one of them instead.
@@ -62,12 +62,12 @@ class Action(Struct, frozen=True):
         return {**outer, self.inner: [{k: v for k, v in argument_schemas.items() if k not in outer}]}
 
 
-def offer(tools: Sequence[ToolSpec]) -> list[Action]:
+def offer(tools: Sequence[ToolSpec]) -> list[LocalTool]:
     """Return the first six tools; they are ordered by usefulness to a small model."""
     return [_action(t) for t in tools[:MOST_TOOLS]]
 
 
-def _action(tool: ToolSpec) -> Action:
+def _action(tool: ToolSpec) -> LocalTool:
     needed = cast("list[str]", tool.parameters.get("required") or [])
     definitions = cast("Json", tool.parameters.get("$defs") or {})
     argument_schemas = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
@@ -76,11 +76,11 @@ def _action(tool: ToolSpec) -> Action:
     optional = {_outer(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
     lists = [n for n, v in required.items() if _is_list_of_objects(v)]
     if len(lists) != 1:
-        return Action(tool, required, optional)
+        return LocalTool(tool, required, optional)
     inside = _required_inside(cast("Json", required.pop(lists[0])["items"]))
     if not inside or inside.keys() & argument_schemas.keys():
-        return Action(tool, needed_schemas, optional)
-    return Action(tool, {**required, **inside}, optional, lists[0])
+        return LocalTool(tool, needed_schemas, optional)
+    return LocalTool(tool, {**required, **inside}, optional, lists[0])
 
 
 def _is_list_of_objects(schema: Json) -> bool:
@@ -141,7 +141,7 @@ def _kind(value: Json) -> str:
             return "…"
 
 
-def schema(actions: Sequence[Action], answer: bool = True) -> Json:
+def schema(actions: Sequence[LocalTool], answer: bool = True) -> Json:
     """Return the JSON Schema of one action or, with `answer`, one answer."""
     talk: Json = {
         "type": "object",
@@ -153,7 +153,7 @@ def schema(actions: Sequence[Action], answer: bool = True) -> Json:
     return {"anyOf": [*forms, *(a.schema() for a in actions)]}
 
 
-def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
+def write(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
     """Write a call as the model would have: one object a line."""
     arguments = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
@@ -193,7 +193,7 @@ def read(raw: str) -> tuple[str, Json] | None:
     return (name, fields) if isinstance(name, str) else None
 
 
-class Reader:
+class ObjectReader:
     """Incremental parser of an object.
 
     `feed` returns the new part of the answer's text; `action` is the name of the action once it is known.

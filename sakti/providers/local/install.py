@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 
+from sakti.core import network
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.programs import find_program, safe_environment
-from sakti.providers import network
 from sakti.providers.local import model
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Cancelled(InstallError):
     """Error for an install that the user stopped; the download is kept."""
 
 
-class Source(Struct, frozen=True):
+class DownloadSource(Struct, frozen=True):
     """Source of the download; tests use their own."""
 
     url: str | None = HOME
@@ -71,7 +71,7 @@ class Installer(Struct):
 
     progress: Progress = field(default=lambda done, total, what: None)
     cancelled: Callable[[], bool] = field(default=lambda: False)
-    source: Source = field(default_factory=Source)
+    source: DownloadSource = field(default_factory=DownloadSource)
     fetch: Fetch | None = None
     workspace: Path = field(default_factory=Path.cwd)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
 from sakti.providers.local import project
-from sakti.providers.local.actions import Action
+from sakti.providers.local.actions import LocalTool
 
 REPEATS = 2
 MOST_ERRORS = 2
@@ -61,7 +61,7 @@ class AllowedActions(Struct, frozen=True):
     `grounded`: the answer may name no file that has not been seen.
     """
 
-    actions: tuple[Action, ...]
+    actions: tuple[LocalTool, ...]
     answer: bool = True
     call: tuple[str, Json] | None = None
     text: str = ""
@@ -75,7 +75,7 @@ class _Situation(Struct, frozen=True):
     """
 
     messages: Sequence[Message]
-    actions: Sequence[Action]
+    actions: Sequence[LocalTool]
     known: str
     request: str
     calls: tuple[ToolCallPart, ...]
@@ -98,20 +98,20 @@ class _Situation(Struct, frozen=True):
             and not any(c.name in _CHANGES for c in self.calls)
         )
 
-    def offered(self, name: str) -> tuple[Action, ...]:
+    def offered(self, name: str) -> tuple[LocalTool, ...]:
         return tuple(a for a in self.actions if a.name == name)
 
-    def allowed(self) -> tuple[Action, ...]:
+    def allowed(self) -> tuple[LocalTool, ...]:
         """Actions that fit now, restricted to the files that they may name."""
         return tuple(self._restrict(a) for a in self.actions if _fits(a.name, self.messages, self.request))
 
-    def _restrict(self, action: Action) -> Action:
+    def _restrict(self, action: LocalTool) -> LocalTool:
         if action.name in _NEEDS_READING:
             return _only(action, _editable(self.messages, self.request))
         return _only(action, _unread(self.messages)) if action.name == "read" else action
 
 
-def allowed_actions(messages: Sequence[Message], actions: Sequence[Action], known: str = "") -> AllowedActions:
+def allowed_actions(messages: Sequence[Message], actions: Sequence[LocalTool], known: str = "") -> AllowedActions:
     """Return what may follow `messages`; `known` is what the prompt tells of the project.
 
     The first of `_RULES` that has an answer decides.
@@ -279,7 +279,7 @@ def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
     return name != "write" or bool(_NEW.search(asked))
 
 
-def _only(action: Action, values: Sequence[str], field: str = "path") -> Action:
+def _only(action: LocalTool, values: Sequence[str], field: str = "path") -> LocalTool:
     """Restrict one of an action's fields to `values`."""
     if field not in action.required:
         return action

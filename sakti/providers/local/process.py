@@ -19,7 +19,7 @@ _LINE = 16 * 1024 * 1024
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
-class Worker:
+class ModelProcess:
     """Worker process for one model file, started by the first call and again after a crash.
 
     `keep_in` is the folder for the evaluated beginnings of prompts.

@@ -101,7 +101,7 @@ class ProjectLookup(Struct, frozen=True):
         return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
 
 
-class Place(Struct, frozen=True):
+class FoundLine(Struct, frozen=True):
     """A line that a search found."""
 
     path: str
@@ -185,14 +185,14 @@ def _stem(word: str) -> str:
     return word
 
 
-def places(results: Sequence[ToolResultPart]) -> list[Place]:
+def places(results: Sequence[ToolResultPart]) -> list[FoundLine]:
     """Return the lines that searches found, in their order, those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
-    places_of = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
+    places_of = [FoundLine(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
     return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
 
 
-def defining(found: Sequence[Place], wanted: ProjectLookup) -> list[Place]:
+def defining(found: Sequence[FoundLine], wanted: ProjectLookup) -> list[FoundLine]:
     """Return the places that define the name being looked for."""
     term = "|".join(map(re.escape, wanted.terms))
     name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
@@ -205,12 +205,12 @@ def defining(found: Sequence[Place], wanted: ProjectLookup) -> list[Place]:
     return [p for p in found if pattern.search(p.text)]
 
 
-def excerpt(place: Place) -> Json:
+def excerpt(place: FoundLine) -> Json:
     """Return the arguments that read the lines around `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
-def where(wanted: ProjectLookup, found: Sequence[Place], project: str) -> str:
+def where(wanted: ProjectLookup, found: Sequence[FoundLine], project: str) -> str:
     """Return the answer to where something is.
 
     Its definitions, else its mentions, else files with that name, else that it is not there.
@@ -259,7 +259,7 @@ def _files(project: str) -> list[str]:
     return [line for line in listed.splitlines() if not line.startswith("and ")]
 
 
-def _line(place: Place) -> str:
+def _line(place: FoundLine) -> str:
     return f"- `{place.path}`, line {place.line}: `{_code(place.text)}`"
 
 

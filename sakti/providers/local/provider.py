@@ -24,9 +24,9 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers.facts import Served
-from sakti.providers.history import CallIds, Turn, file_text, turns
+from sakti.providers.history import CallIds, HistoryTurn, file_text, turns
 from sakti.providers.local import actions, model, policy, project
-from sakti.providers.local.process import Worker
+from sakti.providers.local.process import ModelProcess
 from sakti.providers.protocol import Completed, PromptProgress, StopReason, StreamEvent, TextChunk, ToolCallChunk
 
 log = logging.getLogger(__name__)
@@ -48,18 +48,18 @@ class LocalProvider:
     elsewhere = False
     loopback = True
 
-    def __init__(self, context: int | None = None, worker: Worker | None = None) -> None:
+    def __init__(self, context: int | None = None, worker: ModelProcess | None = None) -> None:
         self._context = context or CONTEXT
         self._worker = worker
         self._preparing: asyncio.Task[None] | None = None
 
-    def _ready(self) -> Worker:
+    def _ready(self) -> ModelProcess:
         if self._worker is None:
             if not model.weights_ready():
                 raise NoModelError(f"The local model is not at {model.path()}: run `sakti local install`.")
             if not model.runtime_ready():
                 raise NoModelError("The local model needs the extra `sakti[local]`.")
-            self._worker = Worker(model.path(), self._context, keep_in=model.prompts_folder())
+            self._worker = ModelProcess(model.path(), self._context, keep_in=model.prompts_folder())
         return self._worker
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -158,7 +158,7 @@ def begins(request: Request) -> list[str]:
     return [rules, f"{rules}\n\n{project}"] if project else [rules]
 
 
-def _rules(offered: Sequence[actions.Action]) -> str:
+def _rules(offered: Sequence[actions.LocalTool]) -> str:
     return fill_prompt("local", actions="\n".join(a.line() for a in offered))
 
 
@@ -166,7 +166,7 @@ def _project(request: Request) -> str:
     return next((b.text.strip() for b in request.system if b.kind == "project"), "")
 
 
-def _messages(request: Request, offered: Sequence[actions.Action], *, grounded: bool) -> list[Json]:
+def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounded: bool) -> list[Json]:
     acting = bool(offered)
     prefix = begins(request)[-1:]
     kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
@@ -189,7 +189,7 @@ def _note(text: str) -> str:
     return f"(for your information: {text[:LONGEST_TAIL]})"
 
 
-def _assistant(turn: Turn, offered: Sequence[actions.Action]) -> str:
+def _assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
     calls = [p for p in turn.parts if isinstance(p, ToolCallPart)]
     if calls:
         return "\n".join(actions.write(c, offered) for c in calls)
@@ -197,7 +197,7 @@ def _assistant(turn: Turn, offered: Sequence[actions.Action]) -> str:
     return actions.write_answer(text) if text and offered else text
 
 
-def _user(turn: Turn) -> str:
+def _user(turn: HistoryTurn) -> str:
     return "\n\n".join(t for p in turn.parts if (t := _user_text(p)))
 
 
@@ -234,7 +234,7 @@ class _LocalStreamParser:
         self._offered = actions.offer(request.tools)
         self._messages = request.messages
         self._plain = not request.tools or request.schema is not None
-        self._reader = actions.Reader()
+        self._reader = actions.ObjectReader()
         self._call_id = CallIds(request.messages).unique(None)
         self._text: list[str] = []
         self._chunks = 0

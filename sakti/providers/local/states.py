@@ -60,7 +60,7 @@ class Slots:
         return self._ask("restore", name)
 
     def _ask(self, action: str, name: str) -> bool:
-        connection = _Connection(self._address)
+        connection = _StateConnection(self._address)
         headers = {"Authorization": f"Bearer {self._secret}", "Content-Type": "application/json"}
         try:
             connection.request("POST", f"/slots/0?action={action}", json.dumps({"filename": name}), headers)
@@ -73,7 +73,7 @@ class Slots:
             connection.close()
 
 
-class _Connection(http.client.HTTPConnection):
+class _StateConnection(http.client.HTTPConnection):
     def __init__(self, address: str) -> None:
         super().__init__("localhost", timeout=TIMEOUT)
         self._address = address

@@ -30,7 +30,7 @@ _WORD = lazy_pattern(r"\w+")
 _FIELDS = ("pinned", "edited", "forgotten")
 
 
-class Corrected(Struct, frozen=True):
+class LineCorrection(Struct, frozen=True):
     """Correction of a line: its text before and after ("" if forgotten)."""
 
     line_id: str
@@ -55,7 +55,7 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     return ids[0]
 
 
-def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
+def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> LineCorrection:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
     Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words; tasks
@@ -90,7 +90,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
         }
         _store(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return Corrected(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
+    return LineCorrection(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
 
 
 def cleared_tasks(db: Database, line_id: str) -> list[str]:
@@ -108,7 +108,7 @@ def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
     return [row, *_with_it(db, row)]
 
 
-def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
+def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> LineCorrection:
     """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
     best: tuple[int, Json] | None = None
     for row in _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"'))):
@@ -133,7 +133,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
     next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _row(db, record_id, row["id"])
-    return Corrected(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
+    return LineCorrection(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
 
 
 def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:

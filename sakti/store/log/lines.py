@@ -64,7 +64,7 @@ class LogLine(Struct, frozen=True):
 
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
     """Return the lines of a log, in order, each with what later ones of them replace of it."""
-    rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
+    rows = [replaced.MarkRow(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
     earlier = replaced.found(rows)
     return [structs.replace(x, earlier=earlier[x.id]) if x.id in earlier else x for x in lines]
 
@@ -76,7 +76,7 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
     return with_earlier([line for line, _ in pairs])
 
 
-class Log(Struct, frozen=True):
+class LogSnapshot(Struct, frozen=True):
     """Lines of the groups of a record that are in its log or will be, in the model's order, by group.
 
     A line's state is that of the first reading, and `earlier` is left out. `corrections`: their number when it was
@@ -92,7 +92,7 @@ class Log(Struct, frozen=True):
         return [line for lines in self.groups.values() for line in lines]
 
 
-def whole_log(db: Database, record_id: str, before: Log | None = None) -> Log:
+def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -> LogSnapshot:
     """Return the active and buffered lines of a record; those of `before` are not read again.
 
     Lines of a group never change but by corrections, which are counted.
@@ -106,7 +106,7 @@ def whole_log(db: Database, record_id: str, before: Log | None = None) -> Log:
         for line, _ in lines_where(db, f"g.id IN ({','.join('?' * len(fresh))})", fresh):
             loaded[line.group_id].append(line)
         groups = {**groups, **loaded}
-    return Log(record_id, corrections, {i: groups[i] for i in ids})
+    return LogSnapshot(record_id, corrections, {i: groups[i] for i in ids})
 
 
 _GROUPS = (
@@ -255,7 +255,7 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     return first(db, here.where(row.id == text)) or first(db, newest)
 
 
-class Said(Struct, frozen=True):
+class MessageExcerpt(Struct, frozen=True):
     """Beginning of a message's text, with its role, place and time."""
 
     thread_id: str
@@ -286,14 +286,14 @@ def unobserved_elsewhere(
     recent: int = 8,
     limit: int = 40,
     characters: int = 1_000,
-) -> list[Said]:
+) -> list[MessageExcerpt]:
     """Return the newest messages of a workspace's other threads that a record has not observed.
 
     Of the `recent` threads last used, at most `limit` messages each, newest first.
     """
     threads = db.execute_sql(_OTHERS, (resource_id, thread_id, recent)).fetchall()
     return [
-        Said(thread, *row, title=title)
+        MessageExcerpt(thread, *row, title=title)
         for thread, title in threads
         for row in db.execute_sql(_SAID, (characters, thread, cursor(db, record_id, thread), limit)).fetchall()
     ]

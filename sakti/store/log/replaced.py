@@ -29,7 +29,7 @@ class Earlier(Struct, frozen=True):
     time: str
 
 
-class Row(Struct, frozen=True):
+class MarkRow(Struct, frozen=True):
     """Fields of a line that decide about marks; `dead`: it is ignored."""
 
     id: str
@@ -98,7 +98,7 @@ def insert(text: str, marks: Mapping[int, str]) -> str:
     return text
 
 
-def found(rows: Sequence[Row]) -> dict[str, tuple[Earlier, ...]]:
+def found(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]:
     """Find what later rows replace of each row (in the log's order), by the row's id."""
     out: dict[str, tuple[Earlier, ...]] = {}
     plain = [MARK.sub("", row.content) for row in rows]

@@ -287,7 +287,7 @@ def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> se
     connection.execute("ATTACH ? AS old", (str(source),))
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     for name in names:
-        table = _Table(connection, name)
+        table = _CopiedTable(connection, name)
         if table.columns:
             found.rows[name] = table.copy()
             lacking |= {f"{name}.{column}" for column in table.lacking}
@@ -296,7 +296,7 @@ def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> se
     return lacking
 
 
-class _Table:
+class _CopiedTable:
     """Table of the damaged file and its copy.
 
     `columns` are those that both have, empty where it cannot be read; `lacking` those that only the copy has.

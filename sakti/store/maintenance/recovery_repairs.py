@@ -46,7 +46,7 @@ _LOOSE = (
 _WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
     ("messages", "role", ("user", "assistant", "tool", "system"), "system"),
     ("messages", "state", ("provisional", "saved", "withheld"), "saved"),
-    ("steps", "purpose", ("actor", "observer", "reflector", "side"), "actor"),
+    ("steps", "purpose", ("actor", "observer", "reflector", "search", "side"), "actor"),
     ("observational_memory", "scope", ("thread", "resource"), "thread"),
     ("observational_memory", "origin_type", ("initialization", "observation", "reflection"), "observation"),
     ("observation_groups", "kind", ("observation", "reflection"), "observation"),

@@ -36,7 +36,7 @@ Values = dict[str, Any]
 T = TypeVar("T")
 
 
-class Found(Struct):
+class SecretCounts(Struct):
     """Count of texts with secrets, by table, and of different secrets, by kind."""
 
     texts: Counter[str] = field(default_factory=Counter[str])
@@ -56,10 +56,10 @@ class _Dirty(Struct, frozen=True):
     after: Values
 
 
-async def count(store: Store) -> Found:
+async def count(store: Store) -> SecretCounts:
     """Count the texts with secrets, changing nothing. Raises StoreError (archive) as `redact`."""
     await store.read(archive_file.refuse_missing)
-    out = Found()
+    out = SecretCounts()
     for model in _models():
         async for some in _dirty(store, model):
             _add(out, model, some)
@@ -68,13 +68,13 @@ async def count(store: Store) -> Found:
     return out
 
 
-async def redact(store: Store) -> Found:
+async def redact(store: Store) -> SecretCounts:
     """Mask every secret and return the counts. Archived parts with secrets return to the database.
 
     Raises `StoreError` (archive) where the archive is missing.
     """
     await store.read(archive_file.refuse_missing)
-    out = Found()
+    out = SecretCounts()
     for model in _models():
         async for some in _dirty(store, model):
             _add(out, model, some)
@@ -90,7 +90,7 @@ def _models() -> list[type[Model]]:
     return [model for model in MODELS if by_name()[_meta(model).table_name].texts]
 
 
-def _add(out: Found, model: type[Model], some: Sequence[_Dirty]) -> None:
+def _add(out: SecretCounts, model: type[Model], some: Sequence[_Dirty]) -> None:
     for row in some:
         out.texts[_meta(model).table_name] += len(row.after)
         new, old = (_texts(values) for values in (row.after, row.before))
@@ -228,7 +228,7 @@ def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: s
     return _Joined(pk, message_pk, text, clean) if clean != message_text else None
 
 
-def _add_spanning(out: Found, rows: Sequence[_Joined]) -> None:
+def _add_spanning(out: SecretCounts, rows: Sequence[_Joined]) -> None:
     out.texts["search_docs"] += len(rows)
     for row in rows:
         out.marks |= set(marks_in([row.clean])) - set(marks_in([row.text]))

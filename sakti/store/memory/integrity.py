@@ -27,7 +27,7 @@ OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier
 Between = Callable[[str, int, int], bool]
 
 
-class Span(Struct, frozen=True):
+class GroupSpan(Struct, frozen=True):
     """Fields of a group that determine its state; indexes are -1 if it lacks its own range."""
 
     id: str
@@ -39,13 +39,13 @@ class Span(Struct, frozen=True):
     merged: tuple[str, ...] = ()
 
 
-class _Log(Struct):
+class _StateRules(Struct):
     """Computation of the right states of a record's groups.
 
     It goes reflection by reflection, then thread by thread.
     """
 
-    spans: Sequence[Span]
+    spans: Sequence[GroupSpan]
     between: Between
     observed_to: Mapping[str, int]
     dissolved: set[str] = field(default_factory=set[str])  # reflections that must be dissolved
@@ -103,7 +103,7 @@ class _Log(Struct):
                 end = self._fill(observations, thread, end, self.observed_to[thread] + 1)
         self._behind(observations, end)
 
-    def _fill(self, own: Sequence[Span], thread: str, end: int, before: int) -> int:
+    def _fill(self, own: Sequence[GroupSpan], thread: str, end: int, before: int) -> int:
         """Use unused groups that fit the gap between `end` and `before`; return the new end."""
         spare = [s for s in own if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
         for span in sorted(spare, key=lambda s: (s.first, s.state)):
@@ -113,7 +113,7 @@ class _Log(Struct):
                 self.states[span.id], end = "active", span.last
         return end
 
-    def _stop(self, log: Sequence[Span], hole: Span, claimed: dict[str, str]) -> None:
+    def _stop(self, log: Sequence[GroupSpan], hole: GroupSpan, claimed: dict[str, str]) -> None:
         """Buffer the log from `hole` on, since no group covers the earlier messages.
 
         It waits for observation.
@@ -125,7 +125,7 @@ class _Log(Struct):
                 self.dissolved.add(claimed[span.id])
             self.states[span.id] = "buffered"
 
-    def _behind(self, own: Sequence[Span], end: int) -> None:
+    def _behind(self, own: Sequence[GroupSpan], end: int) -> None:
         """Discard buffered groups that are not behind the cursor or overlap another."""
         for span in sorted((s for s in own if self.states[s.id] == "buffered"), key=lambda s: s.first):
             if span.first <= end:
@@ -135,14 +135,14 @@ class _Log(Struct):
 
 
 def settle(
-    spans: Sequence[Span], between: Between, observed_to: Mapping[str, int] | None = None
+    spans: Sequence[GroupSpan], between: Between, observed_to: Mapping[str, int] | None = None
 ) -> dict[str, GroupState]:
     """Compute the states that groups of one record should have and do not.
 
     `spans` are in the order of creation. `observed_to`: how far its threads were once said to be observed. Pure but
     for `between`.
     """
-    return _Log(spans, between, observed_to or {}).settle()
+    return _StateRules(spans, between, observed_to or {}).settle()
 
 
 def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
@@ -153,7 +153,7 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         (record_id,),
     ).fetchall()
     spans = [
-        Span(i, t, kind, state, -1 if a is None else a, -1 if b is None else b, tuple(json.loads(m)))
+        GroupSpan(i, t, kind, state, -1 if a is None else a, -1 if b is None else b, tuple(json.loads(m)))
         for i, t, kind, state, a, b, m in rows
     ]
     (once,) = db.execute_sql(

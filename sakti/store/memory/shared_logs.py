@@ -117,7 +117,7 @@ def _shared_record(db: Database, thread_id: str) -> str | None:
     return row and row[0]
 
 
-class _Group(Struct, frozen=True):
+class _SharedGroup(Struct, frozen=True):
     thread_id: str
     kind: str
     state: str
@@ -128,12 +128,12 @@ class _Group(Struct, frozen=True):
         return self.kind == "observation" and self.thread_id == thread_id
 
 
-def _groups(db: Database, record_id: str) -> dict[str, _Group]:
+def _groups(db: Database, record_id: str) -> dict[str, _SharedGroup]:
     """Return the groups of a record by id, in the order of creation."""
     row = GroupRow
     columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
     groups = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
-    return {group_id: _Group(*rest) for group_id, *rest in groups}
+    return {group_id: _SharedGroup(*rest) for group_id, *rest in groups}
 
 
 def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
@@ -142,7 +142,7 @@ def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
         GroupRow.update(**changes).where(GroupRow.id == group_id, GroupRow.state != state).execute(db)
 
 
-def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], set[str]]:
+def _made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
     """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
     tainted = {i for i, g in groups.items() if g.is_of(thread_id)}
     gone: set[str] = set()
@@ -155,7 +155,7 @@ def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], se
     return gone, stood_for - tainted - still
 
 
-def _reassign(db: Database, groups: Mapping[str, _Group], thread_id: str) -> None:
+def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) -> None:
     """Assign reflections that this thread made, of others' lines alone, to another thread."""
     for group_id, group in groups.items():
         if group.kind == "reflection" and group.thread_id == thread_id and group.merged:

@@ -35,7 +35,7 @@ class Excerpt(Struct, frozen=True):
     reason: str = ""
 
 
-class Sought(Struct, frozen=True, dict=True):
+class SoughtWords(Struct, frozen=True, dict=True):
     """Searched words, as typed and as read."""
 
     typed: tuple[str, ...]
@@ -54,7 +54,7 @@ class Sought(Struct, frozen=True, dict=True):
         return (self.typed[0][:SNIPPET], *self.typed[1:], *(w for w, _ in self.words))
 
 
-def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: Sought) -> Excerpt:
+def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
     """Cut `text`; `before` is the text of the message before it, by which it may have been found."""
     lower = lowered(text)
     reason, shown = reason_of(text, lower, before, ranked, sought.pattern)

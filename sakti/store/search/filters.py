@@ -35,7 +35,7 @@ class Scope(Struct, frozen=True):
     since: int | None = None
 
 
-class Place(Struct):
+class RowFilter(Struct):
     """Filter of rows: the SQL condition over `d`, and its values.
 
     `narrow`: the user gave a filter or scope.
@@ -54,7 +54,7 @@ class Place(Struct):
             return 0, newest
         return (self.keys[0] - 1, self.keys[-1]) if self.keys else (0, 0)
 
-    def without(self, keys: Sequence[int]) -> Place:
+    def without(self, keys: Sequence[int]) -> RowFilter:
         """Return the filter of the other rows."""
         return replace(
             self,
@@ -62,7 +62,7 @@ class Place(Struct):
             values=[*self.values, listed(keys)],
         )
 
-    def unlike(self, sizes: Sequence[bytes], indexed: Mapping[str, Sequence[str]]) -> Place:
+    def unlike(self, sizes: Sequence[bytes], indexed: Mapping[str, Sequence[str]]) -> RowFilter:
         """Return the filter of the rows with other sizes that match nothing of `indexed`, by its tables."""
         clauses, values = [self.where], list(self.values)
         if sizes:
@@ -82,7 +82,7 @@ class Place(Struct):
         return "" if self.keys is None else f" AND {column} IN ({','.join(map(str, self.keys))})"
 
 
-def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
+def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> RowFilter:
     """Return the filter of a query in a scope; `newest`: the key of the newest row."""
     threads = _threads(db, query, scope)
     where, values = _filters(query, scope, threads)
@@ -93,7 +93,7 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
     keys = _few(db, query, scope, threads) if newest > LARGE else None
-    return Place(where + hidden, values, where != "1 = 1", keys)
+    return RowFilter(where + hidden, values, where != "1 = 1", keys)
 
 
 def _threads(db: Connection, query: Query, scope: Scope) -> str | None:

@@ -53,7 +53,7 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
     if not operators or words > _MOST or operators > _MOST:
         return Operators(text)
     try:
-        parsed = _Reader(read).read()
+        parsed = _OperatorParser(read).read()
         return Operators(text) if alone and not parsed.text else parsed
     except _Senseless:
         return Operators(text)
@@ -83,7 +83,7 @@ class _Senseless(Exception):
     """Error for operators that are none: they are words."""
 
 
-class _Reader:
+class _OperatorParser:
     """Recursive descent parser of operators.
 
     Alternatives consist of sequences, those of operands; each is read as its groups of words.

@@ -16,7 +16,7 @@ from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from sakti.store.connection import Connection
-from sakti.store.search.filters import Place
+from sakti.store.search.filters import RowFilter
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import Query, is_cjk
@@ -66,7 +66,7 @@ class IndexLookup(Struct):
     """Where one query looks: the database, the filter of its rows, the newest key, and how long."""
 
     db: Connection
-    place: Place
+    place: RowFilter
     newest: int
     budget: Budget
 
@@ -469,7 +469,7 @@ def _at_the_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
     return keys
 
 
-def without_likely(look: IndexLookup, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
+def without_likely(look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]) -> RowFilter:
     """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]

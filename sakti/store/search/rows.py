@@ -162,7 +162,9 @@ def is_unindexed(word: str) -> bool:
 
 def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
     """Return the keys of the rows whose text itself has all words of one of the `alternatives`."""
-    required = [[_Sought(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives]
+    required = [
+        [_RequiredWord(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives
+    ]
     matching: set[int] = set()
     for pk, text in texts_of(db, [r.pk for r in rows]).items():
         lower = folded(text).lower()
@@ -172,7 +174,7 @@ def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[
     return matching
 
 
-class _Sought(Struct, frozen=True):
+class _RequiredWord(Struct, frozen=True):
     """Word that a text must have.
 
     One of an alphabet in any form or with any ending, others anywhere in the text.
@@ -189,7 +191,7 @@ class _Sought(Struct, frozen=True):
         return all(s in known for s in stems(self.word)) or (self.word in lower and is_cjk(lower))  # 重启nginx
 
 
-class Shown(Struct, frozen=True):
+class HitFields(Struct, frozen=True):
     """Fields of a hit besides its `Row`; `origin`: the program its thread was imported from."""
 
     doc_id: str
@@ -213,7 +215,7 @@ _SHOWN = (
 )
 
 
-def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
+def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
     """Return what hits show of rows."""
     if not keys:
         return {}
@@ -223,6 +225,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts), origin)
+        pk: HitFields(doc_id, title, task, source, _to_stored(text, search_text, raw, parts), origin)
         for pk, doc_id, title, task, source, origin, text, search_text, raw, parts in rows
     }

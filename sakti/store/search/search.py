@@ -21,7 +21,7 @@ from sakti.store.search import filters, retrieve
 from sakti.store.search.candidates import Candidates, find_candidates, is_short, unwanted_keys
 from sakti.store.search.copies import fold, fold_rest
 from sakti.store.search.dates import RelativeTime, relative_time
-from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
+from sakti.store.search.excerpts import Excerpt, SoughtWords, excerpt_of
 from sakti.store.search.features import TEXT, Features
 from sakti.store.search.filters import Scope, place_of
 from sakti.store.search.occurrences import likely_copies, sizes_of
@@ -179,7 +179,7 @@ def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPa
     return _search(db, query, replace(asking, scope=everywhere, limit=0, offset=0, first=True))
 
 
-class _Listed(Struct, frozen=True):
+class _ListedRows(Struct, frozen=True):
     """Listed rows, measured and not, each text with its number of copies; keys of those left out."""
 
     folded: list[tuple[Ranked, int]]
@@ -191,15 +191,15 @@ class _Listed(Struct, frozen=True):
         return len(self.folded) + len(self.rest)
 
 
-def _list_candidates(db: Connection, candidates: Candidates, query: Query) -> _Listed:
+def _list_candidates(db: Connection, candidates: Candidates, query: Query) -> _ListedRows:
     gone = unwanted_keys(db, candidates.rows, query)
     allowed = [r for r in candidates.ranked if r.features.row.pk not in gone]
-    return _Listed(*_fold_copies(db, allowed, [row for row in candidates.rest if row.pk not in gone]), gone)
+    return _ListedRows(*_fold_copies(db, allowed, [row for row in candidates.rest if row.pk not in gone]), gone)
 
 
 def _look_behind(
-    look: IndexLookup, candidates: Candidates, listed: _Listed, query: Query, now: int | None
-) -> tuple[Candidates, _Listed]:
+    look: IndexLookup, candidates: Candidates, listed: _ListedRows, query: Query, now: int | None
+) -> tuple[Candidates, _ListedRows]:
     """Find more matches if copies or excluded texts took the places of the candidates.
 
     What is likely neither (by sizes and index) comes first.
@@ -243,14 +243,16 @@ def _fold_copies(
 # --- hits ---------------------------------------------------------------------------------------------------
 
 
-def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, candidates: Candidates) -> tuple[Hit, ...]:
+def _hits(
+    db: Connection, listed: _ListedRows, asking: _Asking, query: Query, candidates: Candidates
+) -> tuple[Hit, ...]:
     folded, offset, end = listed.folded, asking.offset, asking.offset + asking.limit
     behind = listed.rest[max(0, offset - len(folded)) : max(0, end - len(folded))]
     page = [*folded[offset:end], *((_unmeasured_row(row), copies) for row, copies in behind)]
     top = folded[0][0].score if folded else 1.0
     shown = shown_of(db, [r.features.row.pk for r, _ in page])
     before = texts_before(db, [r.features.row for r, _ in page if r.answers])
-    sought = Sought((query.text, *query.phrases, *query.prefixes), candidates.pattern)
+    sought = SoughtWords((query.text, *query.phrases, *query.prefixes), candidates.pattern)
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):
         row = r.features.row
@@ -272,5 +274,5 @@ def _unmeasured_row(row: Row) -> Ranked:
     return Ranked(features, NO_PARTS, 0.0, False)
 
 
-def _cut(text: Stored, before: Stored | None, ranked: Ranked, sought: Sought) -> Excerpt:
+def _cut(text: Stored, before: Stored | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
     return excerpt_of(text.read(), None if before is None else before.read(), ranked, sought)

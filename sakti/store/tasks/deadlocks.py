@@ -34,7 +34,7 @@ def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
     return ()
 
 
-class Waiting:
+class WaitGraph:
     """Acyclic graph to which edges are added one by one.
 
     A topological order is kept, and repaired only between the ends of an edge that contradicts it (Pearce and Kelly,
@@ -167,10 +167,10 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     component = _components(edges)
     within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
     place = _join_sets(within.values())
-    apart: dict[int, Waiting] = {}
+    apart: dict[int, WaitGraph] = {}
     all_cycles: list[tuple[str, ...]] = []
     for edge in (e for e in edges if within[e]):
-        waiting = apart.setdefault(place(min(within[edge])), Waiting(()))
+        waiting = apart.setdefault(place(min(within[edge])), WaitGraph(()))
         if (cycle := waiting.add(edge)) is not None:
             all_cycles.append(cycle)
     return all_cycles

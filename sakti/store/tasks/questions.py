@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from sakti.core.text import one_line
 from sakti.core.types import Json
 from sakti.store.connection import Connection
-from sakti.store.tasks.row import CARD_COLUMNS, COLUMNS, Card, Task, card_of, task_of
+from sakti.store.tasks.row import CARD_COLUMNS, COLUMNS, Task, TaskCard, card_of, task_of
 
 State: TypeAlias = Literal["ready", "blocked", "container", "in_progress", "closed"]
 OPEN: tuple[State, ...] = ("ready", "blocked", "container")
@@ -186,7 +186,7 @@ def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
     return ". ".join(parts)
 
 
-def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[Card]:
+def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
     """Return the first tasks of a column as cards, in the order of `column`."""
     rows = db.execute_sql(
         f"SELECT {CARD_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
@@ -198,7 +198,7 @@ def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[Ca
 _COUNTED = 2_000  # tasks closed today that are counted one by one
 
 
-def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[Card], int]:
+def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[TaskCard], int]:
     """Return tasks closed at or after `since` (Unix ms), newest first, and their number."""
     where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
     rows = db.execute_sql(  # in the order of the index, so that a great many of one moment need no sorting

@@ -1,4 +1,4 @@
-"""Convert a task's row to a `Task` or `Card`, and define the columns of both."""
+"""Convert a task's row to a `Task` or `TaskCard`, and define the columns of both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Task(Struct, frozen=True):
     open_children: int = 0
 
 
-class Card(NamedTuple):
+class TaskCard(NamedTuple):
     """Fields of a task on the board: a named tuple, ten times as fast to create for hundreds of rows."""
 
     id: str
@@ -78,7 +78,7 @@ _OF_THE_GRAPH = ("state", "held", "open_children")  # kept by `graph` and the sc
 NAMES = Task.__struct_fields__
 STORED = tuple(name for name in NAMES if name not in _COMPUTED and name not in _OF_THE_GRAPH)
 COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in NAMES)
-CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in Card._fields)
+CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in TaskCard._fields)
 
 
 def task_of(row: Sequence[Any]) -> Task:
@@ -89,6 +89,6 @@ def task_of(row: Sequence[Any]) -> Task:
     return Task(**values)
 
 
-def card_of(row: Sequence[Any]) -> Card:
-    """Convert a row selected as `CARD_COLUMNS` from `tasks t` to a `Card`: its fields, in order."""
-    return Card._make(row)
+def card_of(row: Sequence[Any]) -> TaskCard:
+    """Convert a row selected as `CARD_COLUMNS` from `tasks t` to a `TaskCard`: its fields, in order."""
+    return TaskCard._make(row)

@@ -109,7 +109,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
 # --- where a task came from -------------------------------------------------------------------------------
 
 
-class Sourced(Struct, frozen=True):
+class ImportedTask(Struct, frozen=True):
     """Task imported from another program, with its `original`."""
 
     task_id: str
@@ -137,7 +137,7 @@ def _metadata(db: Database, task_id: str) -> Json:
     return row["metadata"]
 
 
-def by_source(db: Database, resource_id: str, source: str) -> dict[str, Sourced]:
+def by_source(db: Database, resource_id: str, source: str) -> dict[str, ImportedTask]:
     """Return the tasks imported from `source`, deleted ones too, by their id there."""
     imported = (
         TaskRow.select(TaskRow.id, TaskRow.deleted_at, TaskRow.metadata)
@@ -146,7 +146,7 @@ def by_source(db: Database, resource_id: str, source: str) -> dict[str, Sourced]
         .execute(db)
     )
     return {
-        metadata["source_id"]: Sourced(task_id, deleted_at is not None, metadata["original"])
+        metadata["source_id"]: ImportedTask(task_id, deleted_at is not None, metadata["original"])
         for task_id, deleted_at, metadata in imported
         if metadata.get("source") == source
     }

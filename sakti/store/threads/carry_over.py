@@ -26,7 +26,7 @@ REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines
 LINE = "* "
 
 
-class Piece(Struct, frozen=True):
+class CarriedPiece(Struct, frozen=True):
     """One line of the block, and the thread, log line or task it is about."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class CarriedLine(Struct, frozen=True):
     is_sent: bool = True
 
 
-def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
+def keep(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
     """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
     threads.update_metadata(db, thread_id, {KEY: head})
     values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]

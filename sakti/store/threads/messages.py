@@ -194,7 +194,7 @@ def add_step(
     counted_tokens: int = 0,
     duration_ms: int = 0,
     stop_reason: str = "",
-    sent: requests.Sent | None = None,
+    sent: requests.SentRequest | None = None,
 ) -> None:
     """Record one model call: reported tokens, our count of the input, and the request."""
     if sent is not None:
@@ -232,7 +232,7 @@ def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usa
     return Usage(*row)
 
 
-class Place(Struct, frozen=True):
+class MessageMatch(Struct, frozen=True):
     """Message that contains the text, and how often."""
 
     message_id: str
@@ -240,7 +240,7 @@ class Place(Struct, frozen=True):
     count: int
 
 
-def places(db: Database, thread_id: str, text: str) -> list[Place]:
+def places(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     """Return the messages of a thread with `text` in them, oldest first."""
     words = text.split()
     if not words:
@@ -254,7 +254,7 @@ def places(db: Database, thread_id: str, text: str) -> list[Place]:
         (thread_id, like),
     )
     counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in matches)
-    return [Place(id, index, count) for id, index, count in counted if count]
+    return [MessageMatch(id, index, count) for id, index, count in counted if count]
 
 
 def _like(character: str) -> str:

@@ -19,14 +19,14 @@ from sakti.store.rows import insert_many
 HASH = 16  # characters of a SHA-256
 
 
-class Sent(Struct, frozen=True):
+class SentRequest(Struct, frozen=True):
     """Request in the form of a step row (`described`, JSON), and the texts that it names by hash."""
 
     described: Json
     texts: dict[str, str]
 
 
-class Step(Struct, frozen=True):
+class ModelStep(Struct, frozen=True):
     """Model call of a thread; `number` counts from 1, `request` is None in rows older than this record."""
 
     number: int
@@ -44,7 +44,7 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
 
 
-def describe(request: Request) -> Sent:
+def describe(request: Request) -> SentRequest:
     """Return the stored description of a request.
 
     `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools, tail, …}`: stored messages as ranges of
@@ -77,7 +77,7 @@ def describe(request: Request) -> Sent:
         description["tools"] = name(json.dumps(tools, ensure_ascii=False))
     if request.tail:
         description["tail"] = name(request.tail)
-    return Sent(description, texts)
+    return SentRequest(description, texts)
 
 
 def keep(db: Database, thread_id: str, texts: dict[str, str]) -> None:
@@ -86,12 +86,12 @@ def keep(db: Database, thread_id: str, texts: dict[str, str]) -> None:
     insert_many(db, RequestBlockRow, blocks, unless_there=True)
 
 
-def steps(db: Database, thread_id: str) -> list[Step]:
+def steps(db: Database, thread_id: str) -> list[ModelStep]:
     """Return the model calls of a thread's turns, oldest first."""
     row = StepRow
     columns = row.id, row.model, row.created_at, row.input_tokens, row.output_tokens, row.request
     calls = row.select(*columns).where(row.thread_id == thread_id, row.purpose == "actor").order_by(row.pk)
-    return [Step(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
+    return [ModelStep(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
 
 
 def find_newest_accepted(db: Database, thread_id: str, model: str) -> int:

@@ -24,6 +24,7 @@ with lazy_imports:
     from sakti.tui.screens import compaction as compaction_screen
     from sakti.tui.screens import imports as import_screen
     from sakti.tui.screens import lists as list_screens
+    from sakti.tui.screens import servers as server_screens
     from sakti.tui.screens import settings as settings_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
@@ -139,6 +140,8 @@ class Commands:
                 chat.conversation.give_back(prompt)
             case "import":
                 self._choose_import(data)
+            case "mcp":
+                host.push(server_screens.ServersScreen(data))
             case "settings":
                 settings, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
@@ -168,6 +171,7 @@ class Commands:
         activity = activities.begin(IMPORT, stop.set)
         try:
             self.draw(await history.run(programs, show, stop.is_set))
+            self._chat.search.offer(f"origin:{','.join(sorted(programs))} ")
         finally:
             status.importing = ""
             activities.end(activity)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from sakti.actions import registry
 from sakti.actions.completion import (
     Choice,
-    Query,
+    CompletionQuery,
     argument_choices,
     command_choices,
     file_choices,
     model_choices,
+    prompt_choices,
     skill_choices,
 )
 from sakti.agent.file_list import FileList
@@ -32,10 +33,10 @@ class Completer:
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
         self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
-        self._query: Query | None = None
+        self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
-    async def show(self, query: Query | None) -> None:
+    async def show(self, query: CompletionQuery | None) -> None:
         """Offer completions for `query`; None, or no match, hides the list."""
         if query is None or query.command != "model":
             self._models = None
@@ -46,6 +47,7 @@ class Completer:
                 case "command":
                     choices = [self._with_preview(c) for c in command_choices(query.text)]
                     choices += skill_choices(query.text, self._skills(), "/")
+                    choices += prompt_choices(query.text, self._session.prompts())
                     if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
                         choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
                 case "argument":
@@ -55,7 +57,7 @@ class Completer:
                 case "skill":
                     choices = skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
                 case "file":
-                    choices = file_choices(query.text, await self._files.paths())
+                    choices = file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
         self._view.show(choices)
         self._prompt.completing = bool(choices)
 

@@ -65,17 +65,18 @@ class Conversation(Vertical):
         self._completer = Completer(host.session, self.prompt, self.completions)
 
     def compose(self) -> ComposeResult:
-        yield self.visit_bar
         yield self.start
         yield self.transcript
-        yield self.aside
-        yield self.card
-        yield self.approval
         yield self.queue
         yield self.completions
         with Horizontal(id="prompt-row"):
             yield Static(">", id="prompt-sign", markup=False)
             yield self.prompt
+
+    async def mount_hidden(self) -> None:
+        """Mount the parts that only a question or a visit shows."""
+        await self.mount(self.visit_bar, before=self.start)
+        await self.mount(self.aside, self.card, self.approval, before=self.queue)
 
     def on_mount(self) -> None:
         self.watch(self.transcript, "virtual_size", self.fit_start)
@@ -138,7 +139,7 @@ class Conversation(Vertical):
     async def run(self, text: str) -> None:
         """Run a line of the prompt: a command, a shell line, a note or a message. Raises `SaktiError`."""
         session = self._host.session
-        typed = line.parse(text, skills=session.typed_skills())
+        typed = line.parse(text, skills=session.typed_names())
         if typed.kind in ("shell", "note", "message"):
             self.transcript.scroll_end_now()
         match typed.kind:

@@ -15,7 +15,7 @@ from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.store.threads.messages import Place
+    from sakti.store.threads.messages import MessageMatch
 
 
 class ThreadFind:
@@ -23,7 +23,7 @@ class ThreadFind:
 
     def __init__(self, host: Host, column: Widget, transcript: Transcript, view: ThreadView) -> None:
         self._host, self._column, self._transcript, self._view = host, column, transcript, view
-        self._places: tuple[Place, ...] = ()  # the messages that have the words, oldest first
+        self._places: tuple[MessageMatch, ...] = ()  # the messages that have the words, oldest first
         self._words = ""
         self._at = -1  # which of them is shown; -1: none yet
         self._row = -1  # which of its lines

@@ -14,7 +14,7 @@ from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.store.log.events import LogChange
-from sakti.tui.host import Host
+from sakti.tui.host import SHORTLY, Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.status import StatusLine
@@ -186,7 +186,9 @@ class Panes:
             await self._host.session.correct(action, line_id, text)
         finally:
             self.load_log()
-        if action != "undo":
+        if action == "undo":
+            self._host.note("Undone", SHORTLY)
+        else:
             self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:

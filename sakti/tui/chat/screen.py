@@ -30,7 +30,7 @@ from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
-from sakti.tui.host import Host
+from sakti.tui.host import SHORTLY, Host
 from sakti.tui.keys import SUSPEND
 from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
@@ -56,7 +56,6 @@ with lazy_imports:
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
-SHORTLY = 2.0  # seconds that a note is shown
 WIDE = 100  # columns from which the panes are beside the chat
 
 
@@ -125,12 +124,22 @@ class ChatScreen(Screen[None]):
         host.appearance.adapt()
         self.sidebar.set_narrow(host.size.width < WIDE)
         self.sidebar.set_width(host.session.workspace.config.ui.sidebar_width or 0)
-        for problem in host.appearance.problems:
-            host.say(problem, title="Theme", tone="warning")
         for problem in host.own_keys.problems:
             host.say(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
-        self.call_after_refresh(self.post_message, self.Painted())
+        self.call_after_refresh(self._mount_hidden)
+
+    async def _mount_hidden(self) -> None:
+        """Mount what the first picture does not show; the session starts after that."""
+        await self.conversation.mount_hidden()
+        await self.sidebar.observations.mount_hidden()
+        for problem in self.host.appearance.reload().problems:
+            self.host.say(problem, title="Theme", tone="warning")
+        self.post_message(self.Painted())
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Skip styling all widgets again in the first picture."""
+        event.refresh_styles = self.stack_updates > 0
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)

@@ -248,6 +248,10 @@ class SearchHits:
         screen = search_screen.SearchScreen(query, None if query else self._last)
         self._host.push(screen, lambda result: self._on_result(screen, result))
 
+    def offer(self, query: str) -> None:
+        """Let the next search that names no words begin with `query`, in all workspaces."""
+        self._last = search_screen.Kept(query, "all", 0, "")
+
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
         self._last = screen.kept
         if isinstance(result, str):

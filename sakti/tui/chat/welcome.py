@@ -18,6 +18,10 @@ with lazy_imports:
     from sakti.tui.screens import welcome as welcome_screen
 
 
+# Keys of the chat that leave the welcome, as typing does.
+PASSED_ON = ("app.help", "app.memory", "app.log", "app.tasks", "app.browse", "app.panes", "app.search", "app.threads")
+
+
 class Welcome:
     """Opens the welcome; `apply` shows a setting that was changed there."""
 
@@ -37,7 +41,10 @@ class Welcome:
         self._host.push(welcome_screen.WelcomeScreen(self._apply, self._download))
 
     def typed_through(self, event: events.Event, app: App[Any]) -> None:
-        """Leave the welcome when something is typed or pasted: it is meant for the prompt."""
-        typed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and is_text(event))
-        if typed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
+        """Leave the welcome for what is meant for the chat: typed or pasted text, and keys of its own."""
+        passed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and self._is_passed_on(event))
+        if passed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
             app.screen.dismiss(None)
+
+    def _is_passed_on(self, event: events.Key) -> bool:
+        return is_text(event) or any(event.key == self._host.key_of(key_id) for key_id in PASSED_ON)

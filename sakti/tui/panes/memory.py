@@ -332,7 +332,7 @@ def _cost(spent: Spent) -> str:
     if not usage.input_tokens:
         return ""
     share = f"Cache {usage.cached_tokens / usage.input_tokens:.0%}"
-    cost = (usage + spent.memory).cost_usd
+    cost = (usage + spent.memory + spent.search).cost_usd
     return share if cost is None else f"{share} · ${cost:.2f}"
 
 

@@ -331,15 +331,18 @@ class ObservationsPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield PaneTitle("Observations", id="observations-title")
-        yield TimeBar(id="observations-time")
-        yield PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
             empty="No observations yet. They appear as you chat; /compact writes them now.",
         )
-        yield PaneInput(placeholder="what the line should say", id="observations-edit", compact=True)
+
+    async def mount_hidden(self) -> None:
+        """Mount the parts that show only after a key, or once the log has a past."""
+        filter_box = PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
+        await self.mount(TimeBar(id="observations-time"), filter_box, before=self.log_list)
+        await self.mount(PaneInput(placeholder="what the line should say", id="observations-edit", compact=True))
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True

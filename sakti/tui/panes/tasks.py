@@ -27,7 +27,7 @@ class BoardChanged(Message):
     """The user changed a task: views of the board reload it."""
 
 
-class TaskRow(Struct, frozen=True):
+class TaskLine(Struct, frozen=True):
     """`state`: in_progress, ready, blocked, container, closed or more; `note`: the assignee or blockers."""
 
     state: str
@@ -39,9 +39,9 @@ class TaskRow(Struct, frozen=True):
 _SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "◦", "closed": "✓", "more": " "}
 
 
-def task_rows(board: Board) -> list[TaskRow]:
+def task_rows(board: Board) -> list[TaskLine]:
     """Return the tasks of the board as rows, those in progress first."""
-    rows: list[TaskRow] = []
+    rows: list[TaskLine] = []
     ready, blocked, working, closed = board.counts or (0, 0, 0, 0)
     for state, tasks, count in (
         ("in_progress", board.in_progress, working),
@@ -53,9 +53,9 @@ def task_rows(board: Board) -> list[TaskRow]:
         for task in tasks:
             parts = (who(task), waits_for(task)) if state == "in_progress" else (waits_for(task),)
             note = " ".join(p for p in parts if p) if state not in ("ready", "closed") else ""
-            rows.append(TaskRow(state, _priority(task.priority), one_line(str(task.title), 200), note))
+            rows.append(TaskLine(state, _priority(task.priority), one_line(str(task.title), 200), note))
         if count > len(tasks):
-            rows.append(TaskRow("more", "", f"and {count - len(tasks)} more", ""))
+            rows.append(TaskLine("more", "", f"and {count - len(tasks)} more", ""))
     return rows
 
 
@@ -79,7 +79,7 @@ def _priority(value: object) -> str:
     return text.upper() if text[:1].lower() == "p" else f"P{text}"
 
 
-def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
+def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     """Draw a row of the pane: `▶ P1 fix login redirect   you`."""
     if row.state == "more":
         return [[Segment(shorten(f"  {row.title}", width), palette.faint)]]

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
+from textual.widgets import Input
 
 from sakti.core.events import (
     Event,
+    MemoryActivation,
+    MemoryOperation,
+    MemoryStatus,
     MessageSaved,
     StepDiscarded,
     StepStarted,
@@ -24,12 +30,16 @@ from sakti.core.events import (
 )
 from sakti.core.text import one_line
 from sakti.tui.host import Host
+from sakti.tui.keys import is_text
 from sakti.tui.palette import Palette
+from sakti.tui.panes.memory import MemoryPane
+from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.live import LiveTurn
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -82,21 +92,36 @@ class AgentsScreen(Panel[None]):
 
 
 class ChildScreen(Panel[None]):
-    """Second transcript with the messages of a child, live while it runs."""
+    """Second transcript with the messages of a child, live while it runs, beside the panes of its memory."""
 
-    HELP = "A child thread. x stops it, Esc goes back; typing in the chat goes to the main thread."
+    HELP = "A child thread and its memory. x stops it, Esc goes back. Typing goes to the main thread."
     AUTO_FOCUS = "Transcript"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agent.stop")]
-    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("x stop", "stop"), BACK)
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("tab prompt", "app.focus_next"), ("x stop", "stop"), BACK)
+    memory = query_one(MemoryPane)
+    observations = query_one(ObservationsPane)
+    prompt = query_one("#child-prompt", Input)
 
     def __init__(self, run: ChildRun, messages: Sequence[Message], child: Child | None) -> None:
         super().__init__(one_line(f"{run.agent or run.mode} › {run.goal}", 120))
         self._run, self._messages, self._child = run, messages, child
 
     def body(self) -> ComposeResult:
-        yield Transcript()
+        with Horizontal(id="child-body"):
+            yield Transcript()
+            with Vertical(id="child-side"):
+                yield MemoryPane()
+                yield ObservationsPane()
+        thread = self.host.session.thread
+        title = one_line(thread.title, 60) if thread is not None else ""
+        yield SafeInput(
+            placeholder=f"message to the main thread: {title}", id="child-prompt", compact=True, select_on_focus=False
+        )
 
     def on_mount(self) -> None:
+        self.memory.can_focus = False  # their keys act on the main thread's memory
+        self.observations.can_focus_children = False
+        self._load_memory()
         reader = self.query_one(Transcript)
         reader.document.append(*message_blocks(self._messages))
         reader.live.seen.update(m.id for m in self._messages)
@@ -109,8 +134,40 @@ class ChildScreen(Panel[None]):
             self._child.listeners.remove(self._hear)
 
     def _hear(self, event: Event) -> None:
-        if self.is_open:
-            show(self.query_one(Transcript).live, event)
+        if not self.is_open:
+            return
+        if isinstance(event, MemoryStatus):
+            self.memory.status = event
+        elif isinstance(event, MemoryActivation) or (isinstance(event, MemoryOperation) and event.kind == "end"):
+            self._load_memory()
+        show(self.query_one(Transcript).live, event)
+
+    def _load_memory(self) -> None:
+        self.host.go(self._show_memory, group="child-memory", exclusive=True)
+
+    async def _show_memory(self) -> None:
+        memory = await self.host.session.views.child_memory(self._run.child_id)
+        if memory is None or not self.is_open:
+            return
+        if self._child is not None:
+            self.memory.status = self._child.thread.status
+        self.memory.figures, self.memory.events, self.memory.spent = memory.figures, memory.events, memory.spent
+        self.observations.show(memory.lines, (), memory.waiting)
+
+    def on_key(self, event: events.Key) -> None:
+        if is_text(event) and event.key not in self.active_bindings and not self.prompt.has_focus:
+            event.stop()
+            self.prompt.focus()
+            self.prompt.insert_text_at_cursor(event.character or "")
+
+    @on(Input.Submitted, "#child-prompt")
+    def _send(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value.strip():
+            self.host.send(event.value)
+            self.prompt.value = ""
+            self.prompt.placeholder = "sent to the main thread"
+            self.query_one(Transcript).focus()
 
     def action_stop(self) -> None:
         self.host.go(stop, self.host, self._run.child_id, group="agents")
@@ -125,7 +182,7 @@ def show(live: LiveTurn, event: Event) -> None:
     elif isinstance(event, ToolStarted):
         live.start_tool(event.call)
     elif isinstance(event, ToolOutput):
-        live.add_output(event.call_id, event.text)
+        live.add_output(event.call_id, event.text, event.progress)
     elif isinstance(event, ToolFinished):
         live.finish_tool(event.result, event.duration_ms)
     elif isinstance(event, MessageSaved):

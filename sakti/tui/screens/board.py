@@ -17,6 +17,7 @@ from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
+from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
@@ -71,7 +72,7 @@ class BoardScreen(Panel[None]):
 
     keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
     HELP = "The board. Arrows move, Enter opens a task; the lines below name the other keys."
-    CSS_PATH = "../styles/board.tcss"
+    CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "board.tcss"]
     AUTO_FOCUS = "#board-ready"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "column(-1)", "Left", show=False, id="board.left"),

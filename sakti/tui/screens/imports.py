@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.segment import Segment
 from textual import on
@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
-from sakti.actions.import_ import NO_HISTORY, describe
+from sakti.actions.import_ import COUNTED, NO_HISTORY, describe
 from sakti.core.errors import SaktiError
+from sakti.core.text import byte_size
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.wrap import Line, wrap
@@ -38,7 +39,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
     def __init__(self, history: HistoryImport) -> None:
         super().__init__("Import the history of other programs")
         self._history = history
-        self._sources: list[SourceReport] = []
+        self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures of each program, and percent counted
         self._checked: set[str] = set()
 
     def body(self) -> ComposeResult:
@@ -49,36 +50,47 @@ class ImportScreen(Panel[frozenset[str] | None]):
 
     async def _count(self) -> None:
         try:
-            await self._history.count(self._add)
+            await self._history.count(self._show_figures, lambda: not self.is_attached)
         except SaktiError as e:
             self.programs.say_empty(e.message)
             return
         if self.is_attached:
             self.programs.say_empty(NO_HISTORY)
 
-    def _add(self, source: SourceReport) -> None:
-        """Show one more program, checked if it has something new."""
-        self._sources.append(source)
-        if source.new:
-            self._checked.add(source.program)
+    def _show_figures(self, source: SourceReport, percent: int) -> None:
+        """Show the figures of a program; it is checked at first, and unless it has nothing new."""
+        name = source.program
+        if self._rows.get(name, (None, -1))[1] == percent:
+            return
+        if name not in self._rows:
+            self._checked.add(name)
+        elif percent == COUNTED and not source.new:
+            self._checked.discard(name)
+        self._rows[name] = (source, percent)
+        self._draw_rows()
+
+    def _draw_rows(self) -> None:
         if self.is_attached:
-            self.programs.set_rows(list(self._sources))
+            self.programs.set_rows(list(self._rows.values()))
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        source: SourceReport = row
+        source, percent = cast("tuple[SourceReport, int]", row)
         box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
-        lines = wrap([(describe(source), palette.text if source.new else palette.muted)], max(8, width - 2))
-        note = "" if source.new else "  nothing new"
+        is_counted = percent == COUNTED
+        text = describe(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        color = palette.text if source.new or not is_counted else palette.muted
+        lines = wrap([(text, color)], max(8, width - 2))
+        note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"
         return [[box if n == 0 else Segment("  "), *line] for n, line in enumerate(lines)] + (
-            [[Segment(f"  {note.strip()}", palette.faint)]] if note else []
+            [[Segment(f"  {note}", palette.faint)]] if note else []
         )
 
     def action_check(self) -> None:
         """Check the program under the cursor, or take the check away."""
-        source: SourceReport | None = self.programs.current
-        if source is not None:
-            self._checked ^= {source.program}
-            self.programs.set_rows(list(self._sources))
+        row: tuple[SourceReport, int] | None = self.programs.current
+        if row is not None:
+            self._checked ^= {row[0].program}
+            self._draw_rows()
 
     @on(LineList.Opened, "#panel-list")
     def _open_row(self, event: LineList.Opened) -> None:

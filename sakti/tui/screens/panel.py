@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from sakti.core.text import one_line
-from sakti.tui.host import Host, app_of, host_of
+from sakti.tui.host import STYLES, Host, app_of, host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.ask_line import AskLine
@@ -63,6 +63,7 @@ class KeyLine(Static):
 class Panel(ModalScreen[Result]):
     """`title_text` may come from outside; it is made safe here."""
 
+    CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]  # read with the first panel
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back", id="panel.close"),
     ]

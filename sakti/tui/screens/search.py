@@ -20,6 +20,7 @@ from textual.widgets import Input, Static
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.store.search.query import MAX_TEXT
+from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
 from sakti.tui.screens.search_notes import notes
@@ -84,7 +85,7 @@ class SearchScreen(Panel[Any]):
     """Dismisses with the `Hit` to open, or with text for the prompt (ctrl+o); `kept` resumes a search."""
 
     HELP = WORDS
-    CSS_PATH = "../styles/search.tcss"
+    CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "search.tcss"]
     AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "list(1)", "Down", show=False, id="search.down"),

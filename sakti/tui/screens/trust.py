@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from sakti.agent.project import trust
-from sakti.agent.project.files import CONFIG
+from sakti.agent.project.files import CONFIG, SERVERS
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
@@ -20,27 +20,22 @@ from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.transcript import Transcript
 
+if TYPE_CHECKING:
+    from sakti.agent.mcp.config import ServerNeed
+
 NEW = "It brings files that change what sakti does. Until you trust the folder they are left out."
 MADE = "A command or a tool made these files. Until you trust them they are left out."
 CHANGED = "Its files changed since you trusted the folder. Until you trust it again they are left out."
 
 
-class TrustScreen(Panel[bool]):
-    """Returns True to trust the folder. Its keys take precedence over those of the text."""
+class TrustQuestion(Panel[bool]):
+    """Question of yes and no; keys that were meant for the prompt do not answer it."""
 
     AUTO_FOCUS = "Transcript"
-    HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "trust", "Trust", priority=True, id="trust.yes"),
-        Binding("n", "close", "Not now", priority=True, id="trust.no"),
-        Binding("v", "view", "View the text, or what changed", priority=True, id="trust.view"),
-    ]
-    keys: ClassVar[Keys] = (("y trust", "trust"), ("n not now", "close"), ("v view", "view"))
 
-    def __init__(self, review: trust.TrustReview, clock: Clock, *, made: bool = False) -> None:
-        super().__init__("Trust these new files?" if made else "Trust this folder?")
-        self._why = MADE if made else CHANGED if review.state == "changed" else NEW
-        self._review, self._clock = review, clock
+    def __init__(self, title: str, clock: Clock) -> None:
+        super().__init__(title)
+        self._clock = clock
         self._since = clock.monotonic()
 
     def body(self) -> ComposeResult:
@@ -48,28 +43,11 @@ class TrustScreen(Panel[bool]):
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
-        project = self._review.project
-        rows = [("folder", one_line(str(project.workspace), 300))]
-        name = CONFIG if project.config is not None else "hooks"
-        rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
-        rows += trust_view.files(self._review)
-        reader = self.query_one(Transcript)
-        reader.document.append(
-            TextBlock(text=self._why, open=True),
-            CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
-        )
-        self.call_after_refresh(reader.show_top)
 
     def action_trust(self) -> None:
-        """Trust it; a key that was meant for the prompt does not."""
+        """Answer with yes."""
         if self._clock.monotonic() - self._since >= GUARD:
             self.dismiss(True)
-
-    def action_view(self) -> None:
-        blocks: list[Block] = []
-        for change in self._review.changes:
-            blocks += (TextBlock(text=one_line(change.name, 300), open=True), DiffBlock(diff=sanitise(change.diff)))
-        self.host.push(ReadScreen("What has an effect", blocks))
 
     def action_close(self) -> None:
         if self._clock.monotonic() - self._since >= GUARD:
@@ -79,9 +57,74 @@ class TrustScreen(Panel[bool]):
         self.dismiss(False)
 
 
+class TrustScreen(TrustQuestion):
+    """Returns True to trust the folder. Its keys take precedence over those of the text."""
+
+    HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "trust", "Trust", priority=True, id="trust.yes"),
+        Binding("n", "close", "Not now", priority=True, id="trust.no"),
+        Binding("v", "view", "View the text, or what changed", priority=True, id="trust.view"),
+    ]
+    keys: ClassVar[Keys] = (("y trust", "trust"), ("n not now", "close"), ("v view", "view"))
+
+    def __init__(self, review: trust.TrustReview, clock: Clock, *, made: bool = False) -> None:
+        super().__init__("Trust these new files?" if made else "Trust this folder?", clock)
+        self._why = MADE if made else CHANGED if review.state == "changed" else NEW
+        self._review = review
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        project = self._review.project
+        rows = [("folder", one_line(str(project.workspace), 300))]
+        name = CONFIG if project.config is not None else "hooks" if project.select("hooks") else SERVERS
+        rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
+        rows += trust_view.files(self._review)
+        reader = self.query_one(Transcript)
+        reader.document.append(
+            TextBlock(text=self._why, open=True),
+            CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
+        )
+        self.call_after_refresh(reader.show_top)
+
+    def action_view(self) -> None:
+        blocks: list[Block] = []
+        for change in self._review.changes:
+            blocks += (TextBlock(text=one_line(change.name, 300), open=True), DiffBlock(diff=sanitise(change.diff)))
+        self.host.push(ReadScreen("What has an effect", blocks))
+
+
+class NeedScreen(TrustQuestion):
+    """Returns True to allow a variable, host or path to an MCP server of the project."""
+
+    HELP = "A need of an MCP server of this folder. The answer is kept; `sakti trust --allow NAME` allows it later."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "trust", "Allow", priority=True, id="need.yes"),
+        Binding("n", "close", "Deny", priority=True, id="need.no"),
+    ]
+    keys: ClassVar[Keys] = (("y allow", "trust"), ("n deny", "close"))
+
+    def __init__(self, need: ServerNeed, clock: Clock) -> None:
+        super().__init__("Allow this?", clock)
+        self._need = need
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        text = f"The MCP server {self._need.sentence}."
+        self.query_one(Transcript).document.append(TextBlock(text=sanitise(text), open=True))
+
+
 async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False) -> bool:
     """Ask whether the user trusts files, with their effects; `made`: they are new since the start."""
+    return await _ask(host, TrustScreen(review, host.session.workspace.clock, made=made))
+
+
+async def ask_need(host: Host, need: ServerNeed) -> bool:
+    """Ask whether an MCP server of the project may have a variable, host or path."""
+    return await _ask(host, NeedScreen(need, host.session.workspace.clock))
+
+
+async def _ask(host: Host, screen: TrustQuestion) -> bool:
     answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    screen = TrustScreen(review, host.session.workspace.clock, made=made)
     host.push(screen, lambda given: None if answer.done() else answer.set_result(bool(given)))
     return await answer

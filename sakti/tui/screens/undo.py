@@ -27,8 +27,8 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.checkpoints.plan import Item
-    from sakti.agent.checkpoints.undoing import Past, Preview, Undoing, What
+    from sakti.agent.checkpoints.plan import PlanItem
+    from sakti.agent.checkpoints.undoing import Past, Undoing, UndoPreview, What
     from sakti.core.clock import Clock
 
 with lazy_imports:
@@ -59,13 +59,13 @@ class UndoScreen(Panel[frozenset[str] | None]):
     files = query_one("#context-list", LineList)
     reader = query_one(Transcript)
 
-    def __init__(self, preview: Preview, clock: Clock) -> None:
+    def __init__(self, preview: UndoPreview, clock: Clock) -> None:
         super().__init__(self.make_title(preview))
         self._preview, self._clock = preview, clock
         self._since = clock.monotonic()
         self._restored: set[str] = set()
 
-    def make_title(self, preview: Preview) -> str:
+    def make_title(self, preview: UndoPreview) -> str:
         """Return the title."""
         if preview.completes is not None:
             return "Complete the last undo"
@@ -84,7 +84,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self.call_after_refresh(self._show)
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        item: Item = row
+        item: PlanItem = row
         right = ""
         if item.conflict:
             right = " restore" if item.path in self._restored else " keep"
@@ -143,7 +143,7 @@ class RedoScreen(UndoScreen):
     HELP = "What a redo would do to files. A file that changed since the undo is kept, unless you choose to restore it."
     THREAD: ClassVar[str] = "is the one from before the undo"
 
-    def make_title(self, preview: Preview) -> str:
+    def make_title(self, preview: UndoPreview) -> str:
         return f"Redo · {SAID[preview.what]}"
 
 
@@ -207,7 +207,7 @@ async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing,
     open_preview(host, give_back, found, await found.preview(what=what, first=first))
 
 
-def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview) -> None:
+def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
     """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
         host.say("There is nothing to undo.", title="Undo")
@@ -220,7 +220,7 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
     host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
 
-def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
+def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
     """Preview a redo, and apply it if the user confirms."""
 
     def run_redo(take: frozenset[str] | None) -> None:
@@ -230,13 +230,13 @@ def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
     host.push(RedoScreen(preview, host.session.workspace.clock), run_redo)
 
 
-async def _redo(host: Host, found: Undoing, preview: Preview, take: frozenset[str]) -> None:
+async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.said(await found.redo(preview, take=take), redo=True)
     host.note(done.sentence, TOLD_S)
 
 
 async def _undo(
-    host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview, take: frozenset[str]
+    host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
     done = words.said(result)

@@ -100,7 +100,7 @@ def estimate_text(text: str, width: int) -> int:
 class Label(Block, eq=False):
     """Who speaks, and when (local time; 0 leaves it out)."""
 
-    who: Literal["you", "sakti"] = "you"
+    who: Literal["you", "sakti", "main agent"] = "you"
     created_at: int = 0
 
     @property

@@ -135,7 +135,8 @@ def user_blocks(message: Message) -> list[Block]:
     """Return the blocks of a user message: the text, and the names of its attachments."""
     if (notice := _notice_of_program(message)) is not None:
         return [notice]
-    blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
+    who = "you" if message.is_by_user else "main agent"
+    blocks: list[Block] = [Label(message.id, who=who, created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
         call = ToolBlock(message.id, name="bash", own=True)

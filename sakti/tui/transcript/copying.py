@@ -80,14 +80,22 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
         selected = lines[low : high + 1]
         is_complete = low <= int(block.gap) and lines and _covers(selected, len(lines) - low, begin, right)
         if block.source is not None and is_complete:
-            source = block.source if goes_on else block.source.lstrip("\n")
-            gap = "\n" if block.gap and low == 0 and out and not goes_on else ""
+            out.append(_source_of(block, block.source, goes_on=goes_on, gap=low == 0 and bool(out)))
             goes_on = _goes_on(block)
-            out.append(gap + (source if goes_on else source.rstrip("\n") + "\n"))
         elif lines:
             out.append(rows_text(selected, begin, right) + "\n")
             goes_on = False
     return "".join(out).removesuffix("\n")
+
+
+def _source_of(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
+    """Return a block's source; it ends with one line end unless the next block continues it.
+
+    `goes_on`: it continues the block before it. `gap`: the blank line before the block is copied, too.
+    """
+    if not goes_on:
+        source = "\n" * (gap and block.gap) + source.lstrip("\n")
+    return source if _goes_on(block) else source.rstrip("\n") + "\n"
 
 
 def _goes_on(block: Block) -> bool:

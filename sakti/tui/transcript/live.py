@@ -259,9 +259,10 @@ class LiveTurn:
             block.enter(state, self._clock())
             self._touch(block)
 
-    def add_output(self, call_id: str, text: str) -> None:
+    def add_output(self, call_id: str, text: str, progress: str = "") -> None:
         if block := self._tools.get(call_id):
             block.add_output(text)
+            block.progress = one_line(progress, 120) or block.progress
             self._touch(block)
 
     def show_child(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:

@@ -6,12 +6,14 @@ folded. The output of a command that the user ran is shown in full.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core import tool_names
 from sakti.core.events import AgentFinished, AgentProgress
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
@@ -75,6 +77,7 @@ class ToolBlock(Block, eq=False):
     gap: bool = False
     child_id: str = ""  # of the child thread that it started
     progress: str = ""  # how that goes on, or how it ended
+    calls: Sequence[str] = ()  # its last ones
 
     @property
     def foldable(self) -> bool:
@@ -102,7 +105,8 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        self.name = one_line(_name_of(call), 40)
+        call = tool_names.unwrap(call)
+        self.name = one_line(_name_of(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -135,6 +139,7 @@ class ToolBlock(Block, eq=False):
         self.state = _end_state(result)
         if isinstance(child := details.get("child"), str):
             self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
+            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -162,6 +167,7 @@ class ToolBlock(Block, eq=False):
             return
         gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
         self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        self.calls = event.calls
 
     # --- how it looks ---------------------------------------------------------------------------------------
 
@@ -170,6 +176,7 @@ class ToolBlock(Block, eq=False):
         body: list[Line] = []
         if self._whole and not self.own:
             body += self._arguments(room, palette)
+            body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
             body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
         if self.state != "denied" and not (self.diff and self.state == "ok"):
@@ -321,6 +328,8 @@ def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[
 
 def output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
+    if isinstance(fetched := details.get("fetched"), str):
+        return one_line(fetched, 60)
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"
@@ -334,7 +343,9 @@ def output_size(output: str, details: Json) -> str:
 
 def _name_of(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
-    return str((call.arguments or {}).get("mode") or call.name) if call.name == CHILD else call.name
+    if call.name == CHILD:
+        return str((call.arguments or {}).get("mode") or call.name)
+    return tool_names.display_name(call.name)
 
 
 def summarise(call: ToolCallPart) -> str:
@@ -344,14 +355,17 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(call.raw, 300)
     if call.name == CHILD:
         return one_line(str(arguments.get("goal", "")), 300)
+    if call.name.startswith(tool_names.PREFIX):
+        return tool_names.list_arguments(arguments)
     for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:
             where = arguments.get("path") if key == "pattern" else None
             start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
             suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+            value = value.removeprefix("https://") if key == "url" else value
             return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
-    return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
+    return tool_names.list_arguments(arguments)
 
 
 def duration(ms: int) -> str:

@@ -21,6 +21,7 @@ from sakti.agent.judge.rules import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant
 from sakti.core.text import lookalikes, one_line, revealed, sanitise
+from sakti.core.tool_names import display_name
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.diff import diff_lines
@@ -43,7 +44,7 @@ def is_command(asked: ApprovalRequested) -> bool:
 
 def question(tool: str) -> str:
     """Return the question about a call of `tool`."""
-    return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
+    return "Run this command?" if tool == "bash" else f"Allow {one_line(display_name(tool), 60)}?"
 
 
 def summary(asked: ApprovalRequested) -> str:
@@ -173,7 +174,7 @@ def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: P
     lines: list[Line] = []
     for index in range(first, min(len(pending), first + OTHERS)):
         one, chosen = pending[index], index == at
-        text = shorten(f"{one_line(one.tool, 40)}  {one_line(one.target, 200)}", room - 2)
+        text = shorten(f"{one_line(display_name(one.tool), 60)}  {one_line(one.target, 200)}", room - 2)
         meta = Style(meta={"question": index})
         style = palette.text if chosen else palette.muted
         lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
@@ -288,11 +289,11 @@ class ApprovalBox(Vertical):
             super().__init__()
             self.asked = asked
 
-    view = query_one("#approval-view", ApprovalView)
     line = query_one("#approval-line", Input)
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.view = ApprovalView(id="approval-view")
         self._clock = clock
         self._since = 0.0
         self._read = ""  # the question whose end was on the screen
@@ -300,7 +301,7 @@ class ApprovalBox(Vertical):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield ApprovalView(id="approval-view")
+        yield self.view
         line = SafeInput(id="approval-line", compact=True)
         line.display = False
         yield line

@@ -19,10 +19,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sakti.agent.tools.approvals import Answer
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion
 from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -154,9 +153,9 @@ class PlanForm(Struct):
         """Return the approval modes in which it may be carried out."""
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
-    def answer(self, mode: SessionMode) -> Answer:
+    def answer(self, mode: SessionMode) -> ApprovalAnswer:
         edited = self.text if self.edited else None
-        return Answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
 
 
 def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
@@ -263,7 +262,7 @@ class CardBox(Vertical):
     """The card, and a line to write an answer in."""
 
     class CardAnswered(Message):
-        def __init__(self, id: str, answer: Answer) -> None:
+        def __init__(self, id: str, answer: ApprovalAnswer) -> None:
             super().__init__()
             self.id, self.answer = id, answer
 
@@ -274,18 +273,18 @@ class CardBox(Vertical):
             super().__init__()
             self.form, self.edit = form, edit
 
-    view = query_one("#card-view", CardView)
     line = query_one("#card-line", Input)
 
     def __init__(self, clock: Clock, may_auto: Callable[[], bool], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.view = CardView(id="card-view")
         self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield CardView(id="card-view")
+        yield self.view
         line = SafeInput(id="card-line", compact=True)
         line.display = False
         yield line
@@ -352,7 +351,7 @@ class CardBox(Vertical):
         elif key.isdecimal():
             form.toggle(int(key) - 1)
 
-    def _reply(self, answer: Answer) -> None:
+    def _reply(self, answer: ApprovalAnswer) -> None:
         if self.current is not None:
             self.post_message(self.CardAnswered(self.current.id, answer))
 
@@ -362,7 +361,7 @@ class CardBox(Vertical):
         if missing is not None:
             form.turn_to(missing)
         else:
-            self._reply(Answer(True, answers=form.answers()))
+            self._reply(ApprovalAnswer(True, answers=form.answers()))
 
     def _write(self, text: str, placeholder: str) -> None:
         self.line.display = self.view.writing = True
@@ -380,7 +379,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())
         elif form is not None:
-            self._reply(Answer(False, note=event.value.strip()))
+            self._reply(ApprovalAnswer(False, note=event.value.strip()))
         self._stop_writing()
         self.view.focus()
 
@@ -393,7 +392,7 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(Answer(False))
+            self._reply(ApprovalAnswer(False))
         else:
             return False
         return True

@@ -77,7 +77,7 @@ class Header(Widget):
         """Return the message window and the number of new observations; empty while the panes show them."""
         text = Text(no_wrap=True, end="")
         if self.memory or self.fresh:
-            text.append(f"· {self.memory}", self.get_component_rich_style("header--muted", partial=True))
+            text.append(f"· {self.memory}".rstrip(), self.get_component_rich_style("header--muted", partial=True))
             new = f" ●{self.fresh} " if self.fresh else " "
             text.append(new, self.get_component_rich_style("header--fresh", partial=True))
         return text

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from sakti.actions.completion import Choice, Query, query_at
+from sakti.actions.completion import Choice, CompletionQuery, query_at
 from sakti.agent.mentions import LONGEST_PATHS, pasted_images
 from sakti.core.text import clean_surrogates, one_line
 from sakti.tui.host import app_of
@@ -69,7 +69,7 @@ class Prompt(VimArea):
     class Wanted(Message):
         """The word at the cursor can be completed; None: no longer."""
 
-        def __init__(self, query: Query | None) -> None:
+        def __init__(self, query: CompletionQuery | None) -> None:
             super().__init__()
             self.query = query
 
@@ -135,7 +135,7 @@ class Prompt(VimArea):
         before = self.document.get_line(row)[:column]
         self.insert(f"{'' if not before or before[-1].isspace() else ' '}{sign} ")
 
-    def apply(self, query: Query, choice: Choice) -> None:
+    def apply(self, query: CompletionQuery, choice: Choice) -> None:
         """Replace the query's text by a completion."""
         row, column = self.cursor_location
         self.replace(choice.insert, (row, query.start), (row, column))

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
-from sakti.core.events import Event
+from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, one_line
 from sakti.tui.activity import Activity, State
 from sakti.tui.transcript.wrap import shorten
@@ -32,7 +32,7 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = ("limit", "servers", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -90,6 +90,7 @@ class StatusLine(Widget):
     download: reactive[str] = reactive("")
     importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
+    failed_servers: reactive[tuple[str, ...]] = reactive(())
     goal: reactive[str] = reactive("")
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
@@ -106,6 +107,11 @@ class StatusLine(Widget):
         """Update the activity and its duration from an event."""
         if self._activity.hear(event, self._clock.monotonic()):
             self._update_clock()
+
+    def hear_server(self, event: McpServerChanged) -> None:
+        """Name an MCP server while it is failed."""
+        others = tuple(name for name in self.failed_servers if name != event.name)
+        self.failed_servers = (*others, event.name) if event.state == "failed" else others
 
     def show_context(self, tokens: int, *, about: bool = False) -> None:
         """Show the tokens of the next request; `about`: some of them are estimated."""
@@ -182,6 +188,7 @@ class StatusLine(Widget):
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
+            ("servers", f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else "", "warn"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )

@@ -203,8 +203,9 @@ class Transcript(TranscriptView):
         return self._chosen.child_id if isinstance(self._chosen, ToolBlock) else ""
 
     def action_stop_child(self) -> None:
-        if child_id := self._chosen_child:
-            self.post_message(self.ChildWanted(child_id, stop=True))
+        if not self._chosen_child:
+            raise SkipAction
+        self.post_message(self.ChildWanted(self._chosen_child, stop=True))
 
     def action_unfold(self) -> None:
         """Fold or unfold the selected block, else (always from the prompt) the newest foldable on screen."""

@@ -29,7 +29,8 @@ from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
 
-FLUSH = 0.05  # seconds between two drawings of the open block
+FLUSH = 0.05  # seconds between two drawings of the open block,
+FIRST_FLUSH = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
 HIGHLIGHT = 2.0  # seconds that the head of a message stays marked after a jump to it
 WORDS = 10.0  # seconds that the words which were searched stay marked there
 ITEMS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
@@ -49,6 +50,7 @@ class TranscriptView(LineView):
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
         self._last_flush = 0.0
+        self._pace = FLUSH  # seconds until the next drawing
         self._follow = True
         self._read_to = 0  # blocks that were there when the user left the end
         self._grew = False  # since then, below the screen
@@ -364,21 +366,26 @@ class TranscriptView(LineView):
         At once when the last drawing is long ago or somebody waits for it, else when its time has come. No timer runs
         while nothing changes.
         """
-        if now and self._timer is not None:
-            self._timer.stop()
-            self._timer = None
+        if now:
+            self._pace = FIRST_FLUSH
+            self._stop_timer()
         if self._timer is not None or not self.is_mounted:
             return
-        wait = 0.0 if now else self._last_flush + FLUSH - monotonic()
+        wait = 0.0 if now else self._last_flush + self._pace - monotonic()
+        if not now:
+            self._pace = min(FLUSH, 2 * self._pace)
         if wait <= 0:
             self.call_next(self._flush)
-            wait = FLUSH
+            wait = self._pace
         self._timer = self.set_timer(wait, self._flush)
 
-    def _flush(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+
+    def _flush(self) -> None:
+        self._stop_timer()
         self._last_flush = monotonic()
         self.live.draw()
         self._update_clock_timer()

@@ -154,7 +154,7 @@ MUTANTS = (
     ),
     M(
         "extractive-speaker",
-        "sakti.memory.observe.extractive:_own_words",
+        "sakti.memory.observe.extractive:_own_sentence",
         '"🔴", "User stated:", sentence',
         '"🔴", "Agent:", sentence',
         by="tests/unit/memory/test_observers.py::test_extracted_lines_are_verbatim_and_few",
@@ -172,7 +172,7 @@ MUTANTS = (
         "dates.clock_text(first.time, None)",
     ),
     M("modes-numbers", "sakti.memory.modes:settings_for", "if mode == DEFAULT:", "if True:"),
-    M("levels-synthetic", "sakti.memory.summaries:_look", ' or "synthetic" in message.metadata', ""),
+    M("levels-synthetic", "sakti.memory.summaries:_extract", ' and "synthetic" not in message.metadata', ""),
     M("levels-window", "sakti.memory.summaries:due", "mark + TEN <= below", "True"),
     M("levels-provisional", "sakti.memory.summaries:next_due", ' or any(m.state == "provisional" for m in ten)', ""),
 )

@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     M(
         "observe-without-buffered",
-        f"{OBSERVATION}:Observation._request",
-        "earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]",
+        "sakti.memory.jobs.observation:Observation._earlier",
+        "earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]",
         "earlier = list(window.active)",
     ),
     M(

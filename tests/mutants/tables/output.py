@@ -18,7 +18,7 @@ MUTANTS = (
     M(
         "parse-long-line",
         "sakti.memory.log.parse:sanitize_observation_lines",
-        "if utf16.length(line) > MAX_LINE else line",
+        "if dates.length(line) > MAX_LINE else line",
         "if False else line",
     ),
     M("parse-task-lost", "sakti.memory.log.parse:parse_observer_output", "_first(_TASK, text)", "None"),

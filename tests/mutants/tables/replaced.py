@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     M(
         "quality-full",
-        "sakti.memory.worker:Worker._condensed_somehow",
+        "sakti.memory.worker:MemoryWorker._condensed_somehow",
         "not request.full or ",
         "",
         by="tests/unit/memory/test_reflection_quality.py::test_junk_replaces_no_log",

@@ -163,16 +163,16 @@ MUTANTS = (
     ),
     M(
         "shared-observer-told-all",
-        "sakti.memory.jobs.observation:Observation._request",
+        "sakti.memory.jobs.observation:Observation._earlier",
         "texts = [shared.own_text(g, ancestry) for g in earlier]",
-        "pass",
+        "texts = [g.text for g in earlier]",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "shared-task-of-another",
-        "sakti.memory.jobs.observation:Observation._request",
-        "earlier = [g for g in earlier if shared.is_own(spans(g), ancestry)]",
-        "pass",
+        "sakti.memory.jobs.observation:Observation._earlier",
+        "[g for g in earlier if shared.is_own(spans(g), ancestry)]",
+        "earlier",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
@@ -185,8 +185,8 @@ MUTANTS = (
     M(
         "shared-task-of-several",
         f"{PARTS}:reflect",
-        "alone = len(units) == 1 and len(units[0].spans) == 1",
-        "alone = True",
+        "if len(units) > 1 or len(units[0].spans) != 1:",
+        "if False:",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(

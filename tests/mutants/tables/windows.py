@@ -231,14 +231,14 @@ MUTANTS = (
     M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
     M(
         "leaving-too-much",
-        "sakti.memory.jobs.leaving:left",
+        "sakti.memory.compaction:left",
         "if any(observable(m) for m in messages) else 0",
         "",
         by="tests/unit/memory/test_deciding.py::test_nothing_is_left_where_nothing_may_be_observed",
     ),
     M(
         "leaving-ready-waits",
-        "sakti.memory.jobs.leaving:observe_left",
+        "sakti.memory.compaction:observe_left",
         "    await observation.state.activate_ready()\n",
         "",
         by="tests/unit/memory/test_deciding.py::test_what_is_left_at_the_end_is_what_can_be_observed",

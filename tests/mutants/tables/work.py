@@ -2,7 +2,7 @@
 
 from tests.mutants.apply import Mutant as M
 
-LEASE = "sakti.memory.jobs.lease"
+LEASE = "sakti.memory.jobs.operation"
 WORK = "sakti.memory.worker"
 PARTS = "sakti.memory.reflect.parts"
 
@@ -30,25 +30,30 @@ MUTANTS = (
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
-    M("work-pins-lost", f"{WORK}:Worker.reflect", "if pinned and _pinned_text(r) in pinned", "if False"),
-    M("work-not-smaller", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if not text:"),
-    M("work-not-smaller-at", f"{WORK}:Worker._checked_text", "after >= size:", "after > size:"),
-    M("work-reflects-nothing", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if after >= size:"),
+    M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if pinned and _pinned_text(r) in pinned", "if False"),
+    M("work-not-smaller", f"{WORK}:MemoryWorker._checked_text", "if not text or after >= size:", "if not text:"),
+    M("work-not-smaller-at", f"{WORK}:MemoryWorker._checked_text", "after >= size:", "after > size:"),
+    M(
+        "work-reflects-nothing",
+        f"{WORK}:MemoryWorker._checked_text",
+        "if not text or after >= size:",
+        "if after >= size:",
+    ),
     M(
         "work-merged-one-less",
-        f"{WORK}:Worker.reflect",
+        f"{WORK}:MemoryWorker.reflect",
         "merged = [g.id for g in groups]",
         "merged = [g.id for g in groups[1:]]",
         by="tests/unit/store/test_integrity.py::test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgotten",
     ),
     M(
         "work-range",
-        f"{WORK}:Worker._as_reflection",
+        "sakti.memory.worker:_with_range",
         "first_index=span.first if span else None",
         "first_index=span.last if span else None",
         by="tests/unit/memory/test_faithfulness.py::test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop",
     ),
-    M("work-generation", f"{WORK}:Worker.reflect", "record.generation_count + 1", "record.generation_count"),
+    M("work-generation", f"{WORK}:MemoryWorker.reflect", "record.generation_count + 1", "record.generation_count"),
     M(
         "work-zone-lost",
         f"{WORK}:with_zone",
@@ -57,33 +62,33 @@ MUTANTS = (
     ),
     M(
         "work-title-lost",
-        f"{WORK}:Worker.observe",
+        f"{WORK}:MemoryWorker.observe",
         'if title := parse.clean_line(masked(result.title or ""), 80):',
         "if title := None:",
     ),
     M(
         "work-response-lost",
-        f"{WORK}:Worker.observe",
+        f"{WORK}:MemoryWorker.observe",
         "suggested_response=_clean_state(result.suggested_response, request.suggested_response),",
         "",
     ),
     M(
         "work-task-lost",
-        f"{WORK}:Worker.observe",
+        f"{WORK}:MemoryWorker.observe",
         "current_task=_clean_state(result.current_task, request.current_task),",
         "",
         by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
     ),
     M(
         "work-calls-not-recorded",
-        f"{WORK}:Worker.observe",
+        f"{WORK}:MemoryWorker.observe",
         'await self._record_calls(request.thread_id, "observer", result.calls)',
         "pass",
         by="tests/unit/memory/test_deciding.py::test_the_calls_of_an_observer_are_recorded",
     ),
     M(
         "work-no-flags",
-        f"{WORK}:Worker._lines",
+        f"{WORK}:MemoryWorker._lines",
         "flags=doubts",
         "flags=()",
         by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",

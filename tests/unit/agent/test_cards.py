@@ -12,8 +12,8 @@ from sakti import headless
 from sakti.agent import plans
 from sakti.agent.checkpoints import undoing
 from sakti.agent.plans import BEGIN, PlanStep
-from sakti.agent.tools.approvals import Answer as Reply
 from sakti.core.errors import ToolError
+from sakti.core.events import ApprovalAnswer as Reply
 from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice, ToolFinished
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.plain import words
@@ -156,9 +156,10 @@ async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store
     assert {(second.id, first.id, "blocks"), (first.id, epic.id, "parent-child")} <= {tuple(e) for e in edges}
     kinds = [b.kind for b in run.provider.requests[-1].system]
     assert "plan" not in kinds, "its message is still sent"
-    for n in range(5):  # an activation each
+    for n in range(5):  # an activation and a generation each
         await run.ask(f"go on {n} " * 200)
         await session.compact()
+        await session.current.engine.reflect_now()
     await run.ask("and?")
     [block] = [b for b in run.provider.requests[-1].system if b.kind == "plan"]
     assert asked.target in block.text

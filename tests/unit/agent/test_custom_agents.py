@@ -19,7 +19,7 @@ AGENTS: dict[str, tuple[str, set[str], str]] = {
     "editor": ("tools: Edit, MultiEdit, Write\npermissionMode: acceptEdits", {"edit", "write", "apply_patch"}, ""),
     "planner": ("permissionMode: plan\nmodel: opus", {"read", "write", "bash", "edit"}, ""),
     "server": ("mcpServers: [db]\ntools: mcp__db__query, Read", {"read"}, "mcpServers is not used"),
-    "web": ("tools: WebFetch, WebSearch", set(), "the tool WebSearch is not mapped"),
+    "web": ("tools: WebFetch(domain:docs.example.org), WebSearch", {"webfetch", "websearch"}, ""),
     "todo": ("tools: TodoWrite, NotebookEdit", {"task-mutate"}, "the tool NotebookEdit is not mapped"),
     "nester": ("tools: Task, Read", {"read"}, ""),
     "careful": ("disallowedTools: Write, Edit, Bash", {"read", "grep"}, ""),
@@ -48,6 +48,7 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
     loaded = files.load(tmp_path, project=True)
     assert [a.name for a in loaded.agents] == sorted(AGENTS)
     every = {"read", "write", "edit", "apply_patch", "ls", "glob", "grep", "bash", "task-mutate", "agent", "ask_user"}
+    every |= {"webfetch", "websearch"}
     for agent in loaded.agents:
         _, tools, note = AGENTS[agent.name]
         offered = agent.narrowed(every)
@@ -57,6 +58,7 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
         mine = [n for n in loaded.notes if f"/{agent.name}.md" in n]
         assert (note in mine[0]) if note else not mine, (agent.name, mine)
     by_name = {a.name: a for a in loaded.agents}
+    assert by_name["web"].rules == {"webfetch": ("reach: docs.example.org",)}
     assert by_name["committer"].rules == {"bash": ("bash: git",)}
     assert by_name["finder"].is_read_only and by_name["planner"].is_read_only and by_name["editor"].ceiling == "edits"
     assert "write" not in by_name["careful"].narrowed(every) and by_name["small"].model == "haiku"

@@ -10,6 +10,7 @@ from sakti.actions import line
 from sakti.actions.scope import Scope
 from sakti.agent.session.goals import Goal, judge_check, judge_turn, parse_goal
 from sakti.core.config import load
+from sakti.core.errors import SaktiError
 from sakti.core.events import Notice, TurnFinished, TurnStarted, TurnStatus
 from sakti.core.types import ContextPart, FilePart, MarkerPart, Usage
 from sakti.providers.scripted import Answer, Call
@@ -115,17 +116,19 @@ async def test_a_goal_pauses_on_escape_and_a_restart_and_survives_compaction(sto
     thread = run.session.thread
     assert thread is not None
     await run.session.close()
-    as_killed = {"goal": {**thread.metadata["goal"], "state": "active", "reason": ""}}
+    as_killed = {"goal": {**thread.metadata["goal"], "state": "active", "reason": "", "owner": ""}}
     await store.write(threads.update_metadata, thread.id, as_killed)
 
-    again = await start(store, tmp_path / "w", ["one " * 500, "two " * 500], overrides=FREE, continue_last=True)
+    again = await start(store, tmp_path / "w", [f"{n} " * 500 for n in range(6)], overrides=FREE, continue_last=True)
     assert current(again).state == "paused"
-    await again.ask("hello")
-    await again.session.compact()
+    for n in range(5):  # a generation each
+        await again.ask(f"I always want tabs in module {n}")
+        await again.session.compact()
+        await again.session.current.engine.reflect_now()
     await again.ask("more")
     sent = "".join(b.text for b in again.provider.requests[-1].system)
     assert "<goal>\nstore the region\n" in sent
-    assert len(again.provider.requests) == 2, "a paused goal begins no turn"
+    assert len(again.provider.requests) == 6, "a paused goal begins no turn"
     again.provider._left += ["GOAL DONE: it is", "bye"]  # pyright: ignore[reportPrivateUsage]
     await command(again, "resume")
     await again.session.wait()
@@ -134,6 +137,24 @@ async def test_a_goal_pauses_on_escape_and_a_restart_and_survives_compaction(sto
     await again.ask("thanks")
     assert "<goal>" not in "".join(b.text for b in again.provider.requests[-1].system)
     await again.session.close()
+
+
+async def test_another_window_shows_a_goal_that_runs_and_leaves_it_alone(store: Store, tmp_path: Path) -> None:
+    waits = Answer("", calls=(Call("bash", {"command": "touch begun; while [ ! -e go ]; do sleep 0.01; done"}),))
+    run = await start(store, tmp_path / "w", [waits, "GOAL DONE: yes"], overrides=FREE)
+    await command(run, "store the region")
+    await until((tmp_path / "w/begun").exists)
+    other = await start(store, tmp_path / "w", [], overrides=FREE, continue_last=True)
+    assert other.session.turns.goals.short == "goal 1/20 · $0.00"
+    for words in ("pause", "stop", "resume", "another goal"):
+        with pytest.raises(SaktiError, match="Another window"):
+            await command(other, words)
+    (tmp_path / "w/go").touch()
+    await run.session.wait()
+    await other.session.current.follow()
+    assert (current(run).state, current(other).state) == ("met", "met")
+    await other.session.close()
+    await run.session.close()
 
 
 async def test_the_text_of_a_goal_names_files_like_a_prompt(store: Store, tmp_path: Path) -> None:

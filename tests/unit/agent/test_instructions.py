@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.project import trust
 from sakti.agent.project.instructions import find
-from sakti.agent.project.instructions.texts import Reader, outside_code
+from sakti.agent.project.instructions.texts import InstructionReader, outside_code
 from sakti.agent.project.skills import library as skills
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
@@ -193,7 +193,7 @@ def test_an_import_needs_no_ending_where_such_a_file_is_there(workspace: Path) -
     assert found.notes == ()
 
 
-def instructions_bytes(source: find.Source) -> bytes:
+def instructions_bytes(source: find.InstructionSource) -> bytes:
     return find.block(source).encode()
 
 
@@ -212,7 +212,7 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
     loaded = {r.name: r for r in find.project_rules(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
-    assert loaded[".sakti/rules/broken.md"] == find.Source(".sakti/rules/broken.md", "still read")
+    assert loaded[".sakti/rules/broken.md"] == find.InstructionSource(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
 
 
@@ -239,7 +239,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
     assert [s.text for s in found.sources] == ["user", "rule of the user", "project", "rule of the project"]
     assert [s.text for s in find.find(workspace, workspace, project=False).sources] == ["user", "rule of the user"]
     (typed,) = [r for r in find.all_rules(workspace, project=False) if r.paths]
-    assert typed == find.Source("~/.claude/rules/py.md", "typed", ("*.py",))
+    assert typed == find.InstructionSource("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_imports_outside_code_are_found_as_written() -> None:
 
     assert outside_code("a @x.md, (@./y.md) ~~~\n~~~\n@z.md\n~~~\n@~/w.md", note) == "a !, (!) ~~~\n~~~\n@z.md\n~~~\n!"
     assert [n for n, _ in seen] == ["x.md", "./y.md", "~/w.md"]
-    assert Reader(()).read(Path("/nonexistent.md")) is None
+    assert InstructionReader(()).read(Path("/nonexistent.md")) is None
 
 
 # --- in a thread -----------------------------------------------------------------------------------------------------

@@ -59,10 +59,12 @@ async def test_a_server_is_waited_for_and_lives_through_turns(store: Store, tmp_
 
 
 async def test_a_wait_ends_with_the_command_or_a_message_of_the_user(store: Store, tmp_path: Path) -> None:
-    ends = Call("bash", {"command": "sleep 0.1; echo bye; exit 3", "background": True})
+    ends = Call("bash", {"command": "until [ -e go ]; do sleep 0.01; done; echo bye; exit 3", "background": True})
     steps = (ends, wait(text="never"), BEGIN, Call("wait", {"job": "2"}))
     run = await start(store, tmp_path / "w", [*(Answer("", calls=(c,)) for c in steps), "ok"], overrides=FREE)
     await run.session.submit("go")
+    await until(lambda: len(run.of(ToolStarted)) == 2)
+    (tmp_path / "w/go").touch()
     await until(lambda: len(results(run)) == 3)
     assert results(run)[1] == "[ended with exit code 3, without the text]\nbye"
     await until(lambda: len(run.of(ToolStarted)) == 4)
@@ -111,7 +113,9 @@ async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tm
     )
     assert started == read_start_time(pid) != None  # noqa: E711
     other = JobLog(store)
-    assert await other.find_lost(thread_id, ()) == {}, "it runs, in another process"
+    past = await other.find_past(thread_id, ())
+    assert "2" not in past, "it runs, in another process"
+    await until(lambda: run.session.list_jobs()["2"].output.path.with_suffix(".end").exists())
     await run.session.close()
     assert (await store.read(states))[1][1] == "stopped"
     as_killed = "UPDATE jobs SET state = 'running', exit_code = NULL WHERE number = 2"
@@ -121,9 +125,17 @@ async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tm
     again = await start(store, tmp_path / "w", [begins, "ok"], overrides=FREE, continue_last=True)
     [(number, job)] = again.session.list_jobs().items()
     assert (number, job.command) == ("2", SERVER)
-    assert again.session.describe_job(job).endswith("lost: sakti was killed while it ran; Its output was not saved.")
+    assert again.session.describe_job(job).endswith("lost: sakti was killed while it ran; one")
     with pytest.raises(SaktiError, match="nothing of it runs"):
         await again.session.end_background("2")
     await again.ask("go on")
     assert again.of(ToolFinished)[0].result.content.startswith("Running in the background as 4")
+    [notice] = [n for n in notices(again) if n.startswith("Background command 2")]
+    assert notice.endswith("while it ran. Its last lines:\none")
     await again.session.close()
+    third = await start(store, tmp_path / "w", ["ok"], overrides=FREE, continue_last=True)
+    await third.ask("and now?")
+    assert sum(n == notice for n in notices(third)) == 1, "an end is told once, also after a restart"
+    reported = "SELECT number FROM jobs WHERE reported_at IS NOT NULL ORDER BY number"
+    assert await store.read(lambda db: db.execute_sql(reported).fetchall()) == [(1,), (2,), (3,), (4,)]
+    await third.session.close()

@@ -18,6 +18,8 @@ from sakti.core.events import (
     StepDiscarded,
     StepStarted,
     TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
     ToolFinished,
     ToolStarted,
     TurnFinished,
@@ -154,6 +156,19 @@ async def test_an_interrupt_keeps_what_was_streamed(store: Store, tmp_path: Path
     assert last.parts[-1].kind == "interrupted"
     assert (await run.ask("go on")).status == "answered"
     valid_history(run.provider.requests[-1])
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001])
+async def test_pieces_that_arrive_at_once_become_one_event(store: Store, tmp_path: Path, delay: float) -> None:
+    answer = Answer("word " * 50, thinking="hm " * 100, calls=(Call("ls", {}),), chunk_delay=delay)
+    run = await start(store, tmp_path / "w", [answer, ""])
+    await run.ask("talk")
+    heard = [e for e in run.events if isinstance(e, TextDelta | ThinkingDelta | ToolCallDelta | MessageSaved)]
+    streamed = heard[1 : next(i for i, e in enumerate(heard) if isinstance(e, ToolCallDelta))]
+    assert len(streamed) > 20 if delay else len(streamed) == 2
+    assert [type(e) for e in streamed] == sorted((type(e) for e in streamed), key=lambda kind: kind is TextDelta)
+    assert "".join(e.text for e in streamed if isinstance(e, ThinkingDelta)) == "hm " * 100
+    assert "".join(e.text for e in streamed if isinstance(e, TextDelta)) == "word " * 50
 
 
 async def test_an_interrupted_command_is_answered_and_ended(store: Store, tmp_path: Path) -> None:

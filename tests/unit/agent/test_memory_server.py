@@ -99,6 +99,18 @@ async def test_a_client_finds_dated_quotes_of_its_workspace(store: Store, tmp_pa
     assert "elsewhere-5" in text_of(everything[0]) and store.written == 1
 
 
+def test_odd_arguments_get_an_answer_each(tmp_path: Path) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database" * 200)
+    limits: list[Any] = ["²", "--5", "١٢", 10**40, 1e400, -1, True, [], {}, "", "5", 5.0, " 7 "]
+    lines = [call(n, "memory_search", query="x", limit=limit) for n, limit in enumerate(limits)]
+    texts = [text_of(a) for a in talk(lines, tmp_path, tmp_path / "missing.db")]
+    assert texts == ["'limit' is a whole number."] * 5 + ["Nothing found."] + ["'limit' is a whole number."] * 4 + (
+        ["Nothing found."] * 3
+    )
+    (answer,) = talk([call(1, "memory_search", query="x")], tmp_path, tmp_path / "broken.db")
+    assert answer["result"]["isError"] and "sakti doctor" in text_of(answer)
+
+
 def test_the_protocol_answers_every_line_and_never_ends_early(tmp_path: Path) -> None:
     meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
     lines = [
@@ -160,6 +172,23 @@ def test_connecting_and_removing_leaves_every_byte(name: str, data: st.DataObjec
     assert connections.disconnect(program, after, "/moved/sakti") == before
     with pytest.raises(ConnectError):
         connections.disconnect(program, after.replace('mcp"]', 'mcp", "x"]'), command)
+
+
+@pytest.mark.parametrize("name", ["claude-code", "opencode"])
+@given(st.data())
+def test_an_entry_is_removed_after_the_program_wrote_its_file_again(name: str, data: st.DataObject) -> None:
+    program, command = connections.PROGRAMS[name], "/home/dev/bin/sakti"
+    names = st.sampled_from(["git", "mcp", "mcpServers", "sakti-old", '"{', "z"])
+    leaf = st.dictionaries(names, st.one_of(st.none(), st.lists(names), st.dictionaries(names, names)))
+    before: dict[str, Any] = data.draw(leaf)
+    key = "mcpServers" if name == "claude-code" else "mcp"
+    before[key] = data.draw(leaf)
+    members = list(json.loads(connections.connect(program, json.dumps(before), command) or "").items())
+    ours = dict(data.draw(st.permutations(members)))
+    ours[key] = dict(data.draw(st.permutations(list(ours[key].items()))))
+    again = json.dumps({"startups": 3, **ours, "last": {"sakti": 1}}, indent=data.draw(st.sampled_from([None, 2, 4])))
+    after = connections.disconnect(program, again, command)
+    assert after is not None and json.loads(after) == {"startups": 3, **before, "last": {"sakti": 1}}
 
 
 def test_a_broken_configuration_is_not_changed(tmp_path: Path) -> None:

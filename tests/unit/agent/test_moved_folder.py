@@ -104,8 +104,10 @@ def old(tmp_path: Path) -> Path:
     return folder
 
 
-async def look(store: Store, root: Path, *, trusted: bool = False, saved: bool = True) -> Sequence[Holdings]:
-    return await moved_folder.find_earlier(store, root, trusted=trusted, saved=saved)
+async def look(
+    store: Store, root: Path, *, trusted: bool = False, saved: bool = True, interactive: bool = True
+) -> Sequence[Holdings]:
+    return await moved_folder.find_earlier(store, root, trusted=trusted, saved=saved, interactive=interactive)
 
 
 async def test_a_renamed_folder_is_recognized(store: Store, old: Path) -> None:
@@ -133,7 +135,18 @@ async def test_other_folders_are_not_offered(store: Store, old: Path) -> None:
     assert await look(store, new) == [], "a folder has the old path again"
     old.rmdir()
     await store.write(fill, str(new), "two")
-    assert await look(store, new) == [], "it has threads of its own"
+    assert await look(store, new, interactive=False) == [], "it has threads of its own"
+
+
+async def test_a_chat_offers_a_moved_folder_that_only_runs_have_used(store: Store, old: Path) -> None:
+    await look(store, old)
+    await store.write(fill, str(old), "one")
+    new = old.rename(old.with_name("new"))
+    assert await look(store, new, interactive=False)
+    await store.write(fill, str(new), "two")
+    assert not await look(store, new, interactive=False)
+    assert [h.root for h in await look(store, new)] == [str(old)]
+    assert not await look(store, new), "it was offered"
 
 
 def make_repository(folder: Path) -> None:

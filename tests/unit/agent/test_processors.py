@@ -518,7 +518,7 @@ async def test_tools_that_are_searched_run_under_their_own_name(store: Store, tm
     names = [{t.name for t in r.tools} for r in run.provider.requests]
     assert all(n == names[0] for n in names) and "ls" not in names[0] and {"read", "call_tool"} <= names[0]
     found, loaded, ran, wrong, unknown = [e.result for e in run.of(ToolFinished)]
-    assert "- ls:" in found.content and "Arguments:" in loaded.content
+    assert "- ls(path):" in found.content and "Arguments:" in loaded.content
     assert (ran.name, ran.is_error) == ("ls", False) and "seen.txt" in ran.content
     assert wrong.is_error and "ls was called with wrong arguments" in wrong.content
     assert unknown.is_error and "There is no tool 'write' to load" in unknown.content

@@ -11,7 +11,9 @@ from typing import Any
 
 import apsw
 
+from sakti.agent.checkpoints import undoing
 from sakti.agent.subagents.tools import AgentTask
+from sakti.agent.threads.actions import ThreadActions
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
 from sakti.core.types import ContextPart, Request, Usage
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
@@ -138,6 +140,31 @@ async def test_wrong_arguments_of_a_report_are_named_and_repaired_twice(store: S
     await run.session.close()
 
 
+async def test_fields_of_a_report_have_the_types_of_the_mode(store: Store, tmp_path: Path) -> None:
+    wrong = {"attempts": ["a", ["b"]], "root_cause": 3, "other": 1}
+    right = {"attempts": ["raise the limit", "retry"], "root_cause": "the pool is closed early", "other": "kept"}
+    values = {"summary": "s", "findings": [], "not_found": [], "gaps": []}
+
+    def play(request: Request) -> Played:
+        fields = right if any(m.role == "tool" for m in request.messages) else wrong
+        return Answer(calls=(Call("report", {**values, "fields": fields}),))
+
+    run = await session(store, tmp_path / "w", delegating(play, {"mode": "bug_fixing", "goal": "find it"}))
+    await run.ask("find it with a child")
+    of_child = [r for r in run.provider.requests if is_child(r)]
+    (problem,) = [r.content for m in of_child[-1].messages for r in m.tool_results]
+    assert "fields.attempts[1]: Expected" in problem and "fields.root_cause: Expected" in problem
+    schema = next(t for t in of_child[0].tools if t.name == "report").parameters["properties"]["fields"]
+    assert schema["properties"]["attempts"] == {"type": "array", "items": {"type": "string"}}
+    await run.session.compact()
+    await run.ask("and now something else")
+    await run.session.compact()
+    lines = await store.read(log_lines.log_lines, run.session.current.engine.record_id)
+    kept = {x.content: x.metadata["mode_specific"] for x in lines if x.category == "attempts"}
+    assert kept == {"attempts: raise the limit; retry": {"attempts": right["attempts"]}}
+    await run.session.close()
+
+
 async def test_limit_ends_a_child_with_a_partial_report(store: Store, tmp_path: Path) -> None:
     def look(request: Request) -> Answer:
         return Answer("looking", calls=(Call("read", {"path": "http.py", "limit": len(request.messages)}),))
@@ -258,6 +285,128 @@ async def test_background_report_comes_with_the_next_step_once(store: Store, tmp
     assert [g.origin for g in run.session.current.engine.state.window.active] == ["thread", "report"]
     refused = await run.session.children.call(None, AgentTask(**EXPLORE))  # type: ignore[arg-type]
     assert "Nothing was started" in refused.content
+    await run.session.close()
+
+
+class Held(ScriptedProvider):
+    """Holds the second request of each child until `go` is set."""
+
+    def __init__(self, answers: Callable[[Request], Played]) -> None:
+        super().__init__(answers)
+        self.go, self.held = asyncio.Event(), list[str]()
+
+    async def wait_for(self, number: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.held) < number:
+                await asyncio.sleep(0.001)
+
+    async def stream(self, request: Request):
+        if is_child(request) and any(m.role == "tool" for m in request.messages):
+            self.held.append(goal_of(request))
+            await self.go.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+def looking(request: Request) -> Played:
+    """A child that reads, then reports."""
+    return report(TRUE) if any(m.role == "tool" for m in request.messages) else Answer("half way", calls=(LOOK,))
+
+
+async def test_a_child_in_the_background_reports_to_its_own_thread_only(store: Store, tmp_path: Path) -> None:
+    provider = Held(delegating(looking, {**EXPLORE, "background": True}))
+    run = await session(store, tmp_path / "w", lambda _r: "unused", provider=provider)
+    await run.ask("explore it in the background")
+    await provider.wait_for(1)
+    first = run.session.thread.id
+    await run.session.new_thread()
+    provider._player = lambda r: looking(r) if is_child(r) else "hello"
+    await run.ask("something else")
+    provider.go.set()
+    assert await run.session.children.wait_background()
+    await run.ask("anything new?")
+    shown = str(provider.requests[-1].messages)
+    assert "Child threads" not in shown and "Report of the child" not in shown
+    assert run.session.current.usage.cost_usd in (None, 0.0)
+    assert {get_thread_id(e) for e in run.of(AgentFinished)} <= {first}
+    await run.session.open_thread(first)
+    await run.ask("and now?")
+    assert "Report of the child" in str(provider.requests[-1].messages)
+    assert [(r.state, bool(r.delivered_at)) for r in await rows(store, run)] == [("finished", True)]
+    await run.session.close()
+
+
+async def test_plan_mode_narrows_running_children_at_once(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        steps = sum(m.role == "assistant" for m in request.messages)
+        calls = (Call("write", {"path": f"{steps}.txt", "content": "x"}),)
+        return Answer(calls=calls) if steps < 2 else report()
+
+    provider = Held(delegating(write, {"mode": "default", "goal": "write it"}))
+    run = await session(store, tmp_path / "w", lambda _r: "", provider=provider, overrides=("approval.mode=edits",))
+    await run.session.submit("write it with a child")
+    await provider.wait_for(1)
+    run.session.set_approval_mode("plan")
+    provider.go.set()
+    await run.session.wait()
+    assert sorted(p.name for p in (tmp_path / "w").iterdir()) == ["0.txt", "http.py"]
+    await run.session.close()
+
+
+async def test_deleting_a_thread_stops_its_children(store: Store, tmp_path: Path) -> None:
+    provider = Held(delegating(looking, {**EXPLORE, "background": True}))
+    run = await session(store, tmp_path / "w", lambda _r: "unused", provider=provider)
+    await run.ask("explore it in the background")
+    await provider.wait_for(1)
+    first = run.session.thread.id
+    await ThreadActions(run.session).delete(first)
+    assert not run.session.children.running
+    assert [r.state for r in await store.read(child_runs.of_parent, first)] == ["partial"]
+    await run.session.close()
+
+
+async def test_a_compaction_with_running_children_keeps_the_prefix_and_starts_none_again(
+    store: Store, tmp_path: Path
+) -> None:
+    calls = [{"mode": "explore", "goal": f"goal {n}", "background": True} for n in range(2)]
+    provider = Held(delegating(looking, *calls))
+    run = await session(store, tmp_path / "w", lambda _r: "unused", provider=provider)
+    await run.ask("explore it with two children " * 20)
+    await provider.wait_for(2)
+    await run.ask("go on " * 50)
+    assert (await run.session.compact()).messages
+    before = provider.requests[0]
+    await run.ask("and meanwhile?")
+    during = provider.requests[-1]
+    assert (during.tools, during.system[0]) == (before.tools, before.system[0])
+    named = str(during.messages)
+    assert "goal 0" in named and "goal 1" in named and "do not start them again" in named
+    provider.go.set()
+    await run.session.children.wait_background()
+    await run.ask("and now?")
+    after = provider.requests[-1]
+    assert (after.tools, after.system) == (during.tools, during.system)
+    assert after.messages[: len(during.messages) - 1] == during.messages[:-1], "the prefix is byte-equal"
+    assert [r.state for r in await rows(store, run)] == ["finished"] * 2
+    await run.session.close()
+
+
+async def test_undo_restores_what_a_child_changed_and_redo_brings_it_back(store: Store, tmp_path: Path) -> None:
+    def child(request: Request) -> Played:
+        done = any(m.role == "tool" for m in request.messages)
+        return report() if done else Answer(calls=(Call("write", {"path": "new.txt", "content": "x"}),))
+
+    play = delegating(child, {"mode": "default", "goal": "write it"})
+    run = await session(store, tmp_path / "w", play, overrides=("approval.mode=edits",))
+    await run.ask("write it with a child")
+    thread = run.session.thread.id
+    assert (tmp_path / "w/new.txt").exists()
+    undone = undoing.of_session(run.session)
+    await undone.undo(await undone.preview(1, "both"))
+    assert not (tmp_path / "w/new.txt").exists()
+    assert len(await store.read(child_runs.of_parent, thread)) == 1
+    await undone.redo()
+    assert (tmp_path / "w/new.txt").exists()
     await run.session.close()
 
 
@@ -396,4 +545,40 @@ async def test_findings_survive_activations_and_a_reflection_word_for_word(store
     page = await store.read(search.search, "circuit breaker", search.Scope(run.session.workspace.resource_id))
     assert any("Not found: a circuit breaker" in hit.text for hit in page.hits)
     assert not await store.read(integrity.wrong_states, engine.record_id)
+    await run.session.close()
+
+
+async def test_findings_beyond_their_share_are_found_by_search_and_listed(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    facts = [f"def handler_number_{n}(request, session): return {n * 7}" for n in range(60)]
+    (work / "facts.py").write_text("\n".join(facts))
+    findings = [
+        {"claim": f"handler {n} answers", "file": "facts.py", "lines": str(n + 1), "quote": fact}
+        for n, fact in enumerate(facts)
+    ]
+    long = "The scheduler drops jobs when the clock jumps, and nobody notices until monday. " * 30
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(*findings)
+        last = request.messages[-1]
+        delegates = last.role == "user" and "child" in last.text
+        return Answer(calls=(Call("agent", EXPLORE),)) if delegates else f"I noted this. {long}"
+
+    run = await session(store, work, play, overrides=("memory.reflection.observation_tokens=2000",))
+    await run.ask("explore it with a child")
+    for n in range(3):
+        await run.ask(f"I always want tabs in module {n}. {long}")
+        await run.session.compact()
+    engine = run.session.current.engine
+    await engine.reflect_now()
+    text = "\n".join(g.text for g in engine.state.window.active)
+    kept = [n for n in range(60) if f"handler {n} answers" in text]
+    assert len(kept) < 60
+    missing = next(n for n in range(60) if n not in kept)
+    page = await store.read(search.search, f"handler_number_{missing}", search.Scope(run.session.workspace.resource_id))
+    assert any(hit.kind == "observation" and f"facts.py:{missing + 1}" in hit.text for hit in page.hits)
+    (listed,) = [line for line in text.split("\n") if "more verified findings" in line]
+    assert f"{60 - len(kept)} more verified findings" in listed and f"facts.py:{missing + 1}" in listed
     await run.session.close()

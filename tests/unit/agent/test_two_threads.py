@@ -9,9 +9,9 @@ from pathlib import Path
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
 from sakti.agent.session.turns import Turns
-from sakti.agent.tools.approvals import Answer as Verdict
 from sakti.agent.workspace import Workspace
 from sakti.core.config import load
+from sakti.core.events import ApprovalAnswer as Verdict
 from sakti.core.events import (
     ApprovalRequested,
     Event,

@@ -74,18 +74,30 @@ def test_a_sound_database_is_one_line_and_each_problem_of_a_broken_one_is_anothe
     assert len(about) == 1 and about[0].startswith("✗ database integrity: file is not a database")
 
 
-def test_files_of_other_agents_are_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_and_agents_of_the_project_are_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
-    assert "not used yet" not in sakti("doctor").stdout
-    (tmp_path / ".mcp.json").write_text("{}")
+    assert "mcp:" not in sakti("doctor").stdout
+    file = tmp_path / ".mcp.json"
+    file.write_text('{"mcpServers": {"git": {"command": "true"}, "old": {"type": "sse", "url": "https://a.example"}}}')
     agents = home / ".claude" / "agents"
     agents.mkdir(parents=True)
     (agents / "tester.md").write_text("---\nname: tester\ndescription: d\ncolor: red\n---\nTest.\n")
     lines = sakti("doctor").stdout.splitlines()
-    assert f"! other agents: {tmp_path / '.mcp.json'}: found, not used yet" in lines
+    why = "not trusted, so it does not start. `sakti trust` shows and trusts it."
+    assert f"! mcp: git ({file}): {why}" in lines and f"! mcp: old ({file}): {why}" in lines
     assert "✓ agents: 1 custom agent: tester" in lines
     assert any(line.startswith("! agent: ") and "color is not used" in line for line in lines)
+
+    assert sakti("trust", "--yes").exit_code == 0
+    lines = sakti("doctor").stdout.splitlines()
+    assert f"✓ mcp: git ({file})" in lines
+    assert any(line.startswith(f"! mcp: old ({file}): ") and "use streamable HTTP" in line for line in lines)
+    file.write_text("{")
+    assert sakti("trust", "--yes").exit_code == 0
+    assert any(line.startswith("✗ mcp: .mcp.json cannot be read") for line in sakti("doctor").stdout.splitlines())
 
 
 def test_a_database_below_a_file_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

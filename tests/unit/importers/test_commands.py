@@ -58,6 +58,16 @@ def test_imported_threads_are_observed_when_asked_and_once(call: Call, tmp_path:
     assert (observed["threads"], observed["observed"], observed["price"]["cost_usd"]) == (2, 2, 0.0)
     assert "starts at 1001" in call("memory", "log", "--thread", "aaa")
     assert "Nothing to observe" in call("memory", "observe", "--imported")
+    base = {"forked_from_id": "a" * 36, "history_base": {"thread_id": "a" * 36, "end_ordinal_exclusive": 6}}
+    spawn = {"source": {"subagent": {"thread_spawn": {"parent_thread_id": "a" * 36}}}}
+    workspace = str(tmp_path / "w")
+    write_codex(tmp_path / "codex", "c" * 36, ["the fork counts in pence", "done?"], workspace, 6, **base)
+    write_codex(tmp_path / "codex", "d" * 36, ["the child counts in yen", "done?"], workspace, **spawn)
+    call("import", "codex", str(tmp_path / "codex"))
+    again = call("memory", "observe", "--imported", "--json")
+    assert (again["threads"], again["observed"]) == (1, 1), "the fork; a child is its parent's"
+    log = call("memory", "log", "--thread", "(fork)")
+    assert "counts in pence" in log and "starts at 1001" in log and "in yen" not in log
 
     async def continued() -> list[str]:
         store = await Store.open(tmp_path / "x.db")

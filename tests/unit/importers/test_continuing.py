@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sakti import importers
+from sakti.core.tokens import Estimator
 from sakti.core.types import Json, ModelInfo
 from sakti.importers.service import ImportOptions, Service
 from sakti.store.database import Store
@@ -25,6 +26,8 @@ ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def find_faults(api: str, body: Json) -> list[str]:
     """Why a provider would refuse the request's history."""
+    if api == "responses":
+        return list(_find_in_items(body["input"]))
     return list((_find_in_messages if api == "messages" else _find_in_chat)(body["messages"]))
 
 
@@ -65,8 +68,31 @@ def _find_in_chat(turns: list[Json]) -> Iterator[str]:
             yield f"turn {number} has arguments that are no object"
 
 
+def _find_in_items(items: list[Json]) -> Iterator[str]:
+    open_calls: list[str] = []
+    for number, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            if item["call_id"] not in open_calls:
+                yield f"item {number} answers no call"
+            else:
+                open_calls.remove(item["call_id"])
+        elif kind == "function_call":
+            open_calls.append(item["call_id"])
+            if not ID.fullmatch(item["call_id"]) or not isinstance(json.loads(item["arguments"]), dict):
+                yield f"item {number} has an odd call"
+        elif kind == "reasoning":
+            yield f"item {number} is thinking of another model"
+        elif item["role"] == "user" and open_calls:
+            yield f"item {number} comes before the results of {open_calls}"
+        elif not item["content"]:
+            yield f"item {number} is empty"
+    if open_calls:
+        yield f"{open_calls} have no results"
+
+
 @pytest.mark.skipif(not HISTORIES.is_dir(), reason="the histories of the real programs are not here")
-@pytest.mark.parametrize("api", ["messages", "chat"])
+@pytest.mark.parametrize("api", ["messages", "chat", "responses"])
 @pytest.mark.parametrize("program", importers.READERS)
 async def test_an_imported_thread_goes_on_with_every_protocol(
     store: Store, tmp_path: Path, program: str, api: str
@@ -79,7 +105,7 @@ async def test_an_imported_thread_goes_on_with_every_protocol(
     if program == "aider":  # its workspace is the folder of the file
         root = Path(shutil.copytree(root, workspace, dirs_exist_ok=True))
     options = ImportOptions(workspace, tmp_path, renamed=(("/home/dev/ledger", str(workspace)),))
-    await Service(store, options).import_program(importers.reader(program), root)
+    await Service(store, options, Estimator()).import_program(importers.reader(program), root)
     listed = await store.read(threads.recent, str(workspace), origin=program)
     thread = max(listed, key=lambda t: (t.created_at, t.id))
     history = await store.read(messages.after, thread.id, -1)

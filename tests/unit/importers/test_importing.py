@@ -13,6 +13,7 @@ import pytest
 
 from sakti import importers
 from sakti.core.ids import TimeIds
+from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
 from sakti.importers import service
 from sakti.importers.service import ImportOptions, Service, SourceReport
@@ -20,6 +21,7 @@ from sakti.providers.history import turns
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines
+from sakti.store.maintenance import maintenance
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
@@ -41,7 +43,8 @@ def options(tmp_path: Path, **more: Any) -> ImportOptions:
 
 
 async def run(store: Store, program: str, root: Path, **more: Any) -> SourceReport:
-    return await Service(store, options(root.parent, **more)).import_program(importers.reader(program), root)
+    importing = Service(store, options(root.parent, **more), Estimator())
+    return await importing.import_program(importers.reader(program), root)
 
 
 def dump(db: Database) -> dict[str, Any]:
@@ -184,8 +187,11 @@ async def test_a_thread_continued_here_is_forked_when_its_source_grows(store: St
         for ordinal, text in ((90, "later"), (91, "last")):
             item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
             file.write(json.dumps({"ordinal": ordinal, "type": "response_item", "payload": item}) + "\n")
-    await run(store, "claude-code", root)
-    await run(store, "codex", root)
+    for program in ("claude-code", "codex"):
+        importing = Service(store, options(root.parent), Estimator())
+        await importing.import_program(importers.reader(program), root)
+        assert await service.undo(store, await store.read(service.plan_undo, importing.run)) == []
+        await run(store, program, root)  # the fork comes in again
     own, ledger, fork, copy = await texts(store)
     assert own == ["stock, please", "stock is done.", "mine"] and ledger == ["ledger", "ledger: done", "mine"]
     assert fork == [*own[:2], "till, please", "till is done.", "door, please", "door is done."]
@@ -339,23 +345,27 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     (tasks / "1.json").write_text(json.dumps({"id": "1", "subject": "Count", "blocks": ["2"]}))
     (tasks / "2.json").write_text(json.dumps({"id": "2", "subject": "Order", "status": "completed"}))
     empty = await store.read(dump)
-    first = Service(store, options(root.parent))
+    first = Service(store, options(root.parent), Estimator())
     await first.import_program(importers.reader("claude-code"), root)
     before = await store.read(dump)
     edges = "SELECT count(*) FROM task_dependencies"
     assert (await store.read(lambda db: db.execute_sql(edges).fetchone()))[0] == 1
     session.turn("till")
-    second = Service(store, options(root.parent))
+    second = Service(store, options(root.parent), Estimator())
     await second.import_program(importers.reader("claude-code"), root)
     plan = await store.read(service.plan_undo, second.run)
     assert await service.undo(store, plan) == [] and await store.read(dump) == before
-    assert (await run(store, "claude-code", root)).new == 3
+    third = Service(store, options(root.parent), Estimator())
+    assert (await third.import_program(importers.reader("claude-code"), root)).new == 3
     plan = await store.read(service.plan_undo, first.run)
-    assert await service.undo(store, plan) == []
-    assert await store.read(dump) == empty and await found(store, "stock") == []
+    assert await service.undo(store, plan) == [] and await found(store, "stock") == []
+    assert await texts(store) == [["till, please", "till is done."]], "another run added them"
+    assert [f.detail for f in await store.read(maintenance.check) if not f.ok] == []
+    assert await service.undo(store, await store.read(service.plan_undo, third.run)) == []
+    assert await store.read(dump) == empty
     assert (await store.read(lambda db: db.execute_sql("SELECT count(*) FROM tasks").fetchone()))[0] == 0
 
-    again = Service(store, options(root.parent))
+    again = Service(store, options(root.parent), Estimator())
     await again.import_program(importers.reader("claude-code"), root)
 
     def go_on(db: Database) -> None:
@@ -449,7 +459,7 @@ async def test_watching_holds_back_an_unfinished_answer(store: Store, root: Path
     session = ClaudeSession(root, "a")
     session.turn("stock")
     await run(store, "claude-code", root)
-    watching = Service(store, options(root.parent, hold_open=True))
+    watching = Service(store, options(root.parent, hold_open=True), Estimator())
     reports: list[int] = []
 
     async def look() -> None:

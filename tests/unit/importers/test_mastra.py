@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from sakti import importers
+from sakti.core.tokens import Estimator
 from sakti.core.types import Message
 from sakti.importers import service
 from sakti.importers.service import ImportOptions, Service, SourceReport
@@ -33,7 +34,7 @@ INSERT INTO mastra_threads VALUES ('t', 'r', 'Old', NULL, '2025-01-01T00:00:00Z'
 
 
 async def run(store: Store, path: Path, **more: Any) -> tuple[SourceReport, str]:
-    importing = Service(store, ImportOptions(workspace=path.parent, home=path.parent, **more))
+    importing = Service(store, ImportOptions(workspace=path.parent, home=path.parent, **more), Estimator())
     return await importing.import_program(importers.reader("mastra"), path), importing.run
 
 

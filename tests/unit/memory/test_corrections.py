@@ -279,7 +279,7 @@ async def quoting(path: Path) -> Driver:
         await driver.engine.wait_idle()
     other = Thread("t2", "workspace", "", driver.clock.now(), driver.clock.now())
     await driver.store.write(threads.create, other)
-    piece = carry_over.Piece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
+    piece = carry_over.CarriedPiece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
     await driver.store.write(carry_over.keep, "t2", "Earlier:", [piece])
     assert "zanzibar" in sent_task(driver) and "zanzibar" in await driver.store.read(carry_over.text, "t2")
     return driver

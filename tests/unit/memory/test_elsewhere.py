@@ -9,12 +9,12 @@ from msgspec import structs
 
 from sakti.core.tokens import Estimator
 from sakti.memory import other_threads
-from sakti.store.log.lines import Said
+from sakti.store.log.lines import MessageExcerpt
 from tests.fakes.memory import Driver, settings
 
 
-def message(number: int, thread: str, text: str) -> Said:
-    return Said(thread, number, "user", text, number * 60_000)
+def message(number: int, thread: str, text: str) -> MessageExcerpt:
+    return MessageExcerpt(thread, number, "user", text, number * 60_000)
 
 
 def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:

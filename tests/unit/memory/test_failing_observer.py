@@ -8,8 +8,8 @@ import pytest
 
 from sakti.core.config import load
 from sakti.core.errors import ProviderError
+from sakti.memory.factory import ChosenObserver, SizedModel
 from sakti.memory.fallback import KEY, REST_MS, FallbackObserver
-from sakti.memory.model_choice import Choice, ChosenObserver
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.providers.scripted import Answer
 from sakti.store import memory as memory_store
@@ -110,7 +110,7 @@ async def test_several_models_are_tried_in_order_and_by_size() -> None:
     size = sum(m.tokens for m in asked().messages)
 
     def chosen(small: Model, large: Model, up_to: int):
-        return ChosenObserver([Choice(small, up_to), Choice(large)])
+        return ChosenObserver([SizedModel(small, up_to), SizedModel(large)])
 
     small, large = Model(good), Model(good)
     assert await chosen(small, large, size).observe(asked()) is good
@@ -122,7 +122,7 @@ async def test_several_models_are_tried_in_order_and_by_size() -> None:
     assert (small.answers, large.answers) == ([good], []), "what is too large for the first"
     with pytest.raises(ProviderError):
         await chosen(Model(DOWN), Model(DOWN), size).observe(asked())
-    only = ChosenObserver([Choice(Model(good), size - 1)])
+    only = ChosenObserver([SizedModel(Model(good), size - 1)])
     assert await only.observe(asked()) is good, "more than anyone is meant for"
 
 

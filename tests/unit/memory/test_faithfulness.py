@@ -15,7 +15,7 @@ from sakti.core.types import Message, TextPart
 from sakti.memory.log import lines
 from sakti.memory.observe import speaking
 from sakti.memory.observe.extractive import ExtractiveObserver
-from sakti.memory.observe.faithfulness import Source, dropped, flags
+from sakti.memory.observe.faithfulness import EvidenceSource, dropped, flags
 from sakti.memory.observe.speaking import Said
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.worker import source_of
@@ -24,7 +24,7 @@ from tests.fakes import claims as told_claims
 from tests.fakes import talks
 from tests.fakes.memory import Driver, ScriptedObserver
 
-SOURCE = Source(
+SOURCE = EvidenceSource(
     "Look at src/auth/token.py:42, refresh_tokens() there takes 350 ms with pytest 8.4.1.",
     'The user said "never touch main". See https://example.org/a?b=1. LoginSchema, MAX_RETRIES = 3, 12 %.',
     clocks={"14:30"},
@@ -93,7 +93,7 @@ def test_figures_dates_hashes_names_and_hosts_are_looked_up(line: str, flag: str
 
 
 def test_the_same_in_other_units_and_words_is_no_invention() -> None:
-    source = Source(
+    source = EvidenceSource(
         "40,000 rows of 1.2 kB, three retries, 90 s, 36 months, F1 0.874, due tomorrow, postgres 15.4",
         days={date(2026, 1, 15)},
     )
@@ -108,7 +108,7 @@ def test_the_same_in_other_units_and_words_is_no_invention() -> None:
         assert flags(line, source) == (), line
     assert flags("It is due on Jan 18, 2026", source) == ("date: Jan 18, 2026",)
     assert flags("They last for 5 years", source) == ("number: 5 years",)
-    assert flags("There are 57 of them", Source("1570 of them, or 3.57")) == ("number: 57",)
+    assert flags("There are 57 of them", EvidenceSource("1570 of them, or 3.57")) == ("number: 57",)
 
 
 def test_words_in_the_wrong_mouth_are_marked() -> None:
@@ -118,7 +118,7 @@ def test_words_in_the_wrong_mouth_are_marked() -> None:
         ("text", "Never run the tests. Users like long sessions."),
         *speaking.of_log("* 🔴 User stated: We deploy to Fly.\n* 🟡 Agent: The sink keeps all rows."),
     ]
-    source = Source("", said=said)
+    source = EvidenceSource("", said=said)
 
     def speaker(line: str) -> bool:
         return any(flag.startswith("speaker:") for flag in flags(line, source))
@@ -179,7 +179,7 @@ def test_decisions_need_the_users_words_and_their_polarity(answer: str, line: st
     said = [("agent", "Shall I deploy it to staging?"), ("user", answer)]
     if answer.startswith("yes"):
         said.append(("agreed", said[0][1]))
-    source = Source(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
+    source = EvidenceSource(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
     assert bool(flags(line, source)) == doubtful
 
 
@@ -204,13 +204,13 @@ def test_numbers_need_their_noun_whoever_states_them(line: str, wrong: bool) -> 
         ("user", "Our budget is 40 euros. Cap the stations and the cache."),
         ("text", "14 tests passed\nThe cache has entries"),
     ]
-    source = Source(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
+    source = EvidenceSource(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
     assert bool(flags(line, source)) == wrong
 
 
 @pytest.mark.parametrize("number", range(10))
 def test_single_digits_that_count_are_checked(number: int) -> None:
-    source = Source("The parser retries 3 times and has 7 workers.", said=[("agent", "It retries 3 times.")])
+    source = EvidenceSource("The parser retries 3 times and has 7 workers.", said=[("agent", "It retries 3 times.")])
     assert bool(flags(f"The parser has {number} workers", source)) == (number not in (3, 7))
 
 

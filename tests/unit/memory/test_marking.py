@@ -154,7 +154,7 @@ async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(memory_log, "lines_where", noted)
 
-    async def log(before: memory_log.Log | None) -> memory_log.Log:
+    async def log(before: memory_log.LogSnapshot | None) -> memory_log.LogSnapshot:
         read.clear()
         found = await driver.store.read(memory_log.whole_log, driver.engine.record_id, before)
         states = ("active", "buffered")

@@ -14,7 +14,6 @@ from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
-from sakti.memory.working import files as page_files
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working.pages import Pages
 from sakti.store import working_memory as rows
@@ -138,12 +137,12 @@ def test_the_users_own_configuration_may_hold_them(tmp_path: Path, home: Path) -
     folder.mkdir(parents=True)
     (folder / "page.md").write_text("# Mine")
     (folder / "page.json").write_text('{"type": "object"}')
-    assert page_files.template(str(folder / "page.md"), tmp_path) == "# Mine"
+    assert page_schema.template(str(folder / "page.md"), tmp_path) == "# Mine"
     assert page_schema.load(str(folder / "page.json"), tmp_path) == {"type": "object"}
 
 
 def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "long.md").write_text("x" * (page_files.LONGEST_TEMPLATE + 1))
+    (tmp_path / "long.md").write_text("x" * (page_schema.LONGEST_TEMPLATE + 1))
     (tmp_path / "bytes.md").write_bytes(b"\xff\xfe\x00")
     (tmp_path / ".env").write_text("KEY=1")
     (tmp_path / "folder.md").mkdir()
@@ -155,7 +154,7 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
         ("folder.md", "there is no file"),
     ):
         with pytest.raises(ConfigError, match=words):
-            page_files.template(name, tmp_path)
+            page_schema.template(name, tmp_path)
     (tmp_path / "deep.json").write_text("[" * 15_000)
     with pytest.raises(ConfigError, match="cannot be read as JSON"):
         page_schema.load("deep.json", tmp_path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sakti.memory.statements import superseding
 from sakti.memory.statements.reading import STATEMENT_LIMIT, clauses, divided
-from sakti.memory.statements.superseding import COMPARED, Ended, Statement, find_ended
+from sakti.memory.statements.superseding import COMPARED, EndedText, Statement, find_ended
 
 FOLDER = Path(__file__).parents[2] / "talks"
 FALSE_SHARE, CHANGED_SHARE = 0.02, 0.7
@@ -23,7 +23,7 @@ def pairs(name: str, sign: str) -> list[tuple[str, str]]:
     return [(old, new) for line in lines if line.startswith(f"{sign} ") for old, new in [line[2:].split(" || ")]]
 
 
-def ends(old: str, new: str) -> list[Ended]:
+def ends(old: str, new: str) -> list[EndedText]:
     said = ["We talk about something different first.", old, "Please have a look at the code.", new]
     return [one for one in find_ended(said) if one.old == 1]
 

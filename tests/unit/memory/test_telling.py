@@ -8,7 +8,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, plain_text
 from sakti.memory import context
 from sakti.memory.log.render import render_group
-from sakti.memory.told_facts import due
+from sakti.memory.request import due
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
 from tests.fakes.requests import message

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from sakti.core.events import ApprovalRequested
-from sakti.plain.asking import Answer, answer
+from sakti.plain.asking import TypedAnswer, answer
 
 ASKED = ApprovalRequested("q", "bash", "why", "make", ".", rule="bash(make)")
 CHANGE = ApprovalRequested("q", "write", "why", "a", ".", diff="+x")
@@ -13,25 +13,25 @@ CHANGE = ApprovalRequested("q", "write", "why", "a", ".", diff="+x")
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("y", Answer(True)),
-        (" Yes ", Answer(True)),
-        ("a", Answer(True, grant="workspace")),
-        ("t", Answer(True, grant="thread")),
-        ("n", Answer()),
-        ("no, use git", Answer(note="use git")),
-        ("e make test", Answer(True, edited="make test")),
+        ("y", TypedAnswer(True)),
+        (" Yes ", TypedAnswer(True)),
+        ("a", TypedAnswer(True, grant="workspace")),
+        ("t", TypedAnswer(True, grant="thread")),
+        ("n", TypedAnswer()),
+        ("no, use git", TypedAnswer(note="use git")),
+        ("e make test", TypedAnswer(True, edited="make test")),
         ("a bit later", None),
         ("yes please go on", None),
         ("now what", None),
         ("/help", None),
     ],
 )
-def test_what_is_an_answer(line: str, wanted: Answer | None) -> None:
+def test_what_is_an_answer(line: str, wanted: TypedAnswer | None) -> None:
     assert answer(line, ASKED) == wanted
 
 
 def test_all_edits_are_an_answer_to_a_question_about_an_edit() -> None:
-    assert answer("s", structs.replace(CHANGE, is_edit=True)) == Answer(True, grant="edits")
+    assert answer("s", structs.replace(CHANGE, is_edit=True)) == TypedAnswer(True, grant="edits")
 
 
 def test_what_cannot_be_answered_so() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sakti.agent.threads import purge as removal
 from sakti.core import resources
 from sakti.core.errors import SaktiError
-from sakti.plain.commands import Commands
+from sakti.plain.commands import PlainCommands
 from sakti.plain.speech import Speech
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -30,7 +30,7 @@ class Lines:
         self.unsent = ""
         self.said: list[str] = []
         self.left: int | None = None
-        self.commands = Commands(self)  # type: ignore[arg-type]
+        self.commands = PlainCommands(self)  # type: ignore[arg-type]
         session.subscribe(lambda event: self.say(self.speech.hear(event)))
 
     def say(self, lines: Iterable[str]) -> None:

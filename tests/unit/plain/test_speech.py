@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sakti.agent.project.trust import FileChange
+from sakti.agent.project.trust import TrustedFileChange
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -250,7 +250,10 @@ def test_a_wait_for_another_window_is_said_now_and_then() -> None:
 
 
 def test_changes_of_several_files_are_read_with_their_names() -> None:
-    changes = [FileChange("a.sh", "script", "changed", "1", "2"), FileChange("b.md", "command", "new", "", "x")]
+    changes = [
+        TrustedFileChange("a.sh", "script", "changed", "1", "2"),
+        TrustedFileChange("b.md", "command", "new", "", "x"),
+    ]
     assert words.file_changes(changes) == [
         *("a.sh, changed:", "at line 1:", "remove: 1", "add: 2"),
         *("b.md, new:", "at line 1:", "add: x"),

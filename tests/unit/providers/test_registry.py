@@ -11,15 +11,15 @@ import pytest
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
+from sakti.core.network import is_loopback
 from sakti.providers import registry
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.local.provider import LocalProvider
-from sakti.providers.network import is_loopback
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.presets import PRESETS
 from sakti.providers.probe import served_models
-from sakti.providers.registry import Choice
+from sakti.providers.registry import SelectedModel
 from sakti.providers.scripted import ScriptedProvider
 
 
@@ -53,13 +53,15 @@ KEYS = {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "y"}
 async def test_the_order():
     everything = {"env": KEYS, "served": OLLAMA, "installed": True}
     choice, asked = await select("groq/llama", "openai/gpt-x", **everything)
-    assert (choice, asked) == (Choice("groq/llama", "from --model"), [])
-    assert (await select(None, "openai/gpt-x", **everything))[0] == Choice("openai/gpt-x", "from the configuration")
+    assert (choice, asked) == (SelectedModel("groq/llama", "from --model"), [])
+    assert (await select(None, "openai/gpt-x", **everything))[0] == SelectedModel(
+        "openai/gpt-x", "from the configuration"
+    )
     choice, asked = await select(**everything)
-    assert choice == Choice(f"anthropic/{PRESETS['anthropic'].model}", "ANTHROPIC_API_KEY is set")
+    assert choice == SelectedModel(f"anthropic/{PRESETS['anthropic'].model}", "ANTHROPIC_API_KEY is set")
     assert asked == [], "with a key nothing is probed"
     assert (await select(keys={"GROQ_API_KEY": "k"}.get, served=OLLAMA))[0].reason == "GROQ_API_KEY is in the keyring"
-    assert (await select(served=OLLAMA, installed=True))[0] == Choice(
+    assert (await select(served=OLLAMA, installed=True))[0] == SelectedModel(
         "ollama/qwen3:8b", "Ollama answers at 127.0.0.1:11434"
     )
     assert (await select(installed=True))[0].reason == "installed small model, for questions; check its edits"
@@ -75,9 +77,9 @@ async def test_only_known_ports_of_this_machine_are_asked():
 async def test_a_local_base_url_is_asked_for_its_models():
     env = {"OPENAI_BASE_URL": "http://127.0.0.1:4000/v1"}
     choice, _ = await select(env=env, served={"http://127.0.0.1:4000/v1": ["m1"]})
-    assert choice == Choice("openai/m1", "OPENAI_BASE_URL is set")
+    assert choice == SelectedModel("openai/m1", "OPENAI_BASE_URL is set")
     choice, _ = await select(env={**env, "OPENAI_API_KEY": "x"}, served={"http://127.0.0.1:4000/v1": ["m1"]})
-    assert choice == Choice("openai/m1", "OPENAI_API_KEY is set")
+    assert choice == SelectedModel("openai/m1", "OPENAI_API_KEY is set")
 
 
 async def test_a_provider_alone_gets_its_model():

@@ -17,19 +17,19 @@ from sakti.store.connection import Database
 from sakti.store.log.lines import log_lines
 from sakti.store.maintenance import maintenance
 from sakti.store.memory import group_rows, integrity
-from sakti.store.memory.integrity import Span
+from sakti.store.memory.integrity import GroupSpan
 from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
 
 SMALL = settings(500, 4_000, buffer_tokens=0.2)
 
 
-def observation(id: str, state: Any, first: int, last: int, thread: str = "t") -> Span:
-    return Span(id, thread, "observation", state, first, last)
+def observation(id: str, state: Any, first: int, last: int, thread: str = "t") -> GroupSpan:
+    return GroupSpan(id, thread, "observation", state, first, last)
 
 
-def reflection(id: str, state: Any, *merged: str) -> Span:
-    return Span(id, "t", "reflection", state, 0, 99, merged)
+def reflection(id: str, state: Any, *merged: str) -> GroupSpan:
+    return GroupSpan(id, "t", "reflection", state, 0, 99, merged)
 
 
 def everything(_: str, after: int, before: int) -> bool:
@@ -112,7 +112,7 @@ def test_a_reflection_ahead_of_a_hole_is_dissolved() -> None:
 
 
 def test_a_group_without_a_range_of_its_thread_stands_outside() -> None:
-    report = Span("p", "t", "observation", "active")
+    report = GroupSpan("p", "t", "observation", "active")
     assert integrity.settle([observation("a", "active", 0, 3), report], everything) == {}
     sources = observation("a", "superseded", 0, 3), replace(report, state="superseded")
     merged = [*sources, reflection("r", "active", "a", "p")]

@@ -58,7 +58,7 @@ async def fill(store: Store) -> None:
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
     await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)
-    await store.write(carry_over.keep, "t", f"head {KEY}", [carry_over.Piece("thread", "t", TEXT)])
+    await store.write(carry_over.keep, "t", f"head {KEY}", [carry_over.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
     await store.write(working_memory.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
 

@@ -8,7 +8,9 @@ commands on tasks (each kind of event and dependency, labels, claims, links, und
 reflections with undo, pin, edit, forget, restore, pause, working memory, threads renamed, deleted, restored and
 forked, a message deleted for good; in the chat a compaction, its undo and another compaction, an approval for good,
 an unsent draft; at the end redaction and the archive. Then the write-ahead log was checkpointed and the file packed
-with `xz -9e`. For a new schema: do the same with the last commit before the next migration is added.
+with `xz -9e`. 12 and 13 went on from 11: the program of 12 added child threads in every state, their delivered reports,
+jobs in every state and a side question, that of 13 imported sessions, children, tasks, typed prompts and a database of
+Mastra. For a new schema: do the same with the last commit before the next migration is added.
 """
 
 from __future__ import annotations
@@ -179,7 +181,7 @@ async def test_its_memory_goes_on(old: Path) -> None:
     await store.close()
 
 
-async def test_it_takes_child_runs_jobs_and_side_questions(old: Path) -> None:
+async def test_it_takes_child_runs_jobs_side_questions_and_searches(old: Path) -> None:
     store = await Store.open(old)
 
     def add(db: Database) -> list[tuple[str, int]]:
@@ -188,11 +190,12 @@ async def test_it_takes_child_runs_jobs_and_side_questions(old: Path) -> None:
         table_rows.insert(
             db, ChildRunRow, child_id=thread_id, parent_id=thread_id, call_id="c", goal="g", report={}, started_at=1
         )
-        table_rows.insert(db, JobRow, thread_id=thread_id, number=1, command="make", started_at=1)
-        table_rows.insert(db, StepRow, id="s", thread_id=thread_id, purpose="side", model="m", created_at=1)
+        table_rows.insert(db, JobRow, thread_id=thread_id, number=99, command="make", started_at=1)
+        for purpose in ("side", "search"):
+            table_rows.insert(db, StepRow, id=purpose, thread_id=thread_id, purpose=purpose, model="m", created_at=1)
         return [(table, count(db, table) - number) for table, number in before.items()]
 
-    assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 1)]
+    assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 2)]
     with pytest.raises(Exception, match="CHECK"):
         await store.write(lambda db: db.execute_sql("UPDATE jobs SET state = 'forgotten'"))
     assert [f for f in await store.read(maintenance.check) if not f.ok] == []
@@ -261,6 +264,16 @@ def test_every_kind_of_row_is_there(old: Path) -> None:
     assert any(row["pinned"] for row in lines)
     for table in ("task_labels", "task_messages", "compaction_records", "working_memory", "prompt_history"):
         assert tables[table], table
+    version = version_of(old)
+    if version >= 12:
+        assert {row["state"] for row in tables["child_runs"]} == {"running", "finished", "partial", "interrupted"}
+        assert {row["state"] for row in tables["jobs"]} == {"running", "ended", "stopped", "lost"}
+        assert {row["purpose"] for row in tables["steps"]} == {"actor", "observer", "reflector", "side"}
+    if version >= 13:
+        programs = {"claude-code", "codex", "mastra"}
+        assert {row["program"] for row in tables["origins"]} == {row["program"] for row in tables["import_sources"]}
+        assert {row["program"] for row in tables["origins"]} == programs
+        assert {row["origin"] for row in tables["observation_groups"]} == {"thread", "report", "import"}
 
 
 def test_a_check_tries_the_migration_and_leaves_the_file_alone(old: Path) -> None:

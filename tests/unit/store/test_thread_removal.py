@@ -228,7 +228,9 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
         says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
 
     await store.write(say)
-    await store.write(carry_over.keep, "b", "head", [carry_over.Piece("line", "line-b4", f"* it is blue{notes}")])
+    await store.write(
+        carry_over.keep, "b", "head", [carry_over.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
+    )
     await store.write(thread_removal.delete, "a", 5)
     await purging.purge_thread(store, "a")
     left = await everything(store)

@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.store import failures, user_state
-from sakti.store.connection import Waiting
+from sakti.store.connection import BusyHandler
 from sakti.store.database import Store
 
 
@@ -30,7 +30,7 @@ class Time:
         self.now += seconds
 
 
-def play(waiting: Waiting) -> int:
+def play(waiting: BusyHandler) -> int:
     """SQLite's part: asks until it is told to stop."""
     attempts = 0
     while waiting(attempts):
@@ -40,7 +40,7 @@ def play(waiting: Waiting) -> int:
 
 def test_it_tells_about_every_second_and_when_it_is_over() -> None:
     time, told = Time(), list[float | None]()
-    waiting = Waiting(4.0, told.append, clock=time.clock, sleep=time.sleep)
+    waiting = BusyHandler(4.0, told.append, clock=time.clock, sleep=time.sleep)
     play(waiting)
     assert 4.0 <= time.now < 4.2 and waiting.waited >= 4.0
     assert [None if t is None else int(t) for t in told] == [0, 1, 2, 3]
@@ -52,7 +52,7 @@ def test_it_tells_about_every_second_and_when_it_is_over() -> None:
 
 def test_a_short_wait_says_nothing() -> None:
     time, told = Time(), list[float | None]()
-    waiting = Waiting(0.4, told.append, clock=time.clock, sleep=time.sleep)
+    waiting = BusyHandler(0.4, told.append, clock=time.clock, sleep=time.sleep)
     assert play(waiting) > 5
     waiting.over()
     assert told == []
@@ -60,8 +60,8 @@ def test_a_short_wait_says_nothing() -> None:
 
 def test_no_limit_means_one_try_and_given_up_ends_it() -> None:
     time = Time()
-    assert play(Waiting(0, clock=time.clock, sleep=time.sleep)) == 0
-    waiting = Waiting(90, clock=time.clock, sleep=time.sleep)
+    assert play(BusyHandler(0, clock=time.clock, sleep=time.sleep)) == 0
+    waiting = BusyHandler(90, clock=time.clock, sleep=time.sleep)
     waiting.given_up = lambda: time.now > 1
     play(waiting)
     assert 1 < time.now < 1.2

@@ -14,7 +14,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
 from sakti.store.tasks import checks, edges, graph, questions
-from sakti.store.tasks.deadlocks import Edge, Waiting, cycles, find_deadlocks
+from sakti.store.tasks.deadlocks import Edge, WaitGraph, cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor, CycleError
 
@@ -57,7 +57,7 @@ def test_what_is_taken_in_can_be_done_and_what_is_refused_could_not(wanted: list
     for edge in wanted[:known]:  # edges that are there already
         if edge[0] != edge[1] and can_be_done([*kept, edge]):
             kept.append(edge)
-    waiting = Waiting(kept, wanted[known:])
+    waiting = WaitGraph(kept, wanted[known:])
     for edge in wanted[known:]:
         if edge[2] == "related":
             continue
@@ -215,7 +215,7 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
 
 def one_by_one(edges: list[Edge]) -> list[tuple[str, ...]]:
     """What `cycles` says, in the time of the square."""
-    waiting = Waiting(())
+    waiting = WaitGraph(())
     return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
 
 

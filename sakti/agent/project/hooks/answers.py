@@ -41,14 +41,14 @@ class Ran(Struct, frozen=True):
     failed: str = ""
 
 
-class Text(Struct, frozen=True):
+class HookText(Struct, frozen=True):
     """What a hook said, and which hook that was."""
 
     hook: Hook
     text: str
 
 
-class Answer(Struct, frozen=True):
+class HookAnswer(Struct, frozen=True):
     """What one hook decided.
 
     `stop` ends the turn, with a reason for the user; `context` goes to the model, `messages` and `notices` to the user,
@@ -65,20 +65,20 @@ class Answer(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-class Decision(Struct, frozen=True):
+class HookDecision(Struct, frozen=True):
     """What all hooks of an event decided: the strictest verdict, with the hook and the reason.
 
     `input` replaces the call's where the verdict lets it run. `context` and `feedback` go to the model.
     """
 
     verdict: Verdict = ""
-    reasons: tuple[Text, ...] = ()
+    reasons: tuple[HookText, ...] = ()
     input: Json | None = None
     changed_by: Hook | None = None
-    context: tuple[Text, ...] = ()
-    stop: Text | None = None
-    messages: tuple[Text, ...] = ()
-    notices: tuple[Text, ...] = field(default=())
+    context: tuple[HookText, ...] = ()
+    stop: HookText | None = None
+    messages: tuple[HookText, ...] = ()
+    notices: tuple[HookText, ...] = field(default=())
 
     @property
     def reason(self) -> str:
@@ -90,23 +90,23 @@ def short(text: str) -> str:
     return masked(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
 
 
-def read(event: str, ran: Ran) -> Answer:
+def read(event: str, ran: Ran) -> HookAnswer:
     """Return what a hook decided by its end and its output."""
     hook = ran.hook
     if ran.failed:
-        return Answer(hook, notices=(ran.failed,))
+        return HookAnswer(hook, notices=(ran.failed,))
     if ran.code == BLOCKS:
         reason = short(ran.errors) or "no reason was given"
         if event in CANNOT:
-            return Answer(hook, notices=(one_line(reason, 400),))
-        return Answer(hook, "deny", reason)
+            return HookAnswer(hook, notices=(one_line(reason, 400),))
+        return HookAnswer(hook, "deny", reason)
     if ran.code != 0:
         first = next((row for row in ran.errors.splitlines() if row.strip()), "")
         end = f"exit code {ran.code}" if (ran.code or 0) > 0 else f"ended by signal {-(ran.code or 0)}"
-        return Answer(hook, notices=(f"{end}: {one_line(short(first), 300)}" if first else end,))
+        return HookAnswer(hook, notices=(f"{end}: {one_line(short(first), 300)}" if first else end,))
     table = _table(ran.out)
     if table is None:
-        return Answer(hook, context=short(ran.out) if event in TELLS else "")
+        return HookAnswer(hook, context=short(ran.out) if event in TELLS else "")
     return _of_table(event, hook, table)
 
 
@@ -122,13 +122,13 @@ def _table(text: str) -> Json | None:
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _of_table(event: str, hook: Hook, table: Json) -> Answer:
+def _of_table(event: str, hook: Hook, table: Json) -> HookAnswer:
     inner = table.get("hookSpecificOutput")
     special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
     verdict, reason, changed = _read_verdict(event, table, special)
     message = _text(table, "systemMessage")
     stop = (_text(table, "stopReason") or reason) if table.get("continue") is False else None
-    return Answer(
+    return HookAnswer(
         hook,
         verdict,
         reason or ("no reason was given" if verdict == "deny" else ""),
@@ -161,35 +161,35 @@ def _text(table: Json, name: str) -> str:
     return short(value) if isinstance(value, str) else ""
 
 
-def merged(answers: Sequence[Answer]) -> Decision:
+def merged(answers: Sequence[HookAnswer]) -> HookDecision:
     """Return one decision: deny before ask before allow, whatever came first."""
     verdicts: list[Verdict] = [a.verdict for a in answers]
     worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""
     deciding = [a for a in answers if a.verdict == worst and worst]
     changed, changed_by = _find_change(answers) if worst != "deny" else (None, None)
-    return Decision(
+    return HookDecision(
         worst,
         _texts((a.hook, a.reason) for a in deciding),
         changed,
         changed_by,
         _texts((a.hook, a.context) for a in answers),
-        next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None),
+        next((HookText(a.hook, a.stop) for a in answers if a.stop is not None), None),
         _texts((a.hook, text) for a in answers for text in a.messages),
         _texts((a.hook, text) for a in answers for text in a.notices),
     )
 
 
-def _find_change(answers: Sequence[Answer]) -> tuple[Json | None, Hook | None]:
+def _find_change(answers: Sequence[HookAnswer]) -> tuple[Json | None, Hook | None]:
     """Return the first changed input, and the hook that changed it."""
     return next(((a.input, a.hook) for a in answers if a.input is not None), (None, None))
 
 
-def _texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[Text, ...]:
+def _texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[HookText, ...]:
     """Texts of hooks, without the empty ones."""
-    return tuple(Text(hook, text) for hook, text in pairs if text)
+    return tuple(HookText(hook, text) for hook, text in pairs if text)
 
 
-def delimit(event: str, texts: Sequence[Text]) -> str:
+def delimit(event: str, texts: Sequence[HookText]) -> str:
     """Return hook texts for the model, each under its source: neither user nor model wrote them."""
     return "\n".join(
         f'<hook event="{event}" from="{t.hook.source}">\n{t.text.replace("</hook", "< /hook")}\n</hook>' for t in texts

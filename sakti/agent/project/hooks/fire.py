@@ -17,20 +17,23 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.judge import shell
 from sakti.agent.project.hooks import answers, matching, payload, running, settings
-from sakti.agent.project.hooks.answers import Decision, Ran
-from sakti.agent.project.hooks.matching import Subject
-from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.answers import HookDecision, HookText, Ran
+from sakti.agent.project.hooks.matching import HookSubject
+from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.project.hooks.settings import Hook, HookList
 from sakti.agent.sandbox import aside
 from sakti.core.events import Event, Notice
 from sakti.core.text import one_line
+from sakti.core.types import ContextPart, MarkerPart, Part
 
 log = logging.getLogger(__name__)
 
 TITLE = "Hook"
+HELD = 3  # times in a row that hooks may keep a turn, or a child, from ending
+FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
 
 
-class Host(Protocol):
+class HookHost(Protocol):
     """What hooks need of a session."""
 
     @property
@@ -38,7 +41,7 @@ class Host(Protocol):
     @property
     def mode(self) -> str: ...
     def emit(self, event: Event) -> None: ...
-    async def place(self) -> Place: ...
+    async def place(self) -> HookSurroundings: ...
     async def transcript(self) -> Path:
         """Write the open thread to a file of JSON Lines; return it."""
         ...
@@ -48,7 +51,7 @@ class Host(Protocol):
         ...
 
 
-Runner = Callable[[Hook, bytes, Place], Awaitable[Ran]]
+Runner = Callable[[Hook, bytes, HookSurroundings], Awaitable[Ran]]
 
 
 class Hooks(Struct):
@@ -59,7 +62,7 @@ class Hooks(Struct):
     """
 
     listed: HookList
-    host: Host
+    host: HookHost
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
     run: Runner = running.run
     agent: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -73,26 +76,26 @@ class Hooks(Struct):
         self,
         event: str,
         fields: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        subject: Subject | None = None,
+        subject: HookSubject | None = None,
         *,
         limit: float | None = None,
-    ) -> Decision:
+    ) -> HookDecision:
         """Run the hooks that an event starts and return their combined decision.
 
         Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
         a hook may take, in seconds. Raises nothing but a cancellation.
         """
         if not self.listens(event):
-            return Decision()
+            return HookDecision()
         several = [fields] if isinstance(fields, Mapping) else list(fields)
-        subject = subject or Subject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
+        subject = subject or HookSubject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
         try:
             hooks = matching.chosen(self.listed.hooks, event, subject, _commands)
-            decision = await self._run(event, hooks, several, limit) if hooks else Decision()
+            decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
         except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
             log.exception("hooks of %s failed", event)
             self.host.emit(Notice("warning", TITLE, f"{event}: {one_line(f'{type(e).__name__}: {e}', 200)}"))
-            return Decision()
+            return HookDecision()
         for text in decision.notices:
             self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
         for text in decision.messages:
@@ -103,18 +106,38 @@ class Hooks(Struct):
         """Return the hooks for a child thread."""
         return Hooks(self.listed, self.host, self.hashes, self.run, {"agent_id": agent_id, "agent_type": agent_type})
 
-    async def fire_of_agent(self, event: str) -> None:
-        """Run the hooks for the start or the end of a child."""
-        if self.listens(event):
-            path = await self.host.child_transcript(self.agent["agent_id"])
-            await self.fire(event, {**self.agent, "agent_transcript_path": str(path)})
+    async def start_agent(self) -> None:
+        """Run the hooks for the start of a child."""
+        if self.listens("SubagentStart"):
+            await self.fire("SubagentStart", await self._agent_fields())
 
-    def begin(self, event: str, fields: Mapping[str, Any], subject: Subject | None = None) -> None:
+    async def _agent_fields(self) -> dict[str, str]:
+        path = await self.host.child_transcript(self.agent["agent_id"])
+        return {**self.agent, "agent_transcript_path": str(path)}
+
+    async def hold(self, event: str, answer: str, held: int) -> tuple[HookText, ...]:
+        """Return the texts that continue a turn, or a child, which was held `held` times; none if it ends."""
+        if not self.listens(event):
+            return ()
+        fields = await self._agent_fields() if event == "SubagentStop" else {}
+        decision = await self.fire(event, {**fields, "stop_hook_active": held > 0, "last_assistant_message": answer})
+        texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
+        if decision.stop is not None or not texts:
+            return ()
+        if held >= HELD:
+            what = "this turn" if event == "Stop" else "a child thread"
+            text = f"{event} hooks continued {what} {HELD} times; the limit is reached."
+            self.host.emit(Notice("warning", TITLE, text))
+            return ()
+        self.host.emit(Notice("warning", f"{event} hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
+        return texts
+
+    def begin(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None = None) -> None:
         """Run the hooks that an event starts; nothing waits for them."""
         if self.listens(event):
             self._keep(self._alone(event, fields, subject))
 
-    async def _alone(self, event: str, fields: Mapping[str, Any], subject: Subject | None) -> None:
+    async def _alone(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None) -> None:
         await self.fire(event, fields, subject)
 
     async def end(self) -> None:
@@ -128,7 +151,7 @@ class Hooks(Struct):
 
     async def _run(
         self, event: str, hooks: Iterable[Hook], several: Sequence[Mapping[str, Any]], limit: float | None
-    ) -> Decision:
+    ) -> HookDecision:
         place, transcript = await self.host.place(), await self.host.transcript()
         place = structs.replace(place, read=(*place.read, transcript.parent))
         inputs = [
@@ -150,7 +173,7 @@ class Hooks(Struct):
         self._set_aside(watch)
         return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
 
-    def _check_scripts(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
+    def _check_scripts(self, hooks: Iterable[Hook], place: HookSurroundings) -> tuple[list[Hook], list[Ran]]:
         """Leave out the project's hooks whose scripts differ from the trusted ones."""
         ready: list[Hook] = []
         refused: list[Ran] = []
@@ -193,7 +216,13 @@ class Hooks(Struct):
         task.add_done_callback(self._background.discard)
 
 
-def _watch(place: Place) -> aside.Watch | None:
+def held_parts(event: str, texts: Sequence[HookText]) -> tuple[Part, ...]:
+    """Return the message that continues a turn which hooks held, with their texts."""
+    shown = "\n".join(t.text for t in texts)
+    return ContextPart({FACT: answers.delimit(event, texts)}), MarkerPart(FACT, shown)
+
+
+def _watch(place: HookSurroundings) -> aside.Watch | None:
     """Watch the protected names while hooks run in the sandbox.
 
     The watch is separate, because commands run meanwhile.

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import structs
 
 from sakti.agent.project.hooks import answers, matching, payload
-from sakti.agent.project.hooks.answers import Decision
+from sakti.agent.project.hooks.answers import HookDecision
 from sakti.agent.project.hooks.fire import Hooks
-from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.matching import HookSubject
 from sakti.agent.project.hooks.payload import Told
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolState
@@ -67,7 +67,7 @@ class HookGuard:
         about = {"tool_response": result, "tool_use_id": call.id, "duration_ms": duration_ms}
         return {**_name_call(told), **about, **how}
 
-    def _apply_decision(self, event: str, call: ToolCallPart, calls: list[Told], decision: Decision) -> Judged:
+    def _apply_decision(self, event: str, call: ToolCallPart, calls: list[Told], decision: HookDecision) -> Judged:
         if decision.stop is not None:
             self._stop = decision.stop.text or "A hook ended the turn."
             raise Denied(f"Not run: {self._stop}", self._stop)
@@ -83,18 +83,20 @@ class HookGuard:
     def _convert_call(self, call: ToolCallPart) -> list[Told]:
         return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
-    def _subject(self, call: ToolCallPart, calls: list[Told]) -> Subject:
+    def _subject(self, call: ToolCallPart, calls: list[Told]) -> HookSubject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
         paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
-        return Subject(matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
+        return HookSubject(
+            matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative)
+        )
 
 
 def _name_call(told: Told) -> dict[str, Any]:
     return {"tool_name": told.name, "tool_input": told.input}
 
 
-def _change_input(call: ToolCallPart, calls: list[Told], decision: Decision) -> tuple[ToolCallPart, str]:
+def _change_input(call: ToolCallPart, calls: list[Told], decision: HookDecision) -> tuple[ToolCallPart, str]:
     """Return the call with the input that a hook gives it, and the note on that. Raises `Denied`."""
     if decision.input is None or decision.changed_by is None or decision.input == calls[0].input:
         return call, ""

@@ -34,10 +34,12 @@ NAMES = {
     "glob": ("Glob",),
     "grep": ("Grep",),
     "ask_user": ("AskUserQuestion",),
+    "webfetch": ("WebFetch",),
+    "websearch": ("WebSearch",),
 }
 
 
-class Subject(Struct, frozen=True):
+class HookSubject(Struct, frozen=True):
     """What the pattern of a hook is compared with: names of a tool, or what an event says of itself.
 
     `command` is that of a call, `paths` the files in it, absolute and relative to the workspace.
@@ -54,7 +56,7 @@ def names_of(tool: str) -> tuple[str, ...]:
 
 
 def chosen(
-    hooks: Iterable[Hook], event: str, subject: Subject, commands: Callable[[str], Sequence[str] | None]
+    hooks: Iterable[Hook], event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]
 ) -> list[Hook]:
     """Return the hooks that an event starts, each command once.
 
@@ -67,7 +69,7 @@ def chosen(
     return list(out.values())
 
 
-def _fits(hook: Hook, event: str, subject: Subject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+def _fits(hook: Hook, event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
     if EVENTS.get(event) and not matches(hook.match, subject.names):
         return False
     return not hook.condition or (event in TOOL_EVENTS and fulfils(hook.condition, subject, commands))
@@ -88,7 +90,7 @@ def matches(pattern: str, names: Collection[str]) -> bool:
     return any(expression.search(name) for name in names)
 
 
-def fulfils(rule: str, subject: Subject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+def fulfils(rule: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
     """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; unparsed commands do."""
     match = _RULE.fullmatch(rule)
     if match is None or not matches(match[1], subject.names):

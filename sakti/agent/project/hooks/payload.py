@@ -30,6 +30,8 @@ _TOOLS = {
     "ls": "LS",
     "glob": "Glob",
     "grep": "Grep",
+    "webfetch": "WebFetch",
+    "websearch": "WebSearch",
 }
 # Ours and theirs, of arguments that differ by name only.
 _ARGUMENTS: Mapping[str, Mapping[str, str]] = {

@@ -28,7 +28,7 @@ PAUSE = 0.002  # seconds between two reads of an output that is too long to be k
 LEFT = 0.2  # seconds that an output may still come in after the end
 
 
-class Place(Struct, frozen=True):
+class HookSurroundings(Struct, frozen=True):
     """Surroundings of hooks: workspace, current folder, variables, sandbox (None: no sandbox).
 
     `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are
@@ -44,7 +44,7 @@ class Place(Struct, frozen=True):
     home: Path = field(default_factory=Path.home)
 
 
-async def run(hook: Hook, data: bytes, place: Place) -> Ran:
+async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
     """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
     try:
         argv = command(hook, place)
@@ -56,7 +56,7 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Ran(hook, failed=f"cannot be started: {why}.")
     assert process.stdout is not None and process.stderr is not None
-    out, errors = _Output(process.stdout), _Output(process.stderr)
+    out, errors = _HookOutput(process.stdout), _HookOutput(process.stderr)
     try:
         async with asyncio.timeout(hook.timeout):
             await _wait_for_exit(process)
@@ -74,7 +74,7 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
     return Ran(hook, process.wait(), out.text(), errors.text())
 
 
-def command(hook: Hook, place: Place) -> list[str]:
+def command(hook: Hook, place: HookSurroundings) -> list[str]:
     """Return the command that starts a hook. Raises `ValueError` where its program is missing."""
     if hook.args is None:
         shell = find_program("bash", place.workspace, place.env.get("PATH"))
@@ -96,13 +96,13 @@ def _with_folder(word: str, workspace: Path) -> str:
     return word
 
 
-def variables(place: Place) -> dict[str, str]:
+def variables(place: HookSurroundings) -> dict[str, str]:
     """Return a hook's environment: what commands get, never a key, and the folder of the project."""
     more = environment.networked(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
-def _start(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], hook: Hook, place: HookSurroundings, given: IO[bytes]) -> subprocess.Popen[bytes]:
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
     with _enclose(argv, cwd, hook, place) as enclosed:
         return subprocess.Popen(
@@ -118,7 +118,7 @@ def _start(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> s
 
 
 @contextmanager
-def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
+def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: HookSurroundings) -> Generator[enclosing.Enclosed]:
     if place.sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
@@ -155,7 +155,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-class _Output:
+class _HookOutput:
     """One output of a process: read as it comes, its beginning kept, the rest dropped."""
 
     def __init__(self, pipe: IO[bytes]) -> None:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.frontmatter import parted
-from sakti.agent.project.instructions.texts import Reader, cut
+from sakti.agent.project.instructions.texts import InstructionReader, cut
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import display_path
 from sakti.core.types import Json, Thread
@@ -33,7 +33,7 @@ LIMIT_BRIEF = 4 * 1024  # for a model with a small window
 *NAMES, LOCAL = files.INSTRUCTIONS  # the first of a folder counts, and the local one too
 
 
-class Source(Struct, frozen=True):
+class InstructionSource(Struct, frozen=True):
     """A file of instructions or a rule: its name as people write it, and its text with imports.
 
     `paths` are patterns as in .gitignore; a rule with some holds for matching files only.
@@ -51,13 +51,13 @@ class Source(Struct, frozen=True):
 class Instructions(Struct, frozen=True):
     """Files of instructions, in order; `notes` are sentences about omissions."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[InstructionSource, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
 def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Instructions:
     """Return the instructions for work in `folder`; `project`: also those of it that are trusted."""
-    sources: list[Source] = []
+    sources: list[InstructionSource] = []
     notes: list[str] = []
     for path, name in _users():
         sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
@@ -71,14 +71,14 @@ def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files
 
 def _read(
     path: Path, name: str, roots: Sequence[Path], notes: list[str], trusts: Trusts = files.trusts_all
-) -> list[Source]:
-    reader = Reader(roots, trusts=trusts)
+) -> list[InstructionSource]:
+    reader = InstructionReader(roots, trusts=trusts)
     text = reader.read(path)
     notes += reader.notes
-    return [Source(name, text)] if text else []
+    return [InstructionSource(name, text)] if text else []
 
 
-def all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[Source]:
+def all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
     """Return the user's rules, then the project's if it is trusted."""
     return user_rules([]) + (project_rules(workspace, [], trusts) if project else [])
 
@@ -88,17 +88,17 @@ def user_has_rules() -> bool:
     return any((folder / "rules").is_dir() for folder in files.user_folders())
 
 
-def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Instructions:
+def limited(sources: Sequence[InstructionSource], notes: Sequence[str], limit: int) -> Instructions:
     """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
-    fitting: list[Source] = []
+    fitting: list[InstructionSource] = []
     notes, room = [*notes], limit
     for source in sources:
-        text = cut(source.text, room - len(block(Source(source.name, "")).encode("utf-8", "replace")))
+        text = cut(source.text, room - len(block(InstructionSource(source.name, "")).encode("utf-8", "replace")))
         if len(text) < len(source.text):
             lost = len(source.text) - len(text)
             notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
         if text:
-            fitting.append(Source(source.name, text))
+            fitting.append(InstructionSource(source.name, text))
             room -= len(block(fitting[-1]).encode("utf-8", "replace")) + 1
     return Instructions(tuple(fitting), tuple(notes))
 
@@ -133,12 +133,12 @@ def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[Source]:
+def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
     """Read the rules of a trusted workspace.
 
     One that cannot be read is left out with a sentence in `notes`.
     """
-    reader = Reader((workspace.resolve(),), notes, trusts)
+    reader = InstructionReader((workspace.resolve(),), notes, trusts)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
     names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
     notes += [files.left_out(name) for name in names if not trusts(name)]
@@ -146,17 +146,17 @@ def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trus
     return [rule for name, text in texts if text and (rule := _rule(name, text))]
 
 
-def user_rules(notes: list[str]) -> list[Source]:
+def user_rules(notes: list[str]) -> list[InstructionSource]:
     """Read the user's own rules; links, which the user made, are followed."""
     paths = [f.path for f in itertools.islice(files.list_user_files("rule"), MOST_RULES)]
-    texts = ((display_path(p), Reader((Path(os.path.realpath(p)).parent,), notes).read(p)) for p in paths)
+    texts = ((display_path(p), InstructionReader((Path(os.path.realpath(p)).parent,), notes).read(p)) for p in paths)
     return [rule for name, text in texts if text and (rule := _rule(name, text))]
 
 
-def _rule(name: str, text: str) -> Source | None:
+def _rule(name: str, text: str) -> InstructionSource | None:
     front, body = parted(text)
     paths = (front or {}).get("paths", (front or {}).get("globs"))
-    return Source(name, body, _patterns(paths)) if body else None
+    return InstructionSource(name, body, _patterns(paths)) if body else None
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
@@ -184,12 +184,12 @@ def _written_out(pattern: str) -> list[str]:
 # --- with a thread ---------------------------------------------------------------------------------------------------
 
 
-def kept(thread: Thread | None) -> tuple[Source, ...]:
+def kept(thread: Thread | None) -> tuple[InstructionSource, ...]:
     """Return the instructions that a thread began with."""
     stored: Any = thread.metadata.get(KEY) if thread is not None else None
     if not isinstance(stored, list):
         return ()
-    return tuple(Source(str(name), str(text)) for name, text in cast("list[list[Any]]", stored))
+    return tuple(InstructionSource(str(name), str(text)) for name, text in cast("list[list[Any]]", stored))
 
 
 def to_metadata(found: Instructions) -> Json:
@@ -197,12 +197,12 @@ def to_metadata(found: Instructions) -> Json:
     return {KEY: [[s.name, s.text] for s in found.sources]} if found.sources else {}
 
 
-def block(source: Source, limit: int = LIMIT) -> str:
+def block(source: InstructionSource, limit: int = LIMIT) -> str:
     """Return a source as the model reads it."""
     return f"# Instructions from {source.name}\n\n{cut(source.text, limit)}"
 
 
-def changes(before: Sequence[Source], now: Sequence[Source]) -> dict[str, str]:
+def changes(before: Sequence[InstructionSource], now: Sequence[InstructionSource]) -> dict[str, str]:
     """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
     out = {

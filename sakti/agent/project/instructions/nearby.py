@@ -11,7 +11,7 @@ import pathspec
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions import find
-from sakti.agent.project.instructions.texts import Reader, cut
+from sakti.agent.project.instructions.texts import InstructionReader, cut
 from sakti.agent.tools.context import Outcome
 from sakti.core.types import ToolCallPart
 
@@ -31,7 +31,7 @@ class Nearby:
         self,
         workspace: Path,
         trusts: Trusts | None,
-        begun: Callable[[], Sequence[find.Source]],
+        begun: Callable[[], Sequence[find.InstructionSource]],
         touched: Callable[[ToolCallPart], Sequence[str]],
         kept: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[str]], Awaitable[None]],
@@ -39,7 +39,7 @@ class Nearby:
         self._workspace, self._project, self._trusts = workspace, trusts is not None, trusts or files.trusts_all
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
-        self._rules: list[find.Source] | None = None
+        self._rules: list[find.InstructionSource] | None = None
 
     def forget(self) -> None:
         """Forget all texts: another thread is open."""
@@ -91,7 +91,7 @@ class Nearby:
             await self._keep(list(new))
         return outcome
 
-    def _due(self, paths: Sequence[str], known: set[str]) -> Iterator[find.Source]:
+    def _due(self, paths: Sequence[str], known: set[str]) -> Iterator[find.InstructionSource]:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
             if folder == PurePosixPath(".") or not self._project:
                 continue
@@ -99,15 +99,15 @@ class Nearby:
                 name = path.relative_to(self._workspace).as_posix()
                 if name not in known and (text := self._reader().read(path)):
                     known.add(name)
-                    yield find.Source(name, text)
+                    yield find.InstructionSource(name, text)
         for rule in self._loaded_rules():
             if rule.paths and rule.name not in known and _matches(rule.paths, paths):
                 yield rule
 
-    def _reader(self) -> Reader:
-        return Reader((self._workspace.resolve(),), trusts=self._trusts)
+    def _reader(self) -> InstructionReader:
+        return InstructionReader((self._workspace.resolve(),), trusts=self._trusts)
 
-    def _loaded_rules(self) -> list[find.Source]:
+    def _loaded_rules(self) -> list[find.InstructionSource]:
         if self._rules is None:
             self._rules = find.all_rules(self._workspace, project=self._project, trusts=self._trusts)
         return self._rules

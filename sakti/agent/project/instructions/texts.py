@@ -19,7 +19,7 @@ from sakti.core.text import counted, one_line, sanitise, strip_unseen
 from sakti.store.secrets import masked
 
 
-class Reader(Struct):
+class InstructionReader(Struct):
     """Reads files below the given folders only, links resolved; `notes` report imports left as text.
 
     `trusts` decides on imports by their names, relative to the first folder.

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sakti.agent.project import files
 from sakti.agent.project.files import ListedFile, Trusts
 from sakti.agent.project.frontmatter import parted
-from sakti.agent.project.instructions.texts import Reader
+from sakti.agent.project.instructions.texts import InstructionReader
 from sakti.core import resources
 from sakti.core.errors import ConfigError
 from sakti.core.text import display_path, one_line
@@ -177,7 +177,7 @@ def _command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | 
 def read_file(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping[str, Any], str, str] | None:
     """Return frontmatter, text and name of a file; None if it is unreadable or outside the project."""
     source = display_path(path, bound)
-    reader = Reader((bound,) if bound is not None else (path.resolve().parent,))
+    reader = InstructionReader((bound,) if bound is not None else (path.resolve().parent,))
     text = reader.plain(path)
     if text is None:
         notes.append(f"{source}: left out, it cannot be read.")

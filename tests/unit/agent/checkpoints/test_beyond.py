@@ -12,14 +12,14 @@ import pytest
 from sakti.actions import undo
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints import uncovered, undoing
-from sakti.agent.checkpoints.records import Turn
+from sakti.agent.checkpoints.records import RecordedTurn
 from sakti.core.text import one_line
 from sakti.providers.scripted import Answer, Call
 from tests.fakes.checkpoints import Place, git, tree
 from tests.fakes.session import start
 
 
-def turn_of(place: Place) -> Turn | None:
+def turn_of(place: Place) -> RecordedTurn | None:
     turns = place.shadow.records.turns(place.thread)
     return turns[0] if turns else None
 

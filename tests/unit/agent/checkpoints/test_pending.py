@@ -14,7 +14,7 @@ import pytest
 from sakti.agent.checkpoints import pending
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints.pending import Mark
-from sakti.agent.checkpoints.recorder import Recorder
+from sakti.agent.checkpoints.recorder import TurnRecorder
 from sakti.agent.checkpoints.shadow import FirstLook
 from sakti.agent.tools import changes
 from sakti.agent.tools.context import ToolState
@@ -124,9 +124,9 @@ def test_a_killed_file_tool_leaves_no_temporary_file(place: Place, monkeypatch: 
 
     async def write() -> None:
         state = ToolState(place.root, place.root, place.root.parent, place.clock, TimeIds(place.clock), {})
-        state.recorder = recorder = Recorder(place.opened(), lambda _why: None)
+        state.recorder = recorder = TurnRecorder(place.opened(), lambda _why: None)
         recorder.begin("thread", 1)
-        new = [changes.Changed(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
+        new = [changes.ChangedFile(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
         changes.put(state.context("call", "thread", "m"), new)
 
     with monkeypatch.context() as patched:

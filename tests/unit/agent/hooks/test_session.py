@@ -411,6 +411,30 @@ async def test_hooks_of_a_child_name_it(store: Store, tmp_path: Path) -> None:
     assert calls == {"agent": None, "Read": started["agent_id"], "report": started["agent_id"]}
 
 
+async def test_a_hook_continues_a_child_with_or_without_a_report(store: Store, tmp_path: Path) -> None:
+    once = TOLD.format("SubagentStop") + "; [ -e held ] && exit 0; touch held; echo look at the tests, too >&2; exit 2"
+    work = tmp_path / "w"
+    for number, child in enumerate((report(), Answer("It is there."))):
+
+        def play(request: Request, child: Answer = child) -> Answer:
+            if is_child(request):
+                return child
+            asked = any(m.role == "assistant" for m in request.messages)
+            return Answer("done") if asked else Answer(calls=(Call("agent", {"mode": "explore", "goal": "look"}),))
+
+        work.mkdir(exist_ok=True)
+        run = await start(store, work, play, config=config(hook("SubagentStop", once)))
+        await run.ask("delegate it")
+        requests = [r for r in run.provider.requests if is_child(r)]
+        sent = [p.content for m in requests[-1].messages for p in m.tool_results]
+        sent += [p.facts["hook"] for m in requests[-1].messages for p in m.parts if isinstance(p, ContextPart)
+                 if "hook" in p.facts]  # fmt: skip
+        assert sum("look at the tests, too" in text for text in sent) == 1 and len(requests) == (2, 4)[number]
+        await close(run)
+        assert [row["stop_hook_active"] for row in told(work, "SubagentStop")] == [False, True] * (number + 1)
+        (work / "held").unlink()
+
+
 async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     (workspace / ".claude").mkdir(parents=True)
@@ -515,7 +539,7 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     (workspace / ".sakti" / "config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "sh ./check.sh"\n')
     found = trust.review(workspace)
     assert [f.name for f in found.project.files] == [".sakti/config.toml", "check.sh"]
-    assert "check.sh: a hook runs it" in trust_view.effects(found)
+    assert "check.sh: a hook or an MCP server runs it" in trust_view.effects(found)
     assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.effects(found)
     trust.save(found)
     options = Options.load(workspace, env={"PATH": "/usr/bin:/bin"})

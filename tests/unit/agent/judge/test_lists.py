@@ -50,7 +50,15 @@ def test_the_list_of_hostile_commands_is_long() -> None:
 def test_hostile_commands_are_never_free(bash: Ask, trapped: Place, level: LevelName) -> None:
     place = replace(trapped, level=level)
     commands = EVERYWHERE if level == "sandboxed" else (*EVERYWHERE, *UNSANDBOXED)
-    assert [(c, m) for c in commands for m in MODES if bash(c, m, place).verdict == "allow"] == []
+    modes = ("ask", "edits") if level == "sandboxed" else MODES
+    assert [(c, m) for c in commands for m in modes if bash(c, m, place).verdict == "allow"] == []
+
+
+def test_of_hostile_commands_plan_mode_runs_git_and_tests_where_they_cannot_write(bash: Ask, trapped: Place) -> None:
+    place = replace(trapped, level="sandboxed")
+    free = [c for c in (*EVERYWHERE, *HARD) if bash(c, "plan", place).verdict == "allow"]
+    assert {c.split()[0] for c in free} == {"git", "npm"} and len(free) == 10
+    assert not any(bash(c, "plan", place).reach for c in free)
 
 
 @pytest.mark.parametrize("level", LEVELS)

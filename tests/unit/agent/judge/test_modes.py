@@ -48,6 +48,8 @@ def test_the_help_page_names_what_may_edit_without_a_sandbox() -> None:
 
 
 def test_modes_go_from_strict_to_free() -> None:
-    for _, verdicts in modes._VERDICTS.values():
-        strict = [modes.STRICTNESS.index(v) for v in verdicts]
+    for kind, (_, verdicts) in modes._VERDICTS.items():
+        plan, *strict = (modes.STRICTNESS.index(v) for v in verdicts)
         assert strict == sorted(strict, reverse=True)
+        assert plan >= strict[0] or kind == "work", "tests are free where they can change nothing"
+        assert modes.verdict(kind, "plan") == verdicts[0] or modes.verdict(kind, "plan") == "deny"

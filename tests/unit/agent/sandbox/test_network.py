@@ -18,10 +18,11 @@ from sakti.agent.judge import network
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import hosts, proxy
-from sakti.agent.sandbox.proxy import Asked, Network, Proxy, Refused
+from sakti.agent.sandbox import proxy
+from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
+from sakti.core import hosts
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -177,14 +178,14 @@ def test_a_request_is_read(head: str, asked: Asked) -> None:
     ],
 )
 def test_what_two_readers_could_understand_differently_is_refused(head: str, status: int) -> None:
-    with pytest.raises(Refused) as e:
+    with pytest.raises(RefusedRequest) as e:
         proxy.read(f"{head}\r\n".encode())
     assert e.value.status == status
 
 
 @given(st.binary(max_size=200))
 def test_reading_a_request_fails_in_one_way_only(head: bytes) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RefusedRequest):
         proxy.read(head)
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.judge import commands
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import bwrap, landlock
-from sakti.agent.sandbox.boundary import Boundary
+from sakti.agent.sandbox.boundary import Boundary, LevelName
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
@@ -113,6 +114,29 @@ async def test_the_current_folder_carries_over(sandbox: LinuxSandbox, tmp_path: 
     assert not (work / "sub" / "new").exists()
     await bash(tools.context("call-2", "t", "m"), {"command": "echo x > new"})
     assert (work / "sub" / "new").exists()
+
+
+async def test_in_plan_mode_tests_run_and_the_result_says_why_they_cannot_write(
+    sandbox: LinuxSandbox, tmp_path: Path
+) -> None:
+    place = Place(sandbox.workspace, sandbox.workspace, level="sandboxed")
+
+    def verdict(command: str, level: LevelName = "sandboxed") -> str:
+        judged = judge(bash, {"command": command}, mode="plan", rules=Rules(), place=replace(place, level=level))
+        return judged.verdict
+
+    assert [verdict(c) for c in ("pytest -q", "frobnicate", "touch x", "git commit -m x")] == [
+        "allow", "ask", "deny", "allow"
+    ]  # fmt: skip
+    assert [verdict("pytest -q", level) for level in ("partial", "unsandboxed")] == ["deny", "deny"]
+    clock, work = SystemClock(), sandbox.workspace
+    env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
+    tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
+    planning = tools.context("call-1", "t", "m")
+    planning.read_only = planning.is_planning = True
+    done = await bash(planning, {"command": "echo x > new"})
+    assert done.is_error and "in this mode commands change nothing" in done.content
+    assert "outside" not in done.content and not (work / "new").exists()
 
 
 def test_a_boundary_for_reading_writes_nothing_but_what_is_kept(tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ from sakti.agent.tools.grep import grep
 from sakti.agent.tools.kill import kill
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.read import read
+from sakti.agent.tools.web import webfetch, websearch
 from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 
-FILES = (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill)
+FILES = (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill, webfetch, websearch)
 TOOLS: dict[str, Tool] = {t.name: t for t in (*FILES, make_agent(lambda _run, _task: None, "asked", ""))}  # type: ignore
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-one = 1\n+one = 11\n*** End Patch"
 BLOCK = "<<<<<<< SEARCH\none = 1\n=======\none = 11\n>>>>>>> REPLACE"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from os import environ
 from pathlib import Path
@@ -110,6 +112,12 @@ def _certificate_error(name: str, path: str, problem: str) -> ProviderError:
 
 @functools.cache
 def _verifying(*_paths: str | None) -> ssl.SSLContext:
-    import httpx2
+    import httpcore2
 
-    return httpx2.create_ssl_context()
+    return httpcore2.default_ssl_context()
+
+
+async def resolve_host(name: str, port: int) -> Sequence[str]:
+    """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
+    infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))

@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from sakti.core.errors import ProviderError
-from sakti.providers.network import client_options, proxy_for, tls_context
+from sakti.core.network import client_options, proxy_for, tls_context
 
 
 @pytest.fixture(autouse=True)

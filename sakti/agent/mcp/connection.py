@@ -1,0 +1,378 @@
+"""Keep one server of a session: connect, list its tools, call them, restart it when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import CONNECTION_CLOSED
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from sakti.agent.mcp import schemas
+from sakti.agent.mcp.servers import LoginNeededError, McpServer, McpTool, ServerState
+from sakti.agent.mcp.transport import RingFile, StdioTransport
+from sakti.agent.tools.processes import ProcessTree
+from sakti.core import http
+from sakti.core.errors import SaktiError, ToolError
+from sakti.core.text import one_line
+from sakti.version import __version__
+
+log = logging.getLogger(__name__)
+
+RESTARTS = (1.0, 5.0)  # seconds until a server that died starts again
+STEADY_S = 600.0  # a server that ran so long gets all its restarts again
+LONGEST_CALL = 600.0  # seconds, whatever progress it reports
+CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
+MOST_ROUNDS = 5  # questions to the user in one call
+MOST_PAGES = 100
+LARGEST_ANSWER = 64_000_000  # bytes of one answer over HTTP
+
+
+class ConnectionHost(Protocol):
+    """What a connection needs of the session."""
+
+    @property
+    def root(self) -> Path: ...
+    @property
+    def names(self) -> schemas.ToolNames: ...
+    async def start_process(self, server: McpServer, stack: AsyncExitStack) -> ProcessTree: ...
+    def make_errors_file(self, server: McpServer) -> RingFile: ...
+    def make_auth(self, server: McpServer) -> Any: ...
+    def changed(self, connection: Connection) -> None: ...
+    def notify(self, server: McpServer, text: str) -> None: ...
+    async def elicit(self, server: McpServer, params: types.ElicitRequestParams) -> types.ElicitResult: ...
+
+
+Progress = Callable[[str], None]
+Send = Callable[[Client, ProgressFnT], Awaitable[Any]]
+
+
+class Connection:
+    """Connection to one server; `state` is what lists show of it."""
+
+    def __init__(self, server: McpServer, host: ConnectionHost) -> None:
+        self.server, self._host = server, host
+        self.state = ServerState(server, "starting" if server.enabled else "disabled")
+        self.settled = asyncio.Event()  # it has been ready or has failed since it was started
+        self.resources: tuple[types.Resource, ...] = ()
+        self.prompts: tuple[types.Prompt, ...] = ()
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._errors: RingFile | None = None
+        self._relist = asyncio.Event()
+        self._died = asyncio.Event()
+        self._calls = self._rounds = 0
+        self._waits: set[asyncio.Timeout] = set()  # of open calls
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def start(self, places: asyncio.Semaphore) -> None:
+        """Connect in the background; `places` limits how many servers start at once."""
+        if self._task is None or self._task.done():
+            self.settled.clear()
+            self._task = asyncio.create_task(self._run(places))
+
+    async def close(self, state: str = "disabled") -> None:
+        """End the server and its process."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+        if state == "disabled":
+            self._set("disabled")
+
+    async def _run(self, places: asyncio.Semaphore) -> None:
+        """Serve until the server is closed; restart it twice when it dies."""
+        loop, waits = asyncio.get_running_loop(), list(RESTARTS)
+        while True:
+            began = loop.time()
+            error, may_restart = await self._serve(places)
+            if loop.time() - began > STEADY_S:
+                waits = list(RESTARTS)
+            if isinstance(error, LoginNeededError):
+                self._set("needs login", error.message)
+                return
+            text = self._explain(error)
+            if not may_restart or not waits:
+                self._set("failed", text)
+                return
+            self._set("starting", text)
+            await asyncio.sleep(waits.pop(0))
+
+    async def _serve(self, places: asyncio.Semaphore) -> tuple[BaseException | str, bool]:
+        """Connect and serve until the connection ends; return why it ended, and whether it may start again."""
+        self._set("starting", self.state.error)
+        transport: StdioTransport | None = None
+        self._died = asyncio.Event()
+        try:
+            async with AsyncExitStack() as stack:
+                async with places, asyncio.timeout(self.server.startup_timeout):
+                    transport = self._make_stdio(stack) if self.server.command else None
+                    client = await stack.enter_async_context(await self._make_client(transport, stack))
+                    await self._load(client)
+                self._client = client
+                self._set("ready", self.state.error)
+                watching = asyncio.create_task(self._watch(client))
+                try:
+                    await self._serve_lists(client, transport)
+                finally:
+                    self._client = None
+                    watching.cancel()
+        except TimeoutError:
+            return f"it was not ready within {self.server.startup_timeout:g} s", False
+        except (Exception, BaseExceptionGroup) as e:
+            error = _first(e)
+            log.info("MCP server %s: %r", self.server.name, error)
+            if transport is None or not transport.why:
+                started = transport is None or transport.ended.is_set()
+                return error, started and not isinstance(error, SaktiError)
+        finally:
+            self._client = None
+        if transport is not None and transport.why:
+            return f"it {transport.why} and was stopped", True
+        return "it ended", True
+
+    async def _serve_lists(self, client: Client, transport: StdioTransport | None) -> None:
+        """List the tools again when the server says so, until the connection ends."""
+        ended = transport.ended if transport is not None else self._died
+        ending = asyncio.create_task(ended.wait())
+        try:
+            while not ending.done():
+                changing = asyncio.create_task(self._relist.wait())
+                await asyncio.wait({ending, changing}, return_when=asyncio.FIRST_COMPLETED)
+                changing.cancel()
+                if self._relist.is_set() and not ending.done():
+                    self._relist.clear()
+                    await self._load(client)
+                    self._set("ready", self.state.error)
+        finally:
+            ending.cancel()
+
+    async def _watch(self, client: Client) -> None:
+        """Hear of changed lists from a server of the newer protocol, which tells only those who ask."""
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        with contextlib.suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._relist.set()
+
+    def _explain(self, error: BaseException | str) -> str:
+        text = error if isinstance(error, str) else _describe(error)
+        last = self._errors.last_line() if self._errors is not None and self.server.command else ""
+        return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
+
+    def _set(self, state: Any, error: str = "") -> None:
+        tools = self.state.tools if state in ("ready", "starting") else ()
+        self.state = replace(self.state, state=state, error=error, tools=tools)
+        if state != "starting":
+            self.settled.set()
+        self._host.changed(self)
+
+    # --- connect ----------------------------------------------------------------------------------------------
+
+    def _make_stdio(self, stack: AsyncExitStack) -> StdioTransport:
+        errors = self._errors = self._host.make_errors_file(self.server)
+        transport = StdioTransport(
+            lambda: self._host.start_process(self.server, stack),
+            errors,
+            lambda text: self._host.notify(self.server, text),
+        )
+        transport.open_calls = lambda: self._calls
+        return transport
+
+    async def _make_client(self, transport: StdioTransport | None, stack: AsyncExitStack) -> Client:
+        return Client(
+            transport if transport is not None else await self._make_http(stack),
+            client_info=types.Implementation(name="sakti", version=__version__),
+            list_roots_callback=self._list_roots,
+            elicitation_callback=self._elicit,
+            message_handler=self._hear,
+            input_required_max_rounds=MOST_ROUNDS,
+            cache=None,
+        )
+
+    async def _make_http(self, stack: AsyncExitStack) -> Any:
+        server = self.server
+        limits = http.HttpLimits(LONGEST_CALL, LARGEST_ANSWER, (urlsplit(server.url).hostname or "",))
+        auth = self._host.make_auth(server)
+        client = http.make_client(limits, server.headers, auth)
+        if auth is None:
+            client.event_hooks = {"response": [self._check_answer]}
+        await stack.enter_async_context(client)
+        return streamable_http_client(server.url, http_client=client)
+
+    async def _check_answer(self, response: Any) -> None:
+        if response.status_code in (401, 403):
+            raise SaktiError(f"It refuses the Authorization header of its entry (HTTP {response.status_code}).")
+
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        root = self._host.root
+        return types.ListRootsResult(roots=[types.Root.model_validate({"uri": root.as_uri(), "name": root.name})])
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._relist.set()
+
+    async def _load(self, client: Client) -> None:
+        """List what the server offers."""
+        listed = [tool async for tool in _pages(client.list_tools, "tools")] if _has(client, "tools") else []
+        tools, unusable = schemas.make_tools(self.server, listed[: schemas.MOST_TOOLS], self._host.names)
+        with contextlib.suppress(MCPError):
+            if _has(client, "resources"):
+                self.resources = tuple([r async for r in _pages(client.list_resources, "resources")][:1_000])
+            if _has(client, "prompts"):
+                self.prompts = tuple([p async for p in _pages(client.list_prompts, "prompts")][:200])
+        info = client.server_info
+        version = f"{info.name} {info.version}" if info is not None else ""
+        self.state = ServerState(
+            self.server,
+            self.state.state,
+            one_line(f"{version} · protocol {client.protocol_version}".removeprefix(" · "), 120),
+            schemas.clean_text(client.instructions or ""),
+            tools,
+            unusable,
+        )
+
+    # --- use --------------------------------------------------------------------------------------------------
+
+    async def call_tool(self, tool: McpTool, arguments: dict[str, Any], show: Progress) -> types.CallToolResult:
+        """Call a tool. Raises `ToolError` with a sentence for the model."""
+
+        async def call(client: Client, progressed: ProgressFnT) -> types.CallToolResult:
+            return await client.call_tool(tool.original_name, arguments, progress_callback=progressed)
+
+        return await self._request(tool.original_name, call, show)
+
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
+        """Read a resource. Raises `ToolError`."""
+
+        async def read(client: Client, _: ProgressFnT) -> types.ReadResourceResult:
+            return await client.read_resource(uri)
+
+        return await self._request(uri, read, lambda _: None)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Return a prompt with its arguments. Raises `ToolError`."""
+
+        async def get(client: Client, _: ProgressFnT) -> types.GetPromptResult:
+            return await client.get_prompt(name, arguments)
+
+        return await self._request(name, get, lambda _: None)
+
+    async def _request(self, what: str, send: Send, show: Progress) -> Any:
+        """Send one request with its timeouts. Raises `ToolError`."""
+        client, name = self._client, self.server.name
+        if client is None:
+            raise ToolError(f"The MCP server {name} is {self.state.state}. {self.state.error}".strip())
+        if self._calls == 0:
+            self._rounds = 0
+        self._calls += 1
+        try:
+            return await self._send(client, what, send, show)
+        except MCPError as e:
+            if e.error.code == CONNECTION_CLOSED:
+                raise ToolError(f"The MCP server {name} ended during this call; it was not repeated.") from e
+            raise ToolError(f"{name}: {one_line(e.error.message, 1_000)}") from e
+        except (RuntimeError, ValueError, OSError) as e:
+            raise ToolError(f"{name} gave an answer that cannot be used: {one_line(str(e), 500)}") from e
+        finally:
+            self._calls -= 1
+
+    async def _send(self, client: Client, what: str, send: Send, show: Progress) -> Any:
+        loop, timeout = asyncio.get_running_loop(), self.server.timeout
+        hard = loop.time() + LONGEST_CALL
+        scope = asyncio.timeout(timeout)
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            if scope in self._waits:
+                scope.reschedule(min(hard, loop.time() + timeout))
+            show(_describe_progress(progress, total, message))
+
+        try:
+            async with scope:
+                self._waits.add(scope)
+                try:
+                    return await _abandon_in_time(send(client, progressed))
+                finally:
+                    self._waits.discard(scope)
+        except TimeoutError:
+            limit = f"{LONGEST_CALL:.0f} s in all" if loop.time() >= hard else f"{timeout:g} s"
+            raise ToolError(f"{one_line(what)} of {self.server.name} did not answer within {limit}.") from None
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        self._rounds += 1
+        if not self._calls or self._rounds > MOST_ROUNDS:
+            return types.ElicitResult(action="decline")
+        for wait in self._waits:
+            wait.reschedule(None)  # the user may take any time
+        try:
+            return await self._host.elicit(self.server, params)
+        finally:
+            again = asyncio.get_running_loop().time() + self.server.timeout
+            for wait in self._waits:
+                wait.reschedule(again)
+
+
+async def _abandon_in_time(request: Awaitable[Any]) -> Any:
+    """Await a request; once cancelled it has `CANCEL_S` to tell the server."""
+    task = asyncio.ensure_future(request)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_S)
+        raise
+
+
+async def _pages(fetch: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerator[Any]:
+    """Yield the entries of a list of the server, page by page."""
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await fetch(cursor=cursor)
+        for entry in getattr(page, field):
+            yield entry
+        cursor = page.next_cursor
+        if not cursor:
+            return
+
+
+def _has(client: Client, capability: str) -> bool:
+    return getattr(client.server_capabilities, capability) is not None
+
+
+def _describe_progress(progress: float, total: float | None, message: str | None) -> str:
+    amount = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+    return one_line(f"{message} · {amount}" if message else amount, 120)
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first cause in a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, SaktiError):
+        return error.message.removesuffix(".")
+    if isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED:
+        return "it ended before it was ready"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error) or type(error).__name__

@@ -1,0 +1,137 @@
+"""Start the servers of a session, wait for them, and tell threads of them.
+
+Nothing of the SDK is imported here: `clients` is, in a thread, if a server is configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.mcp.servers import McpServer, ServerState
+from sakti.core.events import Notice
+from sakti.core.text import one_line
+from sakti.core.types import Json
+
+if TYPE_CHECKING:
+    from sakti.agent.mcp.clients import McpClients
+    from sakti.agent.tools.approvals import Approvals
+    from sakti.agent.tools.base import Tool
+    from sakti.agent.tools.toolbox import Toolbox
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_S = 2.0  # that the first request of a thread waits for servers
+MISSING_PACKAGE = "MCP servers are configured, and the package for them is missing: pip install 'sakti[mcp]'."
+
+
+class SessionServers:
+    """Servers of a session. `clients` is None until the SDK is loaded, or if no server is configured."""
+
+    def __init__(self, workspace: ServerPlace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
+        self._workspace, self._make_clients = workspace, make_clients
+        self.clients: McpClients | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._waited = set[str]()  # threads whose first request has waited
+
+    def begin(self, approvals: Callable[[], Approvals]) -> None:
+        """Start the servers in the background."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start(approvals))
+
+    async def _start(self, approvals: Callable[[], Approvals]) -> None:
+        ws = self._workspace
+        try:
+            listed = await asyncio.to_thread(ws.load_servers)
+            for fault in listed.faults:
+                ws.emit(Notice("warning", "MCP", fault))
+            if not listed.servers:
+                return
+            clients = await asyncio.to_thread(self._make_clients, listed.servers)
+            clients.approvals = approvals()
+        except ImportError as e:
+            text = MISSING_PACKAGE if (e.name or "").startswith("mcp") else f"MCP servers do not start: {e}."
+            ws.emit(Notice("warning", "MCP", text))
+            return
+        except Exception as e:
+            log.exception("MCP servers")
+            ws.emit(Notice("warning", "MCP", f"MCP servers do not start: {one_line(str(e), 200)}"))
+            return
+        self.clients = clients
+        clients.start()
+
+    async def close(self) -> None:
+        """End all servers."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self.clients is not None:
+            await self.clients.close()
+
+    def states(self) -> list[ServerState]:
+        """Return the servers that were started, by name."""
+        return self.clients.states() if self.clients is not None else []
+
+    # --- a thread -----------------------------------------------------------------------------------------------
+
+    async def begin_turn(self, thread_id: str, toolbox: Toolbox, prompt: str) -> None:
+        """Wait for servers before the first request of a thread, then take over their lists."""
+        is_first = thread_id not in self._waited
+        self._waited.add(thread_id)
+        if is_first:
+            await self._wait(toolbox, prompt)
+        if self.clients is not None:
+            self.clients.begin_turn()
+            if is_first:
+                toolbox.load_always(self.clients.always_loaded())
+
+    async def _wait(self, toolbox: Toolbox, prompt: str) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FIRST_WAIT_S
+        if self._starting is not None:
+            await asyncio.wait({self._starting}, timeout=None if self._is_headless else FIRST_WAIT_S)
+        if (clients := self.clients) is None:
+            return
+        await clients.wait(clients.connections, max(0.0, deadline - loop.time()))
+        if self._is_headless:
+            named = clients.find_named("\n".join((prompt, *toolbox.rules.allow)))
+            longest = max((clients.connections[name].server.startup_timeout for name in named), default=0.0)
+            await clients.wait(named, longest)
+            for sentence in clients.list_missing():
+                self._workspace.emit(Notice("warning", "MCP", sentence))
+
+    @property
+    def _is_headless(self) -> bool:
+        return not self._workspace.is_interactive
+
+    def tools(self) -> Mapping[str, Tool]:
+        """Return the tools of all servers, by name."""
+        return self.clients.tools() if self.clients is not None else {}
+
+    def prompts(self) -> dict[str, str]:
+        """Return the prompts of servers, as `server:prompt`, with their arguments in words."""
+        return self.clients.prompt_names() if self.clients is not None else {}
+
+    def resources(self) -> list[str]:
+        """Return the resources of servers, as `server:uri`."""
+        return self.clients.resource_names() if self.clients is not None else []
+
+    def note_instructions(self, thread_id: str, names: Sequence[str]) -> str:
+        """Return the instructions of the servers of these tools, once a thread, as outside text."""
+        return self.clients.note_instructions(thread_id, names) if self.clients is not None else ""
+
+    def to_metadata(self) -> Json:
+        """Return the metadata of a thread that begins now: lines for its system prompt, hashes of tool names."""
+        if self.clients is None or not self.clients.offered:
+            return {}
+        return {"mcp": {"lines": self.clients.lines(), "tools": self.clients.digests()}}
+
+    def facts(self, begun: Mapping[str, str]) -> dict[str, str]:
+        """Return the news for a thread that began with these hashes of tool names, by server."""
+        if self.clients is None:
+            return {}
+        self.clients.begin_step()
+        return self.clients.news(begun)

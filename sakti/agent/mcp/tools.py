@@ -1,0 +1,91 @@
+"""Make tools of servers for the toolbox: it checks, judges and calls them like its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.judge.where import RemoteFacts
+from sakti.agent.mcp import results, schemas
+from sakti.agent.mcp.connection import Connection
+from sakti.agent.mcp.known import KnownTools
+from sakti.agent.mcp.servers import McpTool
+from sakti.agent.tools.base import Tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core import json_schema
+from sakti.core.errors import ToolError
+from sakti.core.tokens import Counter
+from sakti.core.types import Json, ToolSpec
+
+MOST_PROBLEMS = 5  # of arguments that an error names
+
+
+async def _refuse_call(*_: Any) -> Outcome:
+    raise NotImplementedError  # a ServerTool calls its server
+
+
+class ServerTool(Tool, frozen=True, kw_only=True):
+    """Tool of a server. `takes_images` says whether the model does."""
+
+    offer: McpTool
+    connection: Connection
+    counter: Counter
+    takes_images: Callable[[], bool]
+
+    def spec(self) -> ToolSpec:
+        text = f"{self.description}\n(Text of the MCP server {self.offer.server}.)".strip()
+        return ToolSpec(self.name, text, self.offer.schema)
+
+    async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
+        """Check the arguments and call the server. Raises `ToolError`."""
+        state = self.connection.state
+        if state.state == "ready" and all(tool.name != self.name for tool in state.tools):
+            raise ToolError(f"{self.name} is no longer offered by the MCP server {self.offer.server}.")
+        self.check(arguments, run.cwd)
+        answer = await self.connection.call_tool(self.offer, arguments, run.show_progress)
+        return results.make_outcome(answer, run, self.counter, takes_images=self.takes_images())
+
+    def check(self, arguments: Json, cwd: Path) -> Json:
+        """Return the arguments unchanged. Raises `ToolError` if the schema forbids them."""
+        try:
+            wrong = json_schema.violations(arguments, schemas.without_patterns(self.offer.schema))
+        except json_schema.UnusableSchema:
+            return arguments  # the server says what is wrong
+        if wrong:
+            problems = "; ".join(f"{path}: {text}" for path, text in wrong[:MOST_PROBLEMS])
+            raise ToolError(f"{self.name} was called with wrong arguments: {problems}. load_tool shows its schema.")
+        return arguments
+
+
+def make_tool(
+    offer: McpTool,
+    connection: Connection,
+    known: KnownTools,
+    counter: Counter,
+    takes_images: Callable[[], bool],
+    *,
+    is_confined: bool,
+) -> ServerTool:
+    """Make the tool that calls a server."""
+    return ServerTool(
+        name=offer.name,
+        description=offer.description,
+        parameters={},
+        function=_refuse_call,
+        effect="remote",
+        parallel=offer.is_read_only,
+        rule_name=offer.name,
+        remote=RemoteFacts(
+            reads_only=offer.is_read_only,
+            is_destructive=offer.is_destructive,
+            is_confined=is_confined,
+            fingerprint=schemas.fingerprint(offer),
+            diff=lambda: known.diff(offer),
+            note_use=lambda by_user: known.approve(offer) if by_user or known.is_new(offer) else None,
+        ),
+        offer=offer,
+        connection=connection,
+        counter=counter,
+        takes_images=takes_images,
+    )

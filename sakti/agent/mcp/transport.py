@@ -1,0 +1,228 @@
+"""Connect the SDK's client to a server process: bounded lines, bounded noise, no process left.
+
+The SDK's own transport reads lines of any length and has no hook for the death of its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from sakti.agent.tools.processes import CHUNK, ProcessTree
+from sakti.core.text import byte_size
+from sakti.store.secrets import masked
+
+LONGEST_LINE = 16_000_000  # bytes of one message
+NOTICED_NOISE = 1_000_000  # bytes that are no messages until a notice says so
+MOST_NOISE = 64_000_000  # bytes of them until the server is stopped
+MOST_IN_CALL = 64_000_000  # bytes that arrive while calls are open
+RING = 1_000_000  # bytes of the file with the server's errors
+LEAVING_S = 0.5  # until a server whose input has ended is stopped by a signal
+OUTGOING = 64  # messages that wait for a server that does not read
+
+
+class LineLimitError(Exception):
+    """A line longer than `LONGEST_LINE`."""
+
+
+class LineSplitter:
+    """Splits a stream into lines of bounded length."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest, self._pieces, self._size = longest, list[bytes](), 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that are complete now, without their ends. Raises `LineLimitError`."""
+        *complete, rest = data.split(b"\n")
+        lines: list[bytes] = []
+        for line in complete:
+            lines.append(b"".join((*self._pieces, line)))
+            self._pieces, self._size = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+        if self._size > self._longest:
+            raise LineLimitError
+        return lines
+
+
+class RingFile:
+    """File that holds the newest text of a stream, secrets masked; at most `RING` bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._size = path, 0
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+
+    def add(self, data: bytes) -> None:
+        """Append bytes; the older half goes when the file is full. A full disk loses them."""
+        text = masked(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
+        with contextlib.suppress(OSError):
+            if self._size + len(text) > RING:
+                rest = self.path.read_bytes()[-RING // 2 + len(text) :] if len(text) < RING // 2 else b""
+                self.path.unlink()
+                text, self._size = rest + text, 0
+            handle = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            try:
+                self._size += os.write(handle, text)
+            finally:
+                os.close(handle)
+
+    def last_line(self) -> str:
+        """Return the last line that is not blank; "" without one."""
+        try:
+            lines = self.path.read_bytes()[-8_000:].decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+class StdioTransport:
+    """Transport of one server process, for `mcp.Client`.
+
+    `start` starts the process in the calling thread, which has to be the main one: a sandbox ends with the thread that
+    started it. `ended` is set when no more messages come, and `why` says then why, "" for a process that ended by
+    itself. `notify` shows a sentence to the user. `open_calls` says how many calls wait for an answer.
+    """
+
+    def __init__(
+        self, start: Callable[[], Awaitable[ProcessTree]], errors: RingFile, notify: Callable[[str], None]
+    ) -> None:
+        self._start, self._errors, self._notify = start, errors, notify
+        self.ended, self.why = asyncio.Event(), ""
+        self.open_calls: Callable[[], int] = lambda: 0
+        self._tree: ProcessTree | None = None
+        self._noise = self._in_calls = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(
+        self,
+    ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]:
+        """Start the process. Raises `OSError`, `ValueError`."""
+        tree = self._tree = await self._start()
+        reader = await _connect_reader(tree.process.stdout)
+        errors = await _connect_reader(tree.process.stderr)
+        writer = await _connect_writer(tree.process.stdin)
+        into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](OUTGOING)
+        self._writer = writer
+        self._tasks = [
+            asyncio.create_task(self._read(reader, into)),
+            asyncio.create_task(self._write(out_of, writer)),
+            asyncio.create_task(self._copy_errors(errors)),
+        ]
+        return incoming, outgoing
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process: its input ends, then TERM, a grace period, KILL."""
+        assert self._tree is not None
+        try:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._writer.close()
+            if not self.why:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LEAVING_S):
+                        await self._tree.wait_for_exit()
+        finally:
+            await _finish(self._tree.end())
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _read(
+        self, reader: asyncio.StreamReader, into: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        lines = LineSplitter(LONGEST_LINE)
+        try:
+            async with into:
+                while not self.why and (data := await reader.read(CHUNK)):
+                    self._count_in_calls(len(data))
+                    for line in lines.feed(data):
+                        await self._take(line, into)
+        except LineLimitError:
+            self.why = f"wrote a line of more than {byte_size(LONGEST_LINE)}"
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            pass  # the client has closed, or the process is gone
+        finally:
+            self.ended.set()
+
+    def _count_in_calls(self, size: int) -> None:
+        self._in_calls = self._in_calls + size if self.open_calls() else 0
+        if self._in_calls > MOST_IN_CALL:
+            self.why = f"sent more than {byte_size(MOST_IN_CALL)} for one call"
+
+    async def _take(self, line: bytes, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        line = line.strip()
+        if line.startswith(b"{"):
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                self._drop(line)
+                return
+            await into.send(SessionMessage(message))
+        elif line:
+            self._drop(line)
+
+    def _drop(self, line: bytes) -> None:
+        """Append a line that is no message to the server's errors."""
+        before, self._noise = self._noise, self._noise + len(line)
+        self._errors.add(line[:CHUNK] + b"\n")
+        if before <= NOTICED_NOISE < self._noise:
+            self._notify(f"prints text that is no message of the protocol, more than {byte_size(NOTICED_NOISE)} so far")
+        if self._noise > MOST_NOISE:
+            self.why = f"printed more than {byte_size(MOST_NOISE)} that are no messages"
+
+    async def _write(self, out_of: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:
+        try:
+            async with out_of:
+                async for item in out_of:
+                    text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    writer.write(text.encode("utf-8", "replace") + b"\n")
+                    await writer.drain()
+        except OSError:
+            return  # the process is gone: its output ends, too
+
+    async def _copy_errors(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(CHUNK):
+            self._errors.add(data)
+            await asyncio.sleep(0)
+
+
+async def _finish(ending: Awaitable[object]) -> None:
+    """Await an ending to its end, also while the calling task is being cancelled."""
+    task = asyncio.ensure_future(ending)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _connect_reader(pipe: object) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
+    return reader
+
+
+async def _connect_writer(pipe: object) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop),  # pyright: ignore[reportAttributeAccessIssue]
+        pipe,
+    )
+    return asyncio.StreamWriter(transport, protocol, None, loop)

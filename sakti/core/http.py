@@ -1,0 +1,267 @@
+"""Open URLs that a model, a page or a server names: the one HTTP client outside of the providers.
+
+A host is resolved once, each of its addresses is checked, and the connection goes to a checked address. Importing this
+module imports httpx2; import it inside the function that needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urljoin
+
+import httpcore2
+import httpx2
+from msgspec import Struct, field
+
+from sakti.core import hosts, network
+from sakti.core.errors import HttpError, SaktiError
+from sakti.core.hosts import Target, parse_url, private_refusal
+from sakti.core.text import one_line
+from sakti.version import __version__
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Connect = Callable[[str, int, float | None], Awaitable[httpcore2.AsyncNetworkStream]]
+
+MOST_REDIRECTS = 5
+CONNECT_S = 10.0
+USER_AGENT = f"sakti/{__version__}"
+_MOST_ADDRESSES = 8  # of a name that are tried
+_REDIRECTS = (301, 302, 303, 307, 308)
+_GZIP_OR_ZLIB = 47  # zlib's window bits that detect either header
+
+
+class HttpLimits(Struct, frozen=True):
+    """Limits of one caller.
+
+    `seconds` until an answer is complete; `size` of its body in bytes, decompressed. The hosts named in `private` may
+    have local and private addresses; all others must have public ones.
+    """
+
+    seconds: float = 20.0
+    size: int = 5_000_000
+    private: tuple[str, ...] = ()
+
+
+class HttpAnswer(Struct, frozen=True):
+    """Complete answer.
+
+    The names of `headers` are in lower case; `redirect` is the next URL, if it was not followed.
+    """
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    redirect: str = ""
+
+
+async def connect(address: str, port: int, timeout: float | None) -> httpcore2.AsyncNetworkStream:
+    """Connect to an address, without a look-up. Raises httpcore2.ConnectError or ConnectTimeout."""
+    backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+    return await backend.connect_tcp(address, port, timeout)
+
+
+class CheckedBackend(httpcore2.AsyncNetworkBackend):
+    """Connector that resolves a name once and refuses it if one of its addresses is not public."""
+
+    def __init__(self, private: Sequence[str], resolve: Resolve, connect: Connect) -> None:
+        self._private, self._resolve, self._connect = private, resolve, connect
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = await self._find_addresses(host, port)
+        for address in addresses[:-1]:  # one without a route may never answer: the last gets the rest of the time
+            try:
+                return await self._connect(address, port, (timeout or CONNECT_S) / len(addresses))
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._connect(addresses[-1], port, timeout)
+
+    async def _find_addresses(self, host: str, port: int) -> Sequence[str]:
+        try:
+            addresses = await self._resolve(host, port)
+        except OSError as e:
+            raise httpcore2.ConnectError("its name has no address") from e
+        if not addresses:
+            raise httpcore2.ConnectError("its name has no address")
+        if host not in self._private and not all(map(hosts.is_public, addresses)):
+            raise private_refusal(host)
+        return addresses[:_MOST_ADDRESSES]
+
+
+class _DirectTransport(httpx2.AsyncHTTPTransport):
+    """Transport of httpx2 over a checked connector, which its own constructor does not accept."""
+
+    def __init__(self, context: ssl.SSLContext, backend: CheckedBackend) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=backend)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """Body of an answer that ends with an error behind its limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > self._limit:
+                raise _too_large(self._limit)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Transport that checks each request's URL and address, and bounds each answer.
+
+    With a proxy of the environment the proxy resolves names, so only names and literal addresses are checked.
+    """
+
+    def __init__(self, limits: HttpLimits, resolve: Resolve = network.resolve_host, connect: Connect = connect) -> None:
+        self._limits = limits
+        self._backend = CheckedBackend(limits.private, resolve, connect)
+        self._transports: dict[tuple[str, str], httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        target = parse_url(str(request.url), self._limits.private)
+        response = await self._transport_for(target).handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, self._limits.size)
+        return response
+
+    def _transport_for(self, target: Target) -> httpx2.AsyncHTTPTransport:
+        """Return the transport to a host, direct or through a proxy. Raises ProviderError."""
+        options = network.client_options(target.url)
+        proxy, context = options["proxy"] or "", options["verify"]
+        if (proxy, target.scheme) not in self._transports:
+            self._transports[proxy, target.scheme] = (
+                httpx2.AsyncHTTPTransport(verify=context, trust_env=False, proxy=proxy)
+                if proxy
+                else _DirectTransport(context, self._backend)
+            )
+        return self._transports[proxy, target.scheme]
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
+
+
+def make_client(
+    limits: HttpLimits, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
+) -> httpx2.AsyncClient:
+    """Make a client of httpx2 over the checked transport, for libraries that want one (the MCP SDK).
+
+    It follows no redirects; a library that does sends each hop through the same checks. Bodies are not compressed, so
+    that the limit holds for what arrives. A refused address raises HttpError from the request.
+    """
+    return httpx2.AsyncClient(
+        transport=CheckedTransport(limits),
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **(headers or {})},
+        auth=auth,
+        timeout=httpx2.Timeout(CONNECT_S, read=limits.seconds),
+        trust_env=False,
+    )
+
+
+class HttpClient(Struct, frozen=True):
+    """Client for complete answers, without cookies and without credentials of the user."""
+
+    limits: HttpLimits = field(default_factory=HttpLimits)
+    resolve: Resolve = network.resolve_host
+    connect: Connect = connect
+
+    async def get(self, url: str, may_open: Callable[[Target], bool], headers: Mapping[str, str]) -> HttpAnswer:
+        """Fetch a URL; follow redirects to hosts that `may_open`. Raises HttpError.
+
+        A redirect to another host is returned with `redirect`, so that the user can be asked.
+        """
+        first = target = parse_url(url, self.limits.private)
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                for _ in range(MOST_REDIRECTS + 1):
+                    answer = await self.send("GET", target.url, headers)
+                    if answer.status not in _REDIRECTS or not (location := answer.headers.get("location")):
+                        return answer
+                    target = self._follow(target, location)
+                    if target.rule_host != first.rule_host and not may_open(target):
+                        return HttpAnswer(answer.url, answer.status, answer.headers, answer.body, target.url)
+        except TimeoutError as e:
+            raise _timeout(target.host, self.limits.seconds) from e
+        raise HttpError(f"{first.host} redirects more than {MOST_REDIRECTS} times.", code="redirect")
+
+    def _follow(self, target: Target, location: str) -> Target:
+        try:
+            return parse_url(urljoin(target.url, location), self.limits.private)
+        except (HttpError, ValueError) as e:
+            why = e.message if isinstance(e, HttpError) else "The address is not valid."
+            raise HttpError(f"{target.host} redirects to {one_line(location, 200)}. {why}", code="redirect") from e
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, content: bytes = b""
+    ) -> HttpAnswer:
+        """Send one request and read its answer; follows no redirect. Raises HttpError."""
+        target = parse_url(url, self.limits.private)
+        sent = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **(headers or {})}
+        timeouts = httpx2.Timeout(CONNECT_S, read=self.limits.seconds).as_dict()
+        request = httpx2.Request(method, target.url, headers=sent, content=content, extensions={"timeout": timeouts})
+        transport = CheckedTransport(self.limits, self.resolve, self.connect)
+        try:
+            async with asyncio.timeout(self.limits.seconds), transport:
+                response = await transport.handle_async_request(request)
+                body = await self._read_body(response)
+        except (TimeoutError, httpx2.TimeoutException) as e:
+            raise _timeout(target.host, self.limits.seconds) from e
+        except SaktiError:
+            raise
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
+            raise _failure(target.host, e) from e
+        answered = {name.lower(): value for name, value in response.headers.items()}
+        return HttpAnswer(target.url, response.status_code, answered, body)
+
+    async def _read_body(self, response: httpx2.Response) -> bytes:
+        """Read a body, decompressed by pieces that never exceed the limit. Raises HttpError."""
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
+            raise HttpError(f"The answer is compressed in an unknown way ({one_line(encoding, 40)}).", code="encoding")
+        unpack = None if encoding == "identity" else zlib.decompressobj(_GZIP_OR_ZLIB)
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            try:
+                body += unpack.decompress(chunk, self.limits.size + 1 - len(body)) if unpack is not None else chunk
+            except zlib.error as e:
+                raise HttpError("The answer is damaged: it cannot be decompressed.", code="encoding") from e
+            if len(body) > self.limits.size:
+                raise _too_large(self.limits.size)
+        return bytes(body)
+
+
+def _too_large(limit: int) -> HttpError:
+    return HttpError(f"The answer is larger than {limit // 1_000_000} MB.", code="size")
+
+
+def _timeout(host: str, seconds: float) -> HttpError:
+    return HttpError(f"{host} did not answer completely within {seconds:.0f} s.", code="timeout", retryable=True)
+
+
+def _failure(host: str, error: Exception) -> HttpError:
+    """Describe why a host could not be reached."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            why = one_line(getattr(cause, "verify_message", "") or str(cause.reason or cause), 100)
+            return HttpError(f"The TLS connection to {host} failed: {why}.", code="certificate")
+        cause = cause.__cause__ or cause.__context__
+    return HttpError(f"{host} cannot be reached: {one_line(str(error) or type(error).__name__, 100)}.", retryable=True)

@@ -1,0 +1,225 @@
+"""Read values of other programs, of which nothing is certain: their types, times, files and encodings."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+from sakti.core.text import clean_surrogates
+from sakti.core.types import ImagePart, Json, Part, TextPart, ToolCallPart, ToolResultPart
+from sakti.importers.entries import Findings
+
+DEEPEST = 200  # levels of JSON; deeper values are not interpreted
+
+
+def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
+    """Return the regular files of a pattern below a folder; links out of it are reported."""
+    listed: list[Path] = []
+    try:
+        matches = sorted(root.glob(pattern))
+    except OSError as e:
+        findings.add(root, 0, e.strerror or str(e))
+        return []
+    for path in matches:
+        try:
+            if not leads_inside(path, root):
+                findings.add(path, 0, "it is a link out of the folder")
+            elif stat.S_ISREG(path.stat().st_mode):
+                listed.append(path)
+        except OSError as e:
+            findings.add(path, 0, e.strerror or str(e))
+    return listed
+
+
+def leads_inside(path: Path, root: Path) -> bool:
+    """Return whether a path, after links, is below a folder."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path of another program names a regular file; it may be no path at all."""
+    status = state_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def read_json(path: Path, findings: Findings, limit: int = 64 << 20) -> Any:
+    """Return the value of a small JSON file, None if it is missing or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return decode_json(file.read(limit))
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        findings.add(path, 0, e.strerror or str(e))
+    except ValueError:
+        findings.add(path, 0, "it is not JSON")
+    return None
+
+
+def decode_json(data: bytes | str) -> Any:
+    """Decode JSON, also with halves of surrogate pairs or bytes that are no UTF-8.
+
+    Raises ValueError, also for values that nest more than `DEEPEST` levels.
+    """
+    try:
+        value: Any = _decode(data)
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+    brackets = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+    if brackets > DEEPEST and _is_too_deep(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _decode(data: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+        return _clean(json.loads(text))
+
+
+def _is_too_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [child for one in level for child in _children(one)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("Json", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_surrogates(value)
+    if isinstance(value, dict):
+        return {clean_surrogates(k): _clean(v) for k, v in cast("Json", value).items()}
+    return [_clean(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def read_time(value: Any) -> int:
+    """Return a time as Unix ms, 0 if it is none or before 1970: ISO 8601, seconds or milliseconds."""
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, int | float) and 0 < value < 1e14:
+        return int(value if value > 1e11 else value * 1000)
+    if isinstance(value, str):
+        try:
+            return max(0, int(datetime.datetime.fromisoformat(value).timestamp() * 1000))
+        except (ValueError, OverflowError):
+            return 0
+    return 0
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: a text itself, the texts of a list of blocks, else JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_block_text, cast("list[Any]", value))))
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _block_text(block: Any) -> str:
+    if isinstance(block, dict):
+        mapping = cast("Json", block)
+        text = mapping.get("text")
+        if isinstance(text, str):
+            return text
+        if mapping.get("type") in ("image", "input_image", "image_url"):
+            return ""
+    return text_of(block)
+
+
+def lookup(value: Any, *keys: str) -> Any:
+    """Return the value at a path of keys, else None."""
+    for key in keys:
+        value = cast("Json", value).get(key) if isinstance(value, dict) else None
+    return value
+
+
+def as_dict(value: Any, *keys: str) -> Json:
+    """Return the object at a path of keys in a value, else {}."""
+    value = lookup(value, *keys)
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: Any, *keys: str) -> list[Any]:
+    """Return the list at a path of keys in a value, else []."""
+    value = lookup(value, *keys)
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def as_text(value: Any, *keys: str) -> str:
+    """Return the text at a path of keys in a value, else ""."""
+    value = lookup(value, *keys)
+    return value if isinstance(value, str) else ""
+
+
+def blocks_of(content: Any) -> list[Json]:
+    """Return the blocks of a message's content, which may be plain text."""
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
+    return [as_dict(block) for block in blocks]
+
+
+def speaker(value: Any) -> Literal["user", "assistant"] | None:
+    """Return a role if it is the user's or the model's."""
+    return value if value in ("user", "assistant") else None
+
+
+def text_part(text: str) -> tuple[Part, ...]:
+    """Return a text as parts: none if it is blank."""
+    return (TextPart(text),) if text.strip() else ()
+
+
+def call_part(call_id: Any, name: Any, arguments: Any) -> ToolCallPart:
+    """Return a tool call; its arguments may be an object, or text of JSON."""
+    if isinstance(arguments, str):
+        try:
+            read: Any = decode_json(arguments) if arguments.strip() else {}
+        except ValueError:
+            read = None
+        arguments = cast("Any", read) if isinstance(read, dict) else {"input": arguments}
+    return ToolCallPart(str(call_id or ""), str(name or ""), as_dict(arguments))
+
+
+def result_part(call_id: Any, name: Any, content: Any, is_error: bool = False) -> ToolResultPart:
+    return ToolResultPart(str(call_id or ""), str(name or ""), text_of(content), is_error)
+
+
+def image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
+    """Return an image of base64 or a data URL as parts: none if it is something else."""
+    text = as_text(data)
+    if text.startswith("data:"):
+        head, _, text = text.partition(",")
+        media_type = head.removeprefix("data:").partition(";")[0]
+    is_image = as_text(media_type).startswith("image/") and text and not text.startswith(("http:", "https:"))
+    return (ImagePart(str(media_type), text, name),) if is_image else ()
+
+
+def short_hash(*pieces: object) -> str:
+    """Return a hash of some values, for ids."""
+    return hashlib.sha256("\0".join(map(str, pieces)).encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def state_of(path: Path) -> os.stat_result | None:
+    """Return the status of a file, None if it is missing or its name is none."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None

@@ -12,7 +12,8 @@ from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, TextPart
-from sakti.importers.entries import Entry, ThreadInfo, text_part
+from sakti.importers.entries import Entry, ThreadInfo
+from sakti.importers.fields import text_part
 from sakti.importers.writer import BATCH, ImportWriter
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import Observer, Reflector

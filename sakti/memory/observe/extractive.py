@@ -188,8 +188,8 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
                 case TextPart(text) if message.is_by_user:
                     steps, is_question = _of_user(text, is_question, message.id, label), False
                 case TextPart(text) if message.is_by_agent:
-                    said = _said_in_talk(text, label) if only_talks else _of_agent(text)
-                    steps, is_question = said, text[-100:].rstrip("*_`) ").endswith("?")
+                    steps = _said_in_talk(text, label) if only_talks else _of_agent(text)
+                    is_question = text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
                     continue
@@ -214,7 +214,7 @@ def _attachment(part: FilePart | ImagePart) -> Step:
 
 
 def _label_of(messages: Sequence[Message], role: str) -> str:
-    """Return the name before what one role says, "Ann: ", if most of its messages begin with it."""
+    """Return the speaker's name, "Ann: ", if most messages of a role begin with it."""
     texts = [m.text for m in messages if m.role == role and m.text]
     labels = Counter(match[0] for text in texts if (match := _LABEL.match(text)))
     label, count = labels.most_common(1)[0] if labels else ("", 0)
@@ -337,7 +337,7 @@ def _of_agent(text: str) -> Iterator[Step]:
 
 
 def _said_in_talk(text: str, label: str) -> Iterator[Step]:
-    """Yield the sentences of an agent that uses no tools: what it says is all there is, so more of it is kept."""
+    """Yield the sentences of an agent that uses no tools: more of them are kept, as there is nothing else."""
     for step, (sentence, _) in zip(_of_agent(text), _with_last(step_by_step(text)), strict=True):
         bare = sentence.removeprefix(label)
         if step is None or step[2] != "Agent:" or not _informs(bare):

@@ -167,7 +167,7 @@ class ExtractiveReflector:
 
 
 def _value(units: Sequence[_LogSentence], share: float) -> None:
-    """Set what the statements of a line are worth: the best one whole, the others less.
+    """Set the worth of a line's statements: of the best one in full, of the others half.
 
     One good sentence leads to its message, so the log rather covers many messages than few of them completely.
     """

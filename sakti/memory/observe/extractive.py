@@ -337,7 +337,7 @@ def _of_agent(text: str) -> Iterator[Step]:
 
 
 def _said_in_talk(text: str, label: str) -> Iterator[Step]:
-    """Yield the sentences of an agent that uses no tools: more of them are kept, as there is nothing else."""
+    """Yield the sentences of an agent that uses no tools; statements among them weigh more."""
     for step, (sentence, _) in zip(_of_agent(text), _with_last(step_by_step(text)), strict=True):
         bare = sentence.removeprefix(label)
         if step is None or step[2] != "Agent:" or not _informs(bare):

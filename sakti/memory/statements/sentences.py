@@ -257,9 +257,9 @@ def agent_kind(sentence: str) -> AgentKind:
 
 
 def worth_of(sentence: str, tokens: int) -> float:
-    """Return how much a sentence says for its length in tokens: words with a meaning of their own, per token.
+    """Return the number of meaningful words of a sentence per token.
 
-    What speakers say of themselves, and names, numbers and the like, count more.
+    Sentences about the speaker, and those with names or numbers, count more.
     """
     words = {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
     personal = PERSONAL if _PERSONAL.search(sentence) else 1.0

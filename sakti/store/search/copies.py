@@ -53,9 +53,10 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
 
 
 def _fold_quotations(uniques: Sequence[Ranked], copies: Sequence[int]) -> Folded:
-    """Return the texts without the lines of logs that quote another candidate; that one takes the better place.
+    """Return the texts without log lines that quote another candidate.
 
-    A log without a model quotes the messages of its thread word for word: each would be listed twice.
+    That candidate takes the better of the two places. A log without a model quotes
+    the messages of its thread word for word: each would be listed twice.
     """
     messages: dict[str | None, list[tuple[int, str]]] = {}
     for at, r in enumerate(uniques):
@@ -73,8 +74,8 @@ def _fold_quotations(uniques: Sequence[Ranked], copies: Sequence[int]) -> Folded
         if quoted is not None:
             gone.add(at)
             place[quoted] = min(place[quoted], at)
-    kept = sorted((at for at in range(len(uniques)) if at not in gone), key=place.__getitem__)
-    return Folded([uniques[at] for at in kept], [copies[at] for at in kept])
+    remaining = sorted((at for at in range(len(uniques)) if at not in gone), key=place.__getitem__)
+    return Folded([uniques[at] for at in remaining], [copies[at] for at in remaining])
 
 
 def fold_rest(

@@ -346,7 +346,7 @@ def _best_first(scores: Mapping[int, float]) -> list[int]:
 
 
 def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
-    """Return the rows with their shares; lines of logs beyond a few are behind the texts, which most of them repeat."""
+    """Return the rows with their shares; most log lines go behind the texts, which they repeat."""
     best = scores[rows[0].pk] if rows else 0.0  # scores of bm25 are negative
     lines = [row for row in rows if row.kind in LOG_LINES][MOST_LINES:]
     if lines and len(lines) + MOST_LINES < len(rows):

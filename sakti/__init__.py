@@ -24,7 +24,7 @@ _WHERE = {"ask": "agent.ask", "Options": "agent.session.session", "Session": "ag
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
+    """Load the attribute that is asked for."""
     if name in _MODULES:
         return importlib.import_module(f"sakti.{_MODULES[name]}")
     if name not in _WHERE:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
 from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
 from sakti.agent.processors.compose import Chain, Parallel, When
-from sakti.agent.processors.guards import PromptInjectionGuard, SecretRedactor, UnicodeNormalizer
+from sakti.agent.processors.registry import PromptInjectionGuard, SecretRedactor, UnicodeNormalizer
 
 __all__ = [
     "Chain",

@@ -28,7 +28,7 @@ GROUP = CommandGroup("local", "Install and manage the embedded model, a small on
 @action(shell="local install", json=False)
 async def install(scope: Scope) -> Value:
     """Download the weights (1.1 GB, Apache-2.0). An interrupted download continues where it stopped."""
-    if local_model.default_path().is_file() and local_model.weights_ready() and local_model.chosen() is None:
+    if local_model.default_path().is_file() and local_model.weights_ready() and local_model.get_choice() is None:
         told = f"Already installed: {local_model.path()}"
     else:
         try:

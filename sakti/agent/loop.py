@@ -24,10 +24,10 @@ from sakti.agent.processors.base import (
     guards_output,
     overrides,
 )
+from sakti.agent.repetition import STOPPED_AFTER, Repetition
 from sakti.agent.session import edit_check, model_call
 from sakti.agent.session import turn as turn_store
 from sakti.agent.session.turn import CUT, Stop, Turn
-from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
 from sakti.core.errors import BLOCKED, ProviderError, SaktiError
 from sakti.core.events import (
     MessageSaved,

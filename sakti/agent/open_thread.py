@@ -549,11 +549,9 @@ class OpenThread:
 
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
-        ws, approval = self.workspace, self.workspace.config.approval
-        state = self._make_tool_state()
+        ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
         tools = catalog.all_tools(
             ws.store,
-            without=state.missing_tools,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
             pages=memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id),
@@ -567,7 +565,7 @@ class OpenThread:
         tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
         tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
-            {t.name: t for t in tools},
+            {t.name: t for t in tools if t.name not in state.missing_tools},
             state,
             approvals,
             self.approval_mode,

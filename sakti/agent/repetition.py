@@ -1,9 +1,4 @@
-"""Detect a model that goes in circles: repeated sequences of calls, or similar failures. Pure.
-
-A sequence has two to four calls.
-
-Equal calls in a row are the toolbox's own to see.
-"""
+"""Detect a model that goes in circles: equal calls in a row, repeated sequences of two to four calls. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +12,19 @@ from sakti.core.types import ToolCallPart, ToolResultPart
 LONGEST = 4  # calls of a pattern
 TOLD_AFTER, STOPPED_AFTER = 3, 5  # times that a pattern was seen
 STOPPED_IN_VAIN = 8  # where its results differ: something may come of it
+
+
+class Repetition(Struct):
+    """Counter of equal calls in a row."""
+
+    last: str = ""
+    count: int = 0
+
+    def see(self, call: ToolCallPart) -> int:
+        signature = _signature(call) if call.arguments is not None else f"{call.name}:{call.raw}"
+        self.count = self.count + 1 if signature == self.last else 1
+        self.last = signature
+        return self.count
 
 
 class Circles(Struct):

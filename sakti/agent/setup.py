@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.providers import keys as stored_keys
     from sakti.providers import presets
-    from sakti.providers import probe as server_probe
+    from sakti.providers import serving as server_probe
     from sakti.providers.local import model as local_model
 
 SHOWN = "welcomed"  # the name that having been shown is kept under

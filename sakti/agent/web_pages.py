@@ -15,7 +15,7 @@ from html_to_markdown import ConversionOptions, PreprocessingOptions
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.processors.guards import NOTE, reads_like_instructions
+from sakti.agent.processors.registry import NOTE, reads_like_instructions
 from sakti.agent.tools import pictures, textfile
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import hosts

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from sakti.agent.processors.guards import NOTE, reads_like_instructions
+from sakti.agent.processors.registry import NOTE, reads_like_instructions
 from sakti.agent.session.models import Models
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.web import KEYED
@@ -22,6 +22,7 @@ from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
 from sakti.core.text import one_line
 from sakti.core.types import Json
 from sakti.providers import registry
+from sakti.providers.protocol import read_table
 from sakti.providers.web_search import WebAnswer, WebHit, search
 from sakti.store.database import Store
 from sakti.store.secrets import masked
@@ -51,7 +52,7 @@ def _write_brave(key: str, query: str, limit: int, site: str) -> SearchRequest:
 
 
 def _read_brave(answer: Json) -> list[WebHit]:
-    rows = _rows(cast("Json", answer.get("web") or {}), "results")
+    rows = _rows(read_table(answer.get("web")), "results")
     return [_hit(r, "description", date=r.get("page_age") or r.get("age")) for r in rows]
 
 
@@ -143,7 +144,7 @@ class SessionSearch:
 
     async def _ask_service(self, name: str, query: str, limit: int, site: str) -> tuple[str, list[WebHit]]:
         (label, variable), (write, read) = KEYED[name], _FORMS[name]
-        request = write(self._env[variable], query, limit, site)
+        request = write(self._env[variable].strip(), query, limit, site)
         headers = {"Accept": "application/json", **request.headers}
         if request.body is None:
             answer = await self._client.send("GET", request.url, headers)
@@ -174,7 +175,7 @@ def describe(service: str, query: str, hits: Sequence[WebHit]) -> Outcome:
     if not hits:
         return Outcome(f"No results from {service}.", details={"matches": 0})
     rows = [row for number, hit in enumerate(hits, 1) for row in _describe_hit(number, hit)]
-    body = masked("\n".join(rows))
+    body = masked("\n".join(rows)).replace("</", "<\u200b/")  # nothing in it ends the results
     head = f'<web-search service="{html.escape(service)}" query="{html.escape(one_line(query, 400))}">'
     note = NOTE if reads_like_instructions(body) else ""
     return Outcome(f"{head}\n{body}\n</web-search>{note}", details={"matches": len(hits)})
@@ -188,5 +189,5 @@ def _describe_hit(number: int, hit: WebHit) -> list[str]:
 
 
 def _as_plain(text: str) -> str:
-    """Return a text of a service without markup and without the end of the results."""
-    return html.unescape(_MARKUP.sub("", text)).replace("</", "<\u200b/")
+    """Return a text of a service without its markup."""
+    return html.unescape(_MARKUP.sub("", text))

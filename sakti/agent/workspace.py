@@ -430,7 +430,7 @@ class Workspace:
             self._output_folder(),
             self.clock,
             self.store.ids,
-            environment.given(env, settings.sandbox.env),
+            environment.choose_variables(env, settings.sandbox.env),
             settings.agent.tool_output_bytes,
             settings.agent.bash_timeout,
             self.forbidden_paths(),

@@ -144,7 +144,7 @@ def parse_url(text: str, private: Sequence[str] = ()) -> Target:
     if "@" in parts.netloc:
         raise HttpError("A URL with a user name or password is not opened.", code="address")
     host = _parse_host(name, "[" in parts.netloc)
-    if host not in private and (_is_local_name(host) or _is_private_literal(host)):
+    if host not in private and _is_local(host):
         raise private_refusal(host)
     return _write_target(parts, host, _PORTS[parts.scheme] if port is None else port)
 
@@ -180,11 +180,10 @@ def _parse_host(name: str, is_bracketed: bool) -> str:
         raise invalid from e
 
 
-def _is_local_name(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost") or host in _LOCAL_NAMES
-
-
-def _is_private_literal(host: str) -> bool:
+def _is_local(host: str) -> bool:
+    """Return whether a host is of this machine or its networks, as far as its text tells."""
+    if host == "localhost" or host.endswith(".localhost") or host in _LOCAL_NAMES:
+        return True
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -202,7 +202,7 @@ _HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs")
 _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEMATICAL")
 
 
-def revealed(text: str) -> str:
+def reveal_hidden(text: str) -> str:
     """Show hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds remain.
 
     A run at the beginning of a line is its indentation and stays, too, up to 40 columns.

@@ -34,7 +34,7 @@ def rates(observer: str) -> Rates | None:
     return Rates(*costs) if len(costs) == len(sizes) else None
 
 
-def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
+def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
     """Return the backlog of background observation; None if the thread is up to date and not paused.
 
     The cost is an estimate; the output is in proportion to former observations.

@@ -91,18 +91,15 @@ def _turn(turn: Sequence[Message], results: Mapping[str, ToolResultPart], redact
 def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Redactor) -> Iterator[Json]:
     text = ""
     for part in message.parts:
-        match part:
-            case TextPart(more):
-                text = f"{text}\n{more}" if text else more
-            case ToolCallPart(identifier, name, arguments, raw):
-                result = results.get(identifier)
-                args = redactor.value(arguments) if arguments is not None else {"input": redactor.text(raw)}
-                step: Json = {"text": redactor.text(text)} if text else {}
-                answer = redactor.text(result.content) if result else ""
-                yield {**step, "tool": {"name": name, "args": args, "result": answer}}
-                text = ""
-            case _:
-                pass
+        if isinstance(part, TextPart):
+            text = f"{text}\n{part.text}" if text else part.text
+        elif isinstance(part, ToolCallPart):
+            result = results.get(part.id)
+            args = redactor.value(part.arguments) if part.arguments is not None else {"input": redactor.text(part.raw)}
+            step: Json = {"text": redactor.text(text)} if text else {}
+            answer = redactor.text(result.content) if result else ""
+            yield {**step, "tool": {"name": part.name, "args": args, "result": answer}}
+            text = ""
     if text:
         yield {"text": redactor.text(text)}
 

@@ -97,7 +97,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     def store(db: Database) -> tuple[int, int, int]:
         compactions.add_compaction(db, done)
         state.failpoint("compact.written")
-        return compactions.noted(db, done)
+        return compactions.count_lines(db, done)
 
     state.failpoint("compact.observed")
     lines, pinned, doubtful = await state.store.write(store)
@@ -199,13 +199,13 @@ def _snapshot(state: MemoryState) -> Json:
     }
 
 
-def left(state: MemoryState) -> int:
+def count_unobserved(state: MemoryState) -> int:
     """Return the tokens of the messages that are in no group yet and may be observed."""
     messages = state.window.observable()
     return sum(m.tokens for m in messages) if any(observable(m) for m in messages) else 0
 
 
-async def observe_left(observation: Observation) -> bool:
+async def observe_rest(observation: Observation) -> bool:
     """Observe all remaining messages and activate the buffered ones; False if that had no effect.
 
     A running observation is awaited first.

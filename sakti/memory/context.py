@@ -6,20 +6,54 @@ prefix stays cached. Volatile facts go into the tail.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import structs
 
+from sakti.core.ids import short
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Block, Message, TextPart, Thread
 from sakti.memory import shared
 from sakti.memory.log import dates
-from sakti.memory.log.render import render_group
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
 from sakti.store.threads.carry_over import LINE, CarriedPiece
+
+_MINOR = lazy_pattern(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
+_ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
+
+
+def for_actor(text: str) -> str:
+    """Remove 🟡 and 🟢 and the arrows that open nested lines; 🔴 and ✅ stay."""
+    return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
+
+
+def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
+    """Render one group for the request.
+
+    `now` is noon of the day and `previous_date` the last date before it in the log: both change once a day at most.
+    The tag gives the range of messages for recall, and in a log of several `threads` the thread; a reflection of
+    several has a tag for each.
+    """
+    if threads:
+        blocks: list[str] = []
+        for text, spans in shared.pieces(group):
+            if text:
+                shown = dates.add_relative_time_to_observations(for_actor(text), now, previous_date).strip("\n")
+                blocks.append(f"{shared.tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
+                previous_date = None  # the next thread starts its own dates
+        return "\n".join(blocks)
+    text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
+    if not tagged or group.first_index is None:
+        return text
+    span = f"{group.first_index}-{group.last_index}"
+    head = f'<observation-group id="{short(group.id)}" kind="{group.kind}" messages="{span}">'
+    return f"{head}\n{text}\n</observation-group>"
+
 
 REMINDER_ID = "synthetic-reminder"
 SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
@@ -95,7 +129,7 @@ class ContextBuilder:
         if self._tagged:
             parts.insert(1, read_prompt("memory#recall"))
         if self._thread is not None:
-            parts.append(shared.told(self._thread, recall=self._tagged))
+            parts.append(shared.shared_instructions(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:

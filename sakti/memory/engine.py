@@ -405,7 +405,7 @@ class MemoryEngine:
             running=self._observation.running() is not None,
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
-            left=backlog.left(self.state, observer, self._rates),
+            left=backlog.estimate_backlog(self.state, observer, self._rates),
         )
 
     def _announce(self) -> None:
@@ -539,11 +539,11 @@ class MemoryEngine:
     async def observe_left(self) -> bool:
         """Observe everything that may be observed, on exit; False when nothing came of it."""
         async with self._manual_operation():
-            return await compaction.observe_left(self._observation)
+            return await compaction.observe_rest(self._observation)
 
     def left(self) -> int:
         """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
-        return compaction.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
+        return compaction.count_unobserved(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
         """Stop background model calls of this memory until `resume`, in all windows, across restarts.

@@ -14,7 +14,7 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
 from sakti.providers import limits
-from sakti.providers.accepts import accepted
+from sakti.providers.accepts import choose_settings
 from sakti.providers.facts import takes_images
 from sakti.providers.protocol import Completed, PromptProgress, Provider, TextChunk
 from sakti.providers.retry import Retries
@@ -42,7 +42,7 @@ class MemoryModel:
     ) -> None:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
         self.max_output_tokens = min(settings.max_output_tokens, max_output or settings.max_output_tokens)
-        self._takes = accepted(provider.name, model, settings.temperature, settings.thinking_tokens)
+        self._takes = choose_settings(provider.name, model, settings.temperature, settings.thinking_tokens)
         self._random = random.Random()
         self._extra = dict(settings.extra)
         self._images = takes_images(provider.name, model)

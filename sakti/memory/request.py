@@ -17,7 +17,7 @@ from sakti.core.errors import StoreError
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
-from sakti.memory import context, other_threads
+from sakti.memory import context, shared
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
@@ -217,8 +217,8 @@ class RequestBuilder:
         others = await self._store.read(
             memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers().threshold * other_threads.SHARE)
-        self._other_threads = other_threads.text(others, self._counter, limit, state.timezone) if others else ""
+        limit = int(state.numbers().threshold * shared.SHARE)
+        self._other_threads = shared.text(others, self._counter, limit, state.timezone) if others else ""
 
     def summarise(self, window: Window) -> None:
         """Begin to summarise messages that have left the window."""

@@ -15,12 +15,14 @@ from msgspec import Struct, structs
 
 from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
-from sakti.core.resources import fill_prompt
+from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
+from sakti.core.tokens import Counter
 from sakti.core.types import Thread
-from sakti.memory.log import lines
+from sakti.memory.log import dates, lines
+from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.sections import Section, Span, sections, spans, stored, union
+from sakti.store.memory.sections import Section, Span, section_metadata, sections, spans, union
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
@@ -97,7 +99,7 @@ def own_text(group: Group, own: Mapping[str, int | None]) -> str:
     return "\n".join(text for text, covered in pieces(group) if is_own(covered, own))
 
 
-def told(thread: Thread, *, recall: bool) -> str:
+def shared_instructions(thread: Thread, *, recall: bool) -> str:
     """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
         f" It was forked from thread {thread_alias(parent)}: what is noted of that one's messages up to {last} is its"
@@ -125,7 +127,7 @@ def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     return out
 
 
-def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
+def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
     """Join texts to one, with its sections."""
     out = [
         Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), covered)
@@ -134,19 +136,19 @@ def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Se
     return "\n".join(text for text, _ in texts if text), tuple(out)
 
 
-def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
+def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section, never across sections."""
     ranges = sections(group)
     if not ranges:
-        return structs.replace(group, text=lines.corrected(group.text, changes))
+        return structs.replace(group, text=lines.apply_corrections(group.text, changes))
     start = 0
     out: list[tuple[str, tuple[Span, ...]]] = []
     for section, (text, owned) in zip(ranges, pieces(group), strict=True):
         local_changes = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
-        out.append((lines.corrected(text, local_changes) if local_changes else text, owned))
+        out.append((lines.apply_corrections(text, local_changes) if local_changes else text, owned))
         start += section.rows
-    text, new_sections = joined(out)
-    return structs.replace(group, text=text, metadata={**group.metadata, **stored(new_sections)})
+    text, new_sections = join_texts(out)
+    return structs.replace(group, text=text, metadata={**group.metadata, **section_metadata(new_sections)})
 
 
 class CondensedPart(Struct, frozen=True):
@@ -205,3 +207,36 @@ def _part(members: Sequence[_NamedSection]) -> CondensedPart:
         union(span for member in members for span in member.spans),
         sum(member.tokens for member in members),
     )
+
+
+SHARE = 0.2  # of the message threshold: so much of a request it may take
+LINE_CHARACTERS = 600
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+
+
+def text(said: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone: str) -> str:
+    """Return a delimited block of the newest messages that fit `limit` tokens, by thread.
+
+    The thread used last comes last; empty where nothing fits.
+    """
+    head = read_prompt("memory#other-threads")
+    used = counter.count(head) + 20
+    by_thread: dict[str, list[str]] = {}
+    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}
+    for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
+        words = one_line(one.text, LINE_CHARACTERS)
+        if not words:
+            continue
+        line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
+        size = counter.count(line) + (1 if one.thread_id in by_thread else 20 + counter.count(titles[one.thread_id]))
+        if used + size > limit:
+            break
+        by_thread.setdefault(one.thread_id, []).append(line)
+        used += size
+    if not by_thread:
+        return ""
+    parts = [
+        "\n".join([f'<thread id="{thread_alias(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
+        for thread, lines in reversed(by_thread.items())
+    ]
+    return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

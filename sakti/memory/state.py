@@ -484,7 +484,7 @@ class MemoryState:
                 into.extend(done.groups)
 
         if ready:
-            await uninterrupted(activate())
+            await finish_commit(activate())
 
     # --- telling ------------------------------------------------------------------------------------------
 
@@ -502,7 +502,7 @@ class MemoryState:
         }
 
 
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+async def finish_commit(work: Coroutine[Any, Any, T]) -> T:
     """Finish a commit that has begun, with its follow-up, before the caller is cancelled."""
     task = asyncio.ensure_future(work)
     try:

@@ -98,11 +98,8 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
         return "Your undo paused automatic reflection until the log has grown"
     if window.pending < numbers.threshold or waits:
         return ""
-    match state.phase:
-        case Phase.CATCHING_UP:
-            return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
-        case _:
-            pass
+    if state.phase is Phase.CATCHING_UP:
+        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"

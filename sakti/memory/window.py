@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sakti.core.types import Message, Thread
 from sakti.memory import policy
-from sakti.memory.shared import corrected
+from sakti.memory.shared import correct_group
 from sakti.store import memory as memory_store
 from sakti.store.connection import Database
 from sakti.store.log import corrections as memory_corrections
@@ -145,7 +145,7 @@ def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old
     out: list[Group] = []
     for group in groups:
         if group.id in changes:
-            group = corrected(group, changes[group.id])
+            group = correct_group(group, changes[group.id])
             group = before[group.id] if before.get(group.id) == group else group  # the same object is not drawn again
         out.append(group)
     return out

@@ -18,7 +18,7 @@ from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import answer, speaking
-from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, dropped, flags
+from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, find_losses, flags
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
     ModelCall,
@@ -39,9 +39,9 @@ from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
 from sakti.store.log import lines as memory_log
-from sakti.store.log.replaced import unmarked
+from sakti.store.log.replaced import remove_marks
 from sakti.store.memory import Group, Held, NewLine, Record
-from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
+from sakti.store.memory.sections import Section, section_metadata, spans, thread_of_row, union
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
@@ -213,7 +213,7 @@ class MemoryWorker:
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "level": result.level,
-                **(stored(made) if made else {}),
+                **(section_metadata(made) if made else {}),
             },
         )
 
@@ -252,7 +252,7 @@ class MemoryWorker:
             quality.check_length(result.text, request)
             findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
-            text = await self._aside(reflect_parts.finished, result.text, kept_lines, before.replaced)
+            text = await self._aside(reflect_parts.finish_text, result.text, kept_lines, before.replaced)
             text = reflect_parts.with_lost_listed(text, (t for _, t in request.groups), before.findings[::-1])
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
@@ -313,10 +313,10 @@ class MemoryWorker:
 
         `result` gives sections and fields by content; `more` is metadata by line number.
         """
-        sections = {unmarked(content): name for content, name in result.categories.items()}
+        sections = {remove_marks(content): name for content, name in result.categories.items()}
         out: list[NewLine] = []
         for number, (r, doubts) in enumerate(zip(rows, claimed, strict=True)):
-            bare_content = unmarked(r.content).removesuffix(memory_log.UNVERIFIED)
+            bare_content = remove_marks(r.content).removesuffix(memory_log.UNVERIFIED)
             section = sections.get(bare_content, "")
             fields = modes.typed_fields(mode, section, bare_content) | result.fields.get(bare_content, {})
             metadata = r.metadata | {"mode_specific": fields}
@@ -389,7 +389,7 @@ def _read(
     """
     text = parse.clean(parse.sanitize_observation_lines(masked(answer.cut_lines(text))))
     if by_model:
-        text = answer.checked(text, request)
+        text = answer.check_lines(text, request)
     marked = mark(with_zone(text, request))
     rows = list(lines.rows(marked.text))
     doubts = _flags(rows, source_of(request))
@@ -408,13 +408,13 @@ def _check_reflection(
     """
     rows = [row for one in texts for row in lines.rows(one)]
     source = EvidenceSource(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
-    return dropped(inputs, text), rows, _flags(rows, source)
+    return find_losses(inputs, text), rows, _flags(rows, source)
 
 
 def _flags(found: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in found:
         masked(row.content)  # remembered, so that the transaction that stores it is shorter
-    return [flags(unmarked(row.content), source) for row in found]
+    return [flags(remove_marks(row.content), source) for row in found]
 
 
 def source_of(request: ObserveInput) -> EvidenceSource:

@@ -33,10 +33,10 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import one_line, sanitise
-from sakti.plain import asking, words
-from sakti.plain.commands import STOPPABLE, PlainCommands
+from sakti.plain import lines as plain_lines
+from sakti.plain import words
+from sakti.plain.commands import OWN, STOPPABLE, PlainCommands
 from sakti.plain.lines import Lines
-from sakti.plain.own import OWN
 from sakti.plain.speech import READY, Speech
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class Chat:
             self._decide(line, *self._new_files)
             return
         question = self.speech.question
-        if question is not None and not self._begun and (reply := asking.answer(line, question)) is not None:
+        if question is not None and not self._begun and (reply := plain_lines.answer(line, question)) is not None:
             self._answer(question, reply)
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
@@ -359,7 +359,7 @@ class Chat:
         if not text.startswith("/quit"):
             self.go(self.session.views.add_history, text)
 
-    def _answer(self, question: ApprovalRequested, reply: asking.TypedAnswer) -> None:
+    def _answer(self, question: ApprovalRequested, reply: plain_lines.TypedAnswer) -> None:
         if reply.problem:
             self.say([reply.problem])
             return

@@ -1,4 +1,4 @@
-"""Run the commands of the plain chat: what an action returns is said, lists with numbers.
+"""Run the commands of the plain chat: results are said, lists with numbers. Declare its own ones.
 
 Lists are numbered, to be read aloud; a number alone then opens the one that is meant.
 """
@@ -6,17 +6,122 @@ Lists are numbered, to be read aloud; a number alone then opens the one that is 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sakti.actions import line, registry
-from sakti.actions.spec import Action
+from sakti.actions.scope import Scope
+from sakti.actions.search import found
+from sakti.actions.spec import Action, action, arg
 from sakti.actions.values import Card, Done, Open, Refused, Rows, Text, Value
-from sakti.core.text import sanitise
+from sakti.core.text import counted, one_line, sanitise
 from sakti.plain import words
-from sakti.plain.own import OWN, PlainHost, PlainScope
 from sakti.plain.prose import Prose
+
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Session
+    from sakti.plain.speech import Speech
+
+
+class PlainHost(Protocol):
+    """The chat that commands run in."""
+
+    session: Session
+    speech: Speech
+    unsent: str  # what was not sent
+
+    def say(self, lines: Iterable[str]) -> None: ...
+
+    async def send(self, text: str) -> None: ...
+
+    def end_of_input(self) -> None: ...
+
+    def leave(self, code: int) -> None: ...
+
+
+class PlainScope(Scope):
+    """`chat` is the plain chat itself."""
+
+    def __init__(
+        self, chat: PlainHost, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        super().__init__(chat.session, tell, working)
+        self.chat = chat
+
+
+@action(arg("query", default=""), chat="find", needs="session")
+async def find(scope: PlainScope, query: str) -> Value:
+    """Search this thread only."""
+    return await found(scope.session, query, "thread")
+
+
+@action(arg("count", default=2, kind="whole", low=1, high=200), chat="last", needs="session",
+        summary="repeat the last messages: /last, /last 10")  # fmt: skip
+async def last(scope: PlainScope, count: int) -> Value:
+    """Repeat the last messages."""
+    thread = scope.session.thread
+    page = await scope.session.views.transcript(thread.id, limit=count) if thread else []
+    return Rows(tuple(m.text for m in page), "messages", tuple(page), "This thread has no messages yet.")
+
+
+@action(arg("number", default=0, kind="whole", low=1), chat="output", needs="session",
+        summary="show the whole output of the last tool call; /output 2 the one before it")  # fmt: skip
+async def output(scope: PlainScope, number: int) -> Value:
+    """Show the output of a tool call; while a question waits, all its details."""
+    speech = scope.chat.speech
+    question = speech.question
+    if question is not None and not number:
+        return Text((*sanitise(question.target).split("\n"), *(words.diff(question.diff) if question.diff else ())))
+    at = number or 1
+    if at > len(speech.calls):
+        raise Refused(f"{counted(len(speech.calls), 'call')} can be shown.", title="Output")
+    return Text(tuple(speech.calls[-at].lines()))
+
+
+@action(chat="retry", needs="session")
+async def retry(scope: PlainScope) -> None:
+    """Ask again after a failed answer."""
+    await scope.session.retry()
+
+
+@action(chat="queue", needs="session", summary="list queued messages; /queue remove removes the newest")
+async def queue(scope: PlainScope) -> Value:
+    """List queued messages."""
+    queued = scope.session.queued
+    return Rows(tuple(f"{n}. {one_line(q, 300)}" for n, q in enumerate(queued, 1)), empty="Nothing is queued.")
+
+
+@action(chat="queue remove", needs="session")
+async def queue_remove(scope: PlainScope) -> Value:
+    """Remove the newest queued message."""
+    queued = scope.session.queued
+    if not queued:
+        return Done("Nothing is queued.")
+    return Text((f"removed: {scope.session.unqueue(len(queued) - 1)}",))
+
+
+@action(chat="send", needs="session")
+async def send(scope: PlainScope) -> Value | None:
+    """Send the unsent draft."""
+    text, scope.chat.unsent = scope.chat.unsent, ""
+    if not text:
+        return Done("There is no unsent draft.")
+    await scope.chat.send(text)
+    return None
+
+
+@action(chat="drop", needs="session")
+async def drop(scope: PlainScope) -> Value:
+    """Discard the unsent draft."""
+    text = "Dropped." if scope.chat.unsent else "There is no unsent draft."
+    scope.chat.unsent = ""
+    return Done(text)
+
+
+OWN = {a.chat: a for a in registry.subject_of(sys.modules[__name__]).actions}
+
 
 INPUTS = (
     "a line is sent with Enter; a backslash at the end of a line continues it in the next",
@@ -28,7 +133,7 @@ NO_SCREEN = ("theme", "clear", "copy")  # not offered: there are no colours, not
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 
-def offered() -> list[Action]:
+def list_commands() -> list[Action]:
     """Return the commands that this chat has."""
     return [*(a for name, a in registry.chat().items() if name not in NO_SCREEN), *OWN.values()]
 
@@ -101,7 +206,7 @@ class PlainCommands:
             self.choose = choose
 
     def _help(self) -> None:
-        self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in offered())])
+        self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in list_commands())])
         skills = self._session.typed_skills().values()
         self._chat.say(f"/{s.name} {s.hint}".strip() + f": {s.description} ({s.source})" for s in skills)
 
@@ -129,7 +234,7 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
     """Return the lines of a value, its signs in words; `thread_id` is the thread that is open."""
     match value:
         case Done(sentence, title):
-            return words.rows([(title, sentence)]) if title else [words.spoken(sentence)]
+            return words.rows([(title, sentence)]) if title else [words.spell_signs(sentence)]
         case Card(_, rows):
             return words.rows(rows)
         case Text(text, _, "diff"):

@@ -58,11 +58,11 @@ class Prose:
             return [f"code {fence[1]}:" if fence[1] else "code:"] if self._in_code else ["end of code"]
         if self._in_code:
             return [line]
-        spoken_line = spoken(line)
+        spoken_line = speak_line(line)
         return [spoken_line] if spoken_line else []
 
 
-def spoken(line: str) -> str:
+def speak_line(line: str) -> str:
     """Return one line of Markdown without its signs; "" for a line that only decorates."""
     text = line.strip()
     if not text or _RULE.fullmatch(text) or _SEPARATOR.fullmatch(text):

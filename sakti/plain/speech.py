@@ -227,7 +227,7 @@ class Speech(Struct):
                 if is_own_command:
                     self._own = self._own_rest = ""
                 spoken_lines = [
-                    words.finished(request, result, duration_ms, own=is_own_command),
+                    words.describe_result(request, result, duration_ms, own=is_own_command),
                     *(words.tail(result) if not is_own_command else ()),
                 ]
                 return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
@@ -244,7 +244,7 @@ class Speech(Struct):
         was_card = any(q.is_card for q in self._open if q.id == event.id)
         self._open = tuple(q for q in self._open if q.id != event.id)
         return [
-            words.resolved(event, was_card=was_card),
+            words.describe_resolution(event, was_card=was_card),
             *(self._ask() if self._open and self._open[:1] != first else []),
         ]
 

@@ -18,7 +18,7 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import count_k, lookalikes, one_line, revealed, sanitise
+from sakti.core.text import count_k, lookalikes, one_line, reveal_hidden, sanitise
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -64,7 +64,7 @@ def duration(ms: int) -> str:
     return f"{many(ms // 60_000, 'minute')} {many(ms // 1000 % 60, 'second')}"
 
 
-def when(ms: int) -> str:
+def format_time(ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))
 
 
@@ -83,7 +83,7 @@ def call(part: ToolCallPart) -> str:
     return one_line(f"{tool_names.display_name(part.name)} {main}", 200)
 
 
-def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
+def describe_result(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
     """Format `tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
     about = call(asked) if asked is not None else one_line(result.name, 40)
     details = result.details
@@ -147,7 +147,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [f"question {number}: {request}{others}"]
-    target = [line for line in sanitise(revealed(first.target)).split("\n") if line.strip()]
+    target = [line for line in sanitise(reveal_hidden(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
         out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
@@ -194,7 +194,7 @@ def aside(event: SideQuestion) -> list[str]:
             return [f"beside: {one_line(event.question, 200)}", *sanitise(event.text).strip().split("\n")]
 
 
-def resolved(event: ApprovalResolved, *, was_card: bool) -> str:
+def describe_resolution(event: ApprovalResolved, *, was_card: bool) -> str:
     """Say how a question ended."""
     if event.approved:
         return "answered" if was_card else "allowed"
@@ -254,7 +254,7 @@ def file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
 def message(said: Message, *, limit: int | None = None) -> list[str]:
     """Format author, time and text, tool calls as one line each. At most `limit` lines."""
     who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
-    lines = [f"{who}, {when(said.created_at)}:"]
+    lines = [f"{who}, {format_time(said.created_at)}:"]
     for part in said.parts:
         match part:
             case TextPart(text):
@@ -291,13 +291,13 @@ def image(part: ImagePart) -> str:
 def hit(found: Hit, number: int) -> str:
     what = found.kind if found.kind != "message" else {"assistant": "sakti", "user": "you"}.get(found.role, found.role)
     where = f", thread {one_line(found.thread_title, 60)}" if found.thread_title else ""
-    return f"{number}. {what}, {when(found.time)}{where}: {one_line(found.snippet, 300)}"
+    return f"{number}. {what}, {format_time(found.time)}{where}: {one_line(found.snippet, 300)}"
 
 
 def thread(row: ThreadSummary, number: int, *, current: bool) -> str:
     here = ", open here" if current else ""
     title = one_line(row.thread.title, 100) or "without a title"
-    return f"{number}. {title}, {many(row.messages, 'message')}, last at {when(row.thread.updated_at)}{here}"
+    return f"{number}. {title}, {many(row.messages, 'message')}, last at {format_time(row.thread.updated_at)}{here}"
 
 
 def context(block: ContextBlock, number: int) -> str:
@@ -310,16 +310,16 @@ def setting(row: Setting) -> str:
 
 def rows(found: Iterable[tuple[str, str]]) -> list[str]:
     """Names and texts that a card of the screen has."""
-    return [spoken(f"{name}: {text}") for name, text in found]
+    return [spell_signs(f"{name}: {text}") for name, text in found]
 
 
-def spoken(text: str) -> str:
+def spell_signs(text: str) -> str:
     """Return `text` with its signs in words."""
     return _ABOUT.sub("about ", text.replace(" → ", " to ").replace(" · ", ", "))
 
 
 def event(happened: MemoryEvent) -> str:
-    return rows([(when(happened.time), in_a_line(happened))])[0]
+    return rows([(format_time(happened.time), in_a_line(happened))])[0]
 
 
 # --- memory -------------------------------------------------------------------------------------------------

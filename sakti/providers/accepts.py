@@ -30,7 +30,9 @@ class AcceptedSettings(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> AcceptedSettings:
+def choose_settings(
+    provider: str, model: str, temperature: float | None, thinking_tokens: int | None
+) -> AcceptedSettings:
     """Return the settings that `model` of `provider` takes."""
     family = facts.family(provider, model)
     no_temperature = no_thinking = ""
@@ -71,7 +73,7 @@ _UNKNOWN = lazy_pattern(
 )
 
 
-def refused(body: Json, error: ProviderError) -> str:
+def find_refused_field(body: Json, error: ProviderError) -> str:
     """Return the field of `body` that a server rejects as unknown and that may be omitted, or ""."""
     text = error.server_text
     if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
@@ -125,7 +127,7 @@ class RefusedParameters:
                 return
             except ProviderError as e:
                 e.refused_node = named_node(sent, e.server_text)
-                name = refused(sent, e)
+                name = find_refused_field(sent, e)
                 if not name or name in refused_names:
                     raise
                 refused_names.add(name)

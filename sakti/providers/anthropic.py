@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.core.types import Json, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import stops
+from sakti.providers import remote
 from sakti.providers.anthropic_render import render
 from sakti.providers.history import CallIds, read_arguments
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
@@ -45,7 +45,7 @@ class AnthropicStreamParser(StreamParser):
 
     @property
     def complete(self) -> bool:
-        return (self.done or bool(self.reason)) and stops.classify(self.reason) != "cut"
+        return (self.done or bool(self.reason)) and remote.classify(self.reason) != "cut"
 
     def take(self, event: Json) -> list[StreamEvent]:
         match event.get("type"):

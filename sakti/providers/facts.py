@@ -52,7 +52,7 @@ def _maker_name(name: str) -> str:
     return re.sub(r"^([\w-]+\.)?anthropic\.|-v\d+(:\d+)?$", "", name).replace("@", "-")
 
 
-def known(
+def get_facts(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
     """Return all facts about `model`."""

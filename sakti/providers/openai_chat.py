@@ -23,7 +23,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, stops
+from sakti.providers import facts, remote
 from sakti.providers.errors import stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
@@ -239,7 +239,7 @@ class ChatStreamParser(StreamParser):
     def complete(self) -> bool:
         """Return whether the end was received; some servers send no more than `[DONE]`."""
         if self.reason:
-            return stops.classify(self.reason) != "cut"
+            return remote.classify(self.reason) != "cut"
         has_answer = bool(self._text or self._calls)
         return self._ended and has_answer and all(c.has_arguments() for c in self._calls)
 

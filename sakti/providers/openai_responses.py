@@ -33,7 +33,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, stops
+from sakti.providers import facts, remote
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -256,7 +256,7 @@ class ResponsesStreamParser(StreamParser):
     def complete(self) -> bool:
         """Return whether the end was received; some servers send only `[DONE]`, or just complete items."""
         if self.done:
-            return stops.classify(self.reason) != "cut"
+            return remote.classify(self.reason) != "cut"
         items = [item for _, item in sorted(self._items.items())]
         if self._ended:
             return bool(items) and all(i.final for i in items)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import limits, waits
+from sakti.providers import limits
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
@@ -162,7 +162,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where
     """Build the error for an HTTP status that is not a success."""
     report = read_report(body)
     code = classify(status, report)
-    wait = waits.retry_after(headers, report.text, body, limited=status == 429)
+    wait = limits.retry_after(headers, report.text, body, limited=status == 429)
     error = _build(code, status, report, where, wait)
     should_retry = str(headers.get("x-should-retry") or "").lower()
     if should_retry in ("true", "false"):
@@ -177,7 +177,7 @@ def from_event(body: Any, where: Where) -> ProviderError:
     if status is None:
         number = re.search(r"\b([45]\d\d)\b", report.kind)
         status = int(number[1]) if number else 500
-    return _build(classify(status, report), status, report, where, waits.retry_after({}, report.text, body))
+    return _build(classify(status, report), status, report, where, limits.retry_after({}, report.text, body))
 
 
 def _build(code: str, status: int, report: ServerReport, where: Where, retry_after: float | None) -> ProviderError:
@@ -185,7 +185,7 @@ def _build(code: str, status: int, report: ServerReport, where: Where, retry_aft
     error = make_error(code, sentence, status=status, retry_after=retry_after)
     error.server_text = report.everything
     if code in ("context_too_long", "output_too_long"):
-        stated = limits.stated(report.text)
+        stated = limits.parse_limits(report.text)
         error.output_limit, error.max_output, error.window = stated.output, stated.maximum, stated.window
     return error
 
@@ -217,7 +217,7 @@ def _length_code(status: int, report: ServerReport) -> str:
         return "context_too_long"  # so many bytes that the server does not count tokens
     too_long = bool(_TOO_LONG.search(report.everything))
     if status in (400, 422):
-        stated = limits.stated(report.text)
+        stated = limits.parse_limits(report.text)
         if stated.named and (stated.output or 0) >= limits.LEAST:
             return "output_too_long"
         if _OUTPUT_TOO_LONG.search(report.text) and stated.output is None and not too_long:

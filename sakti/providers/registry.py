@@ -21,8 +21,8 @@ from sakti.providers import endpoint as endpoints
 from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
-from sakti.providers.probe import served_models
 from sakti.providers.protocol import Provider
+from sakti.providers.serving import served_models
 
 with lazy_imports:
     from sakti.providers import anthropic as anthropic_messages
@@ -350,7 +350,7 @@ def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE)
         return local_provider.info(window)
     if name == "scripted":
         return ModelInfo(model, name, window or 200_000)
-    return facts.known(name, model, settings.get(name))
+    return facts.get_facts(name, model, settings.get(name))
 
 
 def _local_model() -> str:

@@ -1,4 +1,4 @@
-"""Ask a server for the context window that it serves of a model.
+"""Ask servers for their models and the context window that they serve; locally, known ports only.
 
 Its list of models, and what Ollama, llama.cpp and LM Studio report elsewhere. Each answer is optional; a server
 without any of them works as well.
@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from sakti.core import network
 from sakti.core.errors import ProviderError
+from sakti.core.network import is_loopback
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers.facts import Served
@@ -35,7 +37,7 @@ _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
-async def served(
+async def get_limits(
     base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
 ) -> Served | None:
     """Return the limits that the server at `base_url` states for `model`; None without an answer.
@@ -150,3 +152,62 @@ def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
     keys = tuple(names)
     values = (e.get(n) for e in entries for n in keys)
     return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+
+
+TIMEOUT = 0.3
+_LARGEST = 4 * 1024 * 1024
+_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
+
+
+async def served_models(base_url: str) -> list[str] | None:
+    """Return the names of the models at `base_url` (ending in `/v1`); None without an answer in 0.3 s.
+
+    Raises nothing: a port of another program counts as no answer.
+    """
+    if not is_loopback(base_url):
+        return None
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            body = await _get(base_url)
+    except (OSError, TimeoutError, ValueError, EOFError):
+        return None
+    return _names(body)
+
+
+async def _get(base_url: str) -> bytes:
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        # HTTP/1.0: no chunks, and the server closes, unless it says how long its answer is and stays
+        line = f"GET {parts.path.rstrip('/')}/models HTTP/1.0"
+        close = "Accept: application/json\r\nConnection: close"
+        writer.write(f"{line}\r\nHost: {host}:{port}\r\n{close}\r\n\r\n".encode())
+        await writer.drain()
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(b" ", 2)[1] != b"200":
+            raise ValueError("not a model server")
+        stated = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+        if stated and int(stated[1]) <= _LARGEST:
+            return await reader.readexactly(int(stated[1]))
+        body = await reader.read(_LARGEST)
+        while chunk := await reader.read(_LARGEST):
+            body += chunk
+            if len(body) > _LARGEST:
+                raise ValueError("not a model server")
+        return body
+    finally:
+        writer.close()
+
+
+def _names(body: bytes) -> list[str] | None:
+    try:
+        value: Any = json.loads(body)
+    except ValueError:
+        return None
+    listed: Any = cast("dict[str, Any]", value).get("data") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        return None
+    models = cast("list[Any]", listed)
+    names = [str(cast("dict[str, Any]", m).get("id") or "") for m in models if isinstance(m, dict)]
+    return [n for n in names if n and not any(word in n.lower() for word in _NOT_FOR_CHAT)]

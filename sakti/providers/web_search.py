@@ -76,16 +76,21 @@ def read_anthropic(answer: Json) -> tuple[list[WebHit], int]:
     blocks = cast("list[Json]", answer.get("content") or [])
     hits: dict[str, WebHit] = {}
     for block in blocks:
-        content = block.get("content") if block.get("type") == "web_search_tool_result" else None
-        if isinstance(content, dict):
-            code = str(read_table(content).get("error_code") or "unavailable").replace("_", " ")
-            raise ProviderError(f"The provider's web search failed: {code}.", code="refused")
-        for result in cast("list[Json]", content or []):
+        for result in _anthropic_results(block):
             url, title = str(result.get("url") or ""), str(result.get("title") or "")
             hits.setdefault(url, WebHit(url, title, str(result.get("page_age") or "")))
     cited = _join_citations(hits, _anthropic_citations(blocks))
     counts = read_table(read_table(answer.get("usage")).get("server_tool_use"))
     return cited, read_tokens(counts.get("web_search_requests"))
+
+
+def _anthropic_results(block: Json) -> list[Json]:
+    """Return the results in a block of an answer. Raises ProviderError."""
+    content = block.get("content") if block.get("type") == "web_search_tool_result" else None
+    if isinstance(content, dict):
+        code = str(read_table(content).get("error_code") or "unavailable").replace("_", " ")
+        raise ProviderError(f"The provider's web search failed: {code}.", code="refused")
+    return cast("list[Json]", content or [])
 
 
 def _anthropic_citations(blocks: Sequence[Json]) -> Iterator[tuple[str, str, str]]:

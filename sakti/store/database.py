@@ -25,11 +25,10 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import archive_file, failures, files, log_mark, migrate, opening, unsaved, user_state
+from sakti.store import archive_file, failures, file_identity, files, migrate, opening, unsaved, user_state
 from sakti.store.connection import BusyHandler, Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
-from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.searcher import Searcher
@@ -240,7 +239,7 @@ class Store:
         self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
-            had_log = log_mark.has_log(self.path)
+            had_log = file_identity.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._connect(database, synchronous)
             if keep or self.path.exists():
@@ -265,8 +264,8 @@ class Store:
             self._waiting.over()
 
     def _look_for_lost_log(self) -> None:
-        if log_mark.lacks_log(self._db, self.path):
-            self.notices.append(log_mark.WARNING.format(path=self.path))
+        if file_identity.lacks_log(self._db, self.path):
+            self.notices.append(file_identity.WARNING.format(path=self.path))
             opening.mark_interrupted(self.path)
 
     def _upgrade(self, database: DatabaseFile, keep: bool) -> None:
@@ -363,7 +362,7 @@ class Store:
     def _set_log_mark(self) -> bool:
         """Mark the file in the open transaction; return whether the mark is new."""
         identity = self._identity
-        return identity is not None and identity.has_log and log_mark.set_in(self._db, identity.inode)
+        return identity is not None and identity.has_log and file_identity.set_in(self._db, identity.inode)
 
     def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
         """Copy the database into memory and use the copy; return the reason.
@@ -378,7 +377,7 @@ class Store:
                 self._waiting.limit = 0
                 self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
             with contextlib.closing(unsaved.copy(self._db.connection(), memory.filename)):
-                if reason := damage.find(memory):
+                if reason := failures.find(memory):
                     raise StoreError(reason, code="damaged")
                 self._use(memory)
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
@@ -411,7 +410,7 @@ class Store:
         """Check the complete file; if it is damaged, return the reason and allow only reads."""
         self._looked = time.monotonic()
         opening.mark_checked(self.path)
-        if self._file is None or (fault := damage.find(self._file)) is None:
+        if self._file is None or (fault := failures.find(self._file)) is None:
             return None
         reason = f"{self.path} is damaged ({fault}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
@@ -533,7 +532,7 @@ class Store:
                 more = any(unfinished)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
             if idle and not more and self._identity is not None:
-                log_mark.clear(self._db, self._identity.inode)
+                file_identity.clear(self._db, self._identity.inode)
                 self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
             log.info("the upkeep of %s waits for the next time: %s", self.path, e)
@@ -572,5 +571,5 @@ class Store:
         if name == "_db" and self._identity is not None and self._identity.find_loss() is None:
             self._waiting.limit = 0
             with contextlib.suppress(peewee.PeeweeException, apsw.Error):
-                log_mark.clear(database, self._identity.inode)
+                file_identity.clear(database, self._identity.inode)
         database.close()

@@ -18,7 +18,7 @@ from sakti.store.search.index import identifiers, touched
 from sakti.store.threads import codec
 
 with lazy_imports:
-    from sakti.store import scratch
+    from sakti.store import files
 
 
 class DatabaseFile(Struct, frozen=True):
@@ -40,18 +40,18 @@ class DatabaseFile(Struct, frozen=True):
 
     def remove(self) -> None:
         if self.folder is not None:
-            scratch.remove(self.folder)
+            files.remove(self.folder)
 
 
 def copy_files(*paths: Path) -> DatabaseFile:
     """Copy a database and the files beside it to a private temporary folder. Raises `OSError`."""
-    folder = scratch.copied(paths)
+    folder = files.copied(paths)
     return DatabaseFile(str(folder / paths[0].name), folder=folder)
 
 
 def make_temporary(name: str) -> DatabaseFile:
     """Return how to open a new database in a private temporary folder."""
-    folder = scratch.make_folder()
+    folder = files.make_folder()
     return DatabaseFile(str(folder / name), folder=folder)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from sakti.core import resources
@@ -143,3 +146,29 @@ def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
         if inside and len(where) >= len(best):  # of two on one place the later one is seen
             best, kind = where, what
     return kind if _NETWORK.fullmatch(kind) else None
+
+
+_NAME = "sakti-copy-"
+
+
+def make_folder() -> Path:
+    """Make a private temporary folder for a copy; remove those of ended processes."""
+    top = Path(tempfile.gettempdir())
+    for old in top.glob(f"{_NAME}*-*"):
+        pid = old.name.removeprefix(_NAME).partition("-")[0]
+        if pid.isdigit() and not runs(int(pid)) and old.stat().st_uid == os.geteuid():
+            remove(old)
+    return Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-"))
+
+
+def copied(paths: Iterable[Path]) -> Path:
+    """Copy files to a new folder; return that folder."""
+    folder = make_folder()
+    for path in paths:
+        shutil.copyfile(path, folder / path.name)
+    return folder
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder and its files, ignoring failures."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Read databases of other programs from a private copy: the original is neither locked nor changed."""
+"""Read databases of other programs from a private copy: the original is never changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import apsw
 
-from sakti.core.errors import StoreError
+from sakti.core.errors import StoreError, TaskError
 from sakti.core.types import Json
-from sakti.store import scratch
+from sakti.store import files
 
 TRIES = 3  # copies of a database that changes meanwhile
 
@@ -60,7 +60,7 @@ def open_copy(path: Path) -> Generator[ForeignDatabase]:
         with contextlib.closing(connection):
             yield ForeignDatabase(path, connection)
     finally:
-        scratch.remove(folder)
+        files.remove(folder)
 
 
 def _copy(path: Path) -> Path:
@@ -69,10 +69,10 @@ def _copy(path: Path) -> Path:
     try:
         for attempt in range(TRIES):
             before = _state(path), _state(log)
-            folder = scratch.copied(p for p in (path, log) if p.is_file())
+            folder = files.copied(p for p in (path, log) if p.is_file())
             if before == (_state(path), _state(log)) or attempt == TRIES - 1:
                 return folder
-            scratch.remove(folder)
+            files.remove(folder)
     except OSError as e:
         raise StoreError(f"{path} cannot be read: {e.strerror or e}.", code="unreadable") from e
     raise AssertionError("no attempt")
@@ -88,3 +88,46 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 def _unreadable(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} cannot be read: {error}.", code="unreadable")
+
+
+def beads_issues(path: Path) -> list[Json]:
+    """Return the issues of a beads database in the form of its JSONL export.
+
+    Raises `TaskError` where it is no such database.
+    """
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error as e:
+        raise TaskError(f"{path} cannot be opened: {e}.", code="invalid") from e
+    try:
+        issues = {r["id"]: r for r in _rows(connection, "SELECT * FROM issues ORDER BY rowid")}
+        for edge in _rows(connection, "SELECT issue_id, depends_on_id, type FROM dependencies ORDER BY rowid"):
+            if edge["issue_id"] in issues:
+                issues[edge["issue_id"]].setdefault("dependencies", []).append(edge)
+        for row in _rows(connection, "SELECT issue_id, label FROM labels ORDER BY label"):
+            if row["issue_id"] in issues:
+                issues[row["issue_id"]].setdefault("labels", []).append(row["label"])
+        for row in _rows(connection, "SELECT * FROM comments ORDER BY rowid"):
+            if row["issue_id"] in issues:
+                issues[row["issue_id"]].setdefault("comments", []).append(row)
+    except apsw.Error as e:
+        raise TaskError(
+            f"{path} is not a readable beads database: {e}. Export it with `bd export -o issues.jsonl`"
+            " and import that.",
+            code="invalid",
+        ) from e
+    finally:
+        connection.close()
+    return list(issues.values())
+
+
+def _rows(connection: apsw.Connection, sql: str) -> list[dict[str, Any]]:
+    """Return rows as objects, without empty values, and with bytes and the like as text."""
+    cursor = connection.execute(sql)
+    names: list[str] = []
+    out: list[dict[str, Any]] = []
+    for row in cursor:
+        names = names or [d[0] for d in cursor.get_description()]
+        pairs = zip(names, row, strict=True)
+        out.append({k: v if isinstance(v, str | int | float) else str(v) for k, v in pairs if v not in (None, "")})
+    return out

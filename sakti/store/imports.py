@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sakti.core.types import Json
 from sakti.store import rows
 from sakti.store.connection import Connection, Database
-from sakti.store.memory import group_rows, states
+from sakti.store.memory import group_rows, moves
 from sakti.store.models import (
     GroupRow,
     ImportSourceRow,
@@ -290,7 +290,7 @@ def remove_imported_log(db: Database, record_id: str) -> bool:
 def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figures: Mapping[str, Any]) -> None:
     """Set the figures of a record whose groups were imported."""
     rows.update(db, MemoryRecordRow, record_id, **figures)
-    states.figures(db, record_id, thread_id, now)
+    moves.figures(db, record_id, thread_id, now)
 
 
 def remove_pages(db: Database, actor: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,116 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
-from sakti.store import database_file, early_schema, failures, packing
+from sakti.store import database_file, failures, packing
 from sakti.store.connection import Connection, Database, plain
 from sakti.store.maintenance import copying
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
+
+
+_TABLES = (
+    "SELECT name FROM pragma_table_list JOIN sqlite_schema USING (name, type)"
+    " WHERE schema = 'main' AND type = 'table' AND name NOT IN ('schema_migrations', 'sqlite_sequence')"
+    " ORDER BY sqlite_schema.rowid"
+)
+
+
+COLUMNS = 294  # of ordinary tables in the latest schema: a database with fewer of them lacks some
+_ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have checks of their own
+    "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
+    " WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT GLOB 'sqlite_*' AND t.name != 'schema_migrations'"
+)
+_COLUMNS = (
+    "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
+    " WHERE t.schema = 'main' AND t.type IN ('table', 'virtual')"
+    " AND t.name NOT IN ('schema_migrations', 'sqlite_schema', 'sqlite_sequence') ORDER BY 1, 2"
+)
+
+_DEFINITION = (
+    "SELECT type || iif(\"notnull\", ' NOT NULL', '') || coalesce(' DEFAULT ' || dflt_value, '')"
+    " FROM pragma_table_info(?) WHERE name = ?"
+)
+
+
+class Released:
+    """Database in memory with the tables that the released scripts make."""
+
+    def __init__(self, scripts: Iterable[str] = ()) -> None:
+        self._connection = apsw.Connection(":memory:")
+        for script in scripts:
+            self.apply(script)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def apply(self, script: str) -> None:
+        self._connection.execute(script)
+
+    def differs(self, db: Connection) -> bool:
+        return db.execute_sql(_COLUMNS).fetchall() != self._connection.execute(_COLUMNS).fetchall()
+
+    def find_missing(self, db: Connection) -> list[str]:
+        """Return the tables, and the columns of other tables (`tasks.title`), that a database lacks."""
+        tables, columns = self._missing(db)
+        return [*tables, *(f"{table}.{column}" for table, column in columns)]
+
+    def _missing(self, db: Connection) -> tuple[list[str], list[tuple[str, str]]]:
+        present = set(db.execute_sql(_ORDINARY).fetchall())
+        names = {table for table, _ in present}
+        expected = [(str(table), str(column)) for table, column in self._connection.execute(_ORDINARY)]
+        tables = list(dict.fromkeys(table for table, _ in expected if table not in names))
+        return tables, [pair for pair in expected if pair[0] in names and pair not in present]
+
+    def add_missing(self, db: Connection) -> None:
+        """Add what a database lacks; runs in the caller's transaction."""
+        tables, columns = self._missing(db)
+        for table in tables:
+            db.execute_sql(self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+        for table, column in columns:
+            definition = self._connection.execute(_DEFINITION, (table, column)).get
+            db.execute_sql(f'ALTER TABLE main."{table}" ADD COLUMN "{column}" {definition}')
+
+
+def is_complete(db: Connection) -> bool:
+    """Return whether a database of the latest schema has all its columns, by their number."""
+    return len(db.execute_sql(_ORDINARY).fetchall()) >= COLUMNS
+
+
+def rebuild(db: Connection, scripts: Sequence[str]) -> None:
+    """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
+    db.execute_sql("PRAGMA defer_foreign_keys = 1")
+    tables = [name for (name,) in db.execute_sql(_TABLES).fetchall()]
+    for table in tables:
+        db.execute_sql(f'CREATE TEMP TABLE "early_{table}" AS SELECT * FROM main."{table}"')
+    _drop_all(db, tables)
+    for script in scripts:
+        db.execute_sql(script)
+    for table in tables:
+        columns = ", ".join(f'"{c}"' for c in _columns(db, table) if c in _columns(db, f"early_{table}"))
+        if columns:
+            db.execute_sql(f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM temp."early_{table}"')
+        db.execute_sql(f'DROP TABLE temp."early_{table}"')
+    db.execute_sql(
+        "INSERT INTO task_words (rowid, title, body, idents) SELECT pk, title, body,"
+        " sakti_identifiers(title || char(10) || body) FROM (SELECT pk, title,"
+        " description || char(10) || coalesce(summary, '') AS body FROM tasks WHERE deleted_at IS NULL)"
+    )
+
+
+def _drop_all(db: Connection, tables: Sequence[str]) -> None:
+    """Drop triggers and views, then tables, the newest first: they refer to older ones."""
+    others = db.execute_sql(
+        "SELECT s.type, s.name FROM sqlite_schema s WHERE s.type IN ('trigger', 'view') UNION ALL"
+        " SELECT 'table', name FROM pragma_table_list WHERE schema = 'main' AND type = 'virtual'"
+    ).fetchall()
+    for kind, name in (*others, *(("table", table) for table in reversed(tables))):
+        db.execute_sql(f'DROP {kind} main."{name}"')
+
+
+def _columns(db: Connection, table: str) -> list[str]:
+    return [name for (name,) in db.execute_sql("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()]
+
 
 PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
 ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
@@ -95,10 +199,10 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
     """
     files, applied = _files(), _applied_versions(db)
     missing = sorted(files.keys() - applied)
-    if not missing and early_schema.is_complete(db):
+    if not missing and is_complete(db):
         return
     done = sorted(files.keys() & applied)
-    with contextlib.closing(early_schema.Released(_script(files[n]) for n in done)) as released:
+    with contextlib.closing(Released(_script(files[n]) for n in done)) as released:
         for number in missing:
             with _failing_as(name, files[number], backup), db.atomic():
                 if number not in _applied_versions(db):
@@ -123,7 +227,7 @@ def _failing_as(name: str, file: str, backup: Path | None) -> Generator[None]:
 
 def find_missing(db: Connection) -> list[str]:
     """Return the tables and columns that a database of the latest schema lacks."""
-    with contextlib.closing(early_schema.Released(_script(file) for _, file in sorted(_files().items()))) as released:
+    with contextlib.closing(Released(_script(file) for _, file in sorted(_files().items()))) as released:
         return released.find_missing(db)
 
 
@@ -133,7 +237,7 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
     )
     if number == 2 and _is_early(db):
-        early_schema.rebuild(db, (_script(_files()[1]), _script(file)))
+        rebuild(db, (_script(_files()[1]), _script(file)))
     else:
         db.execute_sql(_script(file))
     db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
@@ -141,7 +245,7 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
 
 def _is_early(db: Connection) -> bool:
     """Return whether a database of schema 1 differs in tables or columns from the released script."""
-    with contextlib.closing(early_schema.Released([_script(_files()[1])])) as released:
+    with contextlib.closing(Released([_script(_files()[1])])) as released:
         return released.differs(db)
 
 

@@ -98,7 +98,7 @@ class PartsField(JsonField):
         return codec.stored(masking.parts(value))
 
     def python_value(self, value: Any) -> Any:
-        return tuple(codec.decode(part) for part in json.loads(codec.unpacked(value)))
+        return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))
 
 
 class StoredRow(Model):

@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 
 from sakti.core.errors import SaktiError
-from sakti.store import log_mark, migrate, opening
+from sakti.store import file_identity, migrate, opening
 from sakti.store.connection import Connection, Snapshot, plain
 from sakti.store.database_file import DatabaseFile
 
@@ -43,7 +43,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
 
     Raises `NotReady`.
     """
-    had_log = log_mark.has_log(path)
+    had_log = file_identity.has_log(path)
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
         connection = DatabaseFile(str(path)).connect()
@@ -56,7 +56,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
         with Snapshot(connection):
             if migrate.current_version(db) != migrate.LATEST or opening.was_interrupted(path):
                 raise NotReady
-            if not had_log and log_mark.lacks_log(db, path):
+            if not had_log and file_identity.lacks_log(db, path):
                 raise NotReady
             return fn(db, *args, **kwargs)
     except (SaktiError, NotReady):

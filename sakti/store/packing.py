@@ -181,7 +181,7 @@ def _pack_messages(db: Database, first: int) -> None:
 
 def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
     pk, raw, parts = values
-    small = codec.packed(parts) if isinstance(parts, str) else parts
+    small = codec.pack(parts) if isinstance(parts, str) else parts
     packed_raw = "" if raw and codec.text_of("", parts) == raw else raw
     if (packed_raw, small) != (raw, parts):
         db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (packed_raw, small, pk))

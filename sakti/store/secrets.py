@@ -2,7 +2,7 @@
 
 A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
 database; the key is random, one per database (`user_state`). Nothing here keeps a secret: a mark is only
-turned back where the text that is changed still holds the value (`revealed`).
+turned back where the text that is changed still holds the value (`reveal_marks`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def masked(text: str) -> str:
     if len(text) < secret_names.LEAST or (len(text) >= CLEAN_FROM and _state.knows(text)):
         return text
     for _ in range(ROUNDS):
-        spans = found(text)
+        spans = find_secrets(text)
         if not spans:
             break
         text = _replace_spans(text, spans)
@@ -128,7 +128,7 @@ def whole_until(text: str) -> int:
 
 def masked_lines(text: str) -> str:
     """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
-    spans = found(text)
+    spans = find_secrets(text)
     return masked(_replace_spans(text, spans, lines=True)) if spans else text
 
 
@@ -197,11 +197,11 @@ def _marks(value: Any) -> Iterator[str]:
 
 def marks_of(source: str) -> frozenset[str]:
     """Return the marks of the secrets in a text, and those that it contains itself."""
-    secret_marks = (mark(one.kind, source[one.start : one.end]) for one in found(source))
+    secret_marks = (mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
     return frozenset((*secret_marks, *marks_in(source)))
 
 
-def revealed(text: str, source: str) -> str:
+def reveal_marks(text: str, source: str) -> str:
     """Replace marks in `text` by the values that `source` holds, where `text` is to become part of it.
 
     A mark that stands for no value in `source`, or for two, or that `source` itself contains, stays.
@@ -210,7 +210,7 @@ def revealed(text: str, source: str) -> str:
     if not new_marks:
         return text
     values: dict[str, set[str]] = {}
-    for one in found(source):
+    for one in find_secrets(source):
         value = source[one.start : one.end]
         if (name := mark(one.kind, value)) in new_marks:
             values.setdefault(name, set()).add(value)
@@ -223,7 +223,7 @@ def revealed(text: str, source: str) -> str:
     return text
 
 
-def found(text: str) -> list[Secret]:
+def find_secrets(text: str) -> list[Secret]:
     """Return the secrets in `text`, in order, without overlaps; marks are none."""
     spans = [*_spans(text), *_spans_within_words(text)]
     if not spans:

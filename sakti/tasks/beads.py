@@ -17,9 +17,10 @@ from msgspec import Struct, field, to_builtins
 from sakti.core.errors import TaskError
 from sakti.core.ids import Ids
 from sakti.core.types import Json
+from sakti.store import foreign
 from sakti.store.connection import Database
-from sakti.store.tasks import beads_db, events, questions, rows
 from sakti.store.tasks import edges as store_edges
+from sakti.store.tasks import events, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
 from sakti.store.tasks.rows import ImportedTask
@@ -65,7 +66,7 @@ def read(path: Path) -> list[Json]:
     """Return the issues at `path`. Raises TaskError (no_input, unreadable)."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
-        return beads_db.beads_issues(file)
+        return foreign.beads_issues(file)
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:

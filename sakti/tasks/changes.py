@@ -199,7 +199,7 @@ def undelete(db: Database, task_id: str) -> Task:
     return task
 
 
-def freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
+def list_freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
     """Return the tasks that a change unblocks, of those whose state it changed."""
     ids = sorted(t for t, held in moved.items() if not held)
     return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()

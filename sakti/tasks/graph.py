@@ -76,7 +76,7 @@ def open_children(graph: Graph, task: str) -> tuple[str, ...]:
     return tuple(c for c in graph.children.get(task, ()) if is_open(graph, c))
 
 
-def blocked(graph: Graph, task: str) -> TaskBlockers | None:
+def find_blockers(graph: Graph, task: str) -> TaskBlockers | None:
     """Return the blockers of `task`, None if it is not blocked. Closed tasks never are."""
     if not is_open(graph, task):
         return None
@@ -99,7 +99,7 @@ def waits_for(graph: Graph, task: str) -> set[str]:
     stack = [task]
     while stack:
         waiting = stack.pop()
-        reasons = blocked(graph, waiting) or TaskBlockers()
+        reasons = find_blockers(graph, waiting) or TaskBlockers()
         direct = {*reasons.by, *(by for _, by in reasons.inherited), *open_children(graph, waiting)}
         stack += direct - out
         out |= direct
@@ -124,6 +124,6 @@ def ready(graph: Graph) -> list[str]:
     startable = [
         n
         for n in graph.nodes.values()
-        if n.status == "open" and not open_children(graph, n.id) and blocked(graph, n.id) is None
+        if n.status == "open" and not open_children(graph, n.id) and find_blockers(graph, n.id) is None
     ]
     return [n.id for n in sorted(startable, key=lambda n: (urgency[n.id], n.order))]

@@ -55,7 +55,7 @@ def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task]
     first = questions.column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()
-    abandoned = [t for t in questions.claimed(db, resource_id) if is_abandoned(t)]
+    abandoned = [t for t in questions.list_claimed(db, resource_id) if is_abandoned(t)]
     abandoned = [t for t in abandoned if not t.held and not t.open_children]
     tasks = {t.id: t for t in (*first, *waited, *abandoned)}
 

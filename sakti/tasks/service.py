@@ -30,7 +30,7 @@ from sakti.tasks.changes import (
     changed,
     connect,
     difference,
-    freed,
+    list_freed,
     log,
     new_handle,
     refuse_closed_parent,
@@ -299,7 +299,7 @@ def close(
         moved |= _end(db, actor, part, reason, with_it, batch)[1]
     closed, freeing = _end(db, actor, task, reason, summary.strip(), batch)
     decay(db, actor.resource_id, actor.now, limit=DECAY_AT_ONCE)
-    return closed, freed(db, moved | freeing)
+    return closed, list_freed(db, moved | freeing)
 
 
 def _open_parts(db: Database, task: Task) -> list[Task]:
@@ -426,7 +426,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
     _leave(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
     events.add(db, task, "delete", actor.name, actor.now)
-    return task, freed(db, {t: held for t, held in moved.items() if t != task.id})
+    return task, list_freed(db, {t: held for t, held in moved.items() if t != task.id})
 
 
 def restore(db: Database, actor: Actor, text: str) -> Task:

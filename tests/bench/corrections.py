@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, structs
 
 from sakti.store.log.corrections import SAME_SHARE
-from sakti.store.log.replaced import unmarked
+from sakti.store.log.replaced import remove_marks
 from tests.bench.invariants import Finding
 from tests.bench.raw_rows import LineRow
 from tests.bench.script import CommandName
@@ -94,7 +94,7 @@ def _merged(now: Snapshot, group_id: str) -> set[str]:
 
 
 def _words(row: LineRow) -> set[str]:
-    return set(re.findall(r"\w+", unmarked(row.shown).casefold()))
+    return set(re.findall(r"\w+", remove_marks(row.shown).casefold()))
 
 
 def _nested(now: Snapshot, line: LineRow) -> Iterator[LineRow]:

@@ -55,7 +55,7 @@ async def outcome(store: Store, workspace: str, case: Json) -> Json:
     def name(task_id: str) -> str:
         return task_id.removeprefix(prefix)
 
-    blocked = {t: why for t in state.nodes if (why := graph.blocked(state, t))}
+    blocked = {t: why for t in state.nodes if (why := graph.find_blockers(state, t))}
     return {
         "ready": [name(t) for t in graph.ready(state)],
         "blocked": {

@@ -31,7 +31,7 @@ from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Provider
 from sakti.store.database import Store
-from sakti.store.log.replaced import unmarked
+from sakti.store.log.replaced import remove_marks
 from sakti.store.search import search
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
@@ -87,7 +87,7 @@ class HonestReflector:
         return ReflectResult("\n".join(kept), model=self.name)
 
     def _stays(self, line: str, text: str) -> bool:
-        old = next((new for said, new in self._replaced.items() if unmarked(line).endswith(said)), None)
+        old = next((new for said, new in self._replaced.items() if remove_marks(line).endswith(said)), None)
         return "🟢" not in line and (old is None or old not in text)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers import refusals, waits
+from sakti.providers import limits, refusals
 from sakti.providers.protocol import Completed, TextChunk
 from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import play, request
@@ -336,7 +336,7 @@ async def test_a_certificate_is_never_tried_again(api, monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "soon", ""])
 def test_an_absurd_wait_is_none(value):
-    assert waits.retry_after({"retry-after": value}) in (None, 0.0)
+    assert limits.retry_after({"retry-after": value}) in (None, 0.0)
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():

@@ -119,8 +119,6 @@ _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the 
 # They work on another schema or on what is left of a damaged file.
 _OUTSIDE = (
     "migrate.py",
-    "early_schema.py",
-    "beads_db.py",
     "foreign.py",
     "lost_schema.py",
     "recovery.py",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT, waits
 from sakti.store.tasks.deadlocks import Node as Moment
-from sakti.tasks.graph import Edge, Graph, Node, blocked, is_open
+from sakti.tasks.graph import Edge, Graph, Node, find_blockers, is_open
 
 
 def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:
@@ -59,4 +59,4 @@ def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
         graph.children,
         graph.dependants,
     )
-    return tuple(sorted(t for t in touched if is_open(graph, t) and blocked(closed, t) is None))
+    return tuple(sorted(t for t in touched if is_open(graph, t) and find_blockers(closed, t) is None))

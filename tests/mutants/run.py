@@ -72,6 +72,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_golden.py",
     ),
     "sakti.memory.log.dates": ("tests/unit/test_golden.py", f"{_UNIT}test_zones.py", *_TEXTS),
+    "sakti.memory.context": (f"{_UNIT}test_telling.py", "tests/unit/test_golden.py", *_TEXTS, *_MOVES, *_ROUND),
     "sakti.memory.statements": _MARKS,
     **dict.fromkeys(
         (f"sakti.memory.observe.{n}" for n in ("claims", "speaking", "quoting")), (*_WORDS, *_TEXTS, *_MARKS)

@@ -49,7 +49,7 @@ class DulwichScanner(Struct):
                 entries[path] = PathEntry(status.st_mode)
                 continue
             kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
-            if not kind or status.st_size > LARGEST or scanner.excluded(path, self.secret):
+            if not kind or status.st_size > LARGEST or scanner.is_excluded(path, self.secret):
                 left_out.add(path)
                 continue
             entry = indexed.get(path)

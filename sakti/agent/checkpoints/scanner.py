@@ -89,7 +89,7 @@ def program(workspace: Path) -> str | None:
     return find_program("git", workspace)
 
 
-def packed(git: str, folder: Path, oid: str) -> bytes | None:
+def read_packed(git: str, folder: Path, oid: str) -> bytes | None:
     """Return a content from a pack of git, or None if no pack has it."""
     done = subprocess.run(
         [git, f"--git-dir={folder}", "cat-file", "blob", oid],
@@ -116,7 +116,7 @@ def _environment(folder: Path, workspace: Path) -> dict[str, str]:
     }
 
 
-def excluded(path: str, secret: Callable[[str], bool]) -> bool:
+def is_excluded(path: str, secret: Callable[[str], bool]) -> bool:
     """Return whether a path is never covered: secrets, and git's own files."""
     return secret(path) or ".git" in path.split("/")
 
@@ -246,7 +246,7 @@ class GitScanner(Struct):
                 continue  # in a folder that was closed: as it was
             if stat.S_ISDIR(status.st_mode):
                 drop.append(path)  # a file gave way to a folder
-            elif not _is_copied(top + path, status) or excluded(path, self.secret):
+            elif not _is_copied(top + path, status) or is_excluded(path, self.secret):
                 left_out.add(path)
             else:
                 size += status.st_size

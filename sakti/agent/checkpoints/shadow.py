@@ -21,7 +21,7 @@ from sakti.agent.checkpoints.pending import Mark, PendingCall
 from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
-from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
+from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
 from sakti.agent.checkpoints.targets import NOTHING, Targets
 from sakti.agent.judge.secrets import secret_filter, secret_reason
 from sakti.agent.judge.where import Place
@@ -565,7 +565,7 @@ def open_objects(folder: Path) -> Objects:
     git = program(Path(os.devnull))
 
     def read(oid: str) -> bytes | None:
-        return packed(git, folder / "git", oid) if git is not None else None
+        return read_packed(git, folder / "git", oid) if git is not None else None
 
     return Objects(folder / "git", folder / "secret", read)
 

@@ -3,5 +3,5 @@
 `decide` applies `rules` and `modes` to the effects of a call at a place (`where`).
 `commands` reads a command by `shell`, which parses it with `syntax`, `words` and `expansion`.
 `programs` and `call_forms` know programs by `programs.toml`; `git` and `repository_config` know git.
-`hard`, `network`, `running`, `secrets` and `visibility` each recognise one kind of effect.
+`hard`, `running`, `secrets` and `visibility` each recognise one kind of effect.
 """

@@ -18,7 +18,7 @@ from sakti.agent.judge import call_forms, expansion, git, hard, repository_confi
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.running import guarded
+from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
@@ -342,7 +342,7 @@ def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: 
                 "read", "", argv, (*redirected, *_resolve_all([f for i in inner for f in i or ()], place))
             )
     for word in simple.words[1:]:
-        if why := guarded(place.resolve(word.text)):
+        if why := explain_guard(place.resolve(word.text)):
             return SimpleCommand("guarded", why, argv, redirected)
     kind: Kind = "work" if running.is_work(argv) else "unknown"
     prefix, exact = _prefix(argv, place), _is_exact(argv, place)

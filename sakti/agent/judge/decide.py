@@ -1,4 +1,4 @@
-"""Judge each call of a tool by what it reads, writes and runs: one decision, in one order.
+"""Judge each call of a tool by its effects: one decision, in one order.
 
 Rules that deny come first, then what is asked in every mode (`hard`), protected and secret files, then rules that
 allow, then the mode's row in `modes`. Each effect of a call is judged; the strictest verdict holds for the call.
@@ -7,18 +7,20 @@ allow, then the mode's row in `modes`. Each effect of a call is judged; the stri
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
-from sakti.agent.judge.programs import find_program
+from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
 from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import guarded
+from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
@@ -29,11 +31,74 @@ from sakti.core.tool_names import list_arguments
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, network, running, visibility
+    from sakti.agent.judge import commands, git, running, visibility
     from sakti.core import hosts
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
+
+
+_VERSION = (["--version"], ["--help"], ["version"])
+
+
+def needs_network(argv: Sequence[str]) -> bool:
+    """Return whether a command fetches or sends; what builds and may fetch on the way does not count."""
+    if not argv:
+        return False
+    if tuple(argv[1:3]) == ("-m", "pip"):
+        argv = argv[2:]
+    program, words = _find_entry(argv)
+    return is_met(program.network, words) and not (program.network is True and list(words) in _VERSION)
+
+
+def _find_entry(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
+    """Return the entry of a program or a subcommand of git, and its arguments."""
+    name = argv[0].rpartition("/")[2]
+    return git.find_command(argv) if name == "git" else (find_program(name), argv[1:])
+
+
+def hosts_of(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the hosts that a command names as http(s) addresses; None if it may reach others."""
+    program, words = _find_entry(argv)
+    if program.other_hosts is None or any(w.partition("=")[0] in program.other_hosts for w in words):
+        return None
+    named = [_host(w) for w in words if "://" in w]
+    return None if None in named else tuple(dict.fromkeys(h for h in named if h is not None)) or None
+
+
+_LOCAL = re.compile(r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?", re.I)
+
+
+def is_local(text: str) -> bool:
+    """Return whether a word is an address, or a host, of the machine that it is used on."""
+    return _LOCAL.fullmatch(text) is not None
+
+
+def stays_local(argv: Sequence[str]) -> bool:
+    """Return whether a command that names its hosts needs only the loopback interface.
+
+    A mistake has no effect but an error: what runs inside of the sandbox reaches nothing else.
+    """
+    program, words = _find_entry(argv)
+    if program.other_hosts is None:
+        return False
+    return any(map(is_local, words)) and not any("://" in w and not is_local(w) for w in words)
+
+
+def _host(url: str) -> str | None:
+    """Return the host of a plain http(s) address, with an unusual port."""
+    if not url.startswith(("http://", "https://")):
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    host = hosts.read(parts.hostname or "")
+    if host is None or "*" in host.name:
+        return None
+    return host.name if port in (None, *hosts.USUAL_PORTS) else f"{host.name}:{port}"
+
 
 MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
@@ -131,15 +196,15 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
     effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
     if effect.kind == "secret":
         return Decision("deny", effect.reason, target)
-    said = rule_texts.path_verdict(rules, tool.rule_name, target)
-    if said == "deny":
+    rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
+    if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    found = verdict(effect.kind, mode)
-    if found == "deny":
+    mode_verdict = verdict(effect.kind, mode)
+    if mode_verdict == "deny":
         return Decision("deny", "plan mode edits nothing", target)
-    if said == "ask":
+    if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
-    if found == "allow" or (said == "allow" and effect.kind in ALLOWABLE):
+    if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
         return Decision("allow", "", target)
     rule = f"{tool.rule_name}({rule_texts.glob_escape(target)})" if effect.kind in ALLOWABLE else ""
     return Decision("ask", effect.reason, target, (rule,) if rule else ())
@@ -155,7 +220,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
         if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
             return Effect("read", "")
         return Effect("system" if is_system(path) else "outside", "Outside the project")
-    if why := guarded(path):
+    if why := explain_guard(path):
         return Effect("guarded", why)
     return Effect("edit", "Edits a file in this project") if inside else Effect("edit_outside", "Outside the project")
 
@@ -174,20 +239,26 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
         target = hosts.parse_url(url)
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
-    url, host, has_name = target.url, target.rule_host, hosts.read(target.rule_host) is not None
-    rule_verdict = rule_texts.path_verdict(rules, name, url)
-    refused = "denied by your rules" if rule_verdict == "deny" else _refuse_hosts((host,) if has_name else (), rules)
-    if refused:
-        return Decision("deny", refused, url)
-    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    rule_verdict = rule_texts.path_verdict(rules, name, target.url)
+    is_named = hosts.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
+    if rule_verdict == "deny" or refused:
+        return Decision("deny", refused or "denied by your rules", target.url)
     if mode == "full" or any(r.strip() == name for r in rules.allow):
-        return Decision("ask" if rule_verdict == "ask" else "allow", "Your rules ask first", url, hosts=("*",))
-    allowed = (*granted, host)
-    if rule_verdict == "ask":
-        return Decision("ask", "Your rules ask first", url, hosts=allowed)
-    if rule_verdict == "allow" or (has_name and not hosts.missing((host,), granted)):
-        return Decision("allow", "", url, hosts=allowed)
-    return Decision("ask", f"Opens {host}", url, (f"{_REACH}{host}",) if has_name else (), hosts=allowed)
+        decision = Decision("allow", "", target.url, hosts=("*",))
+    else:
+        decision = _fetch_from(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
+    return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
+
+
+def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
+    """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
+    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    host = target.rule_host
+    if is_free or (is_named and not hosts.missing((host,), granted)):
+        return Decision("allow", "", target.url, hosts=(*granted, host))
+    offered = (f"{_REACH}{host}",) if is_named else ()
+    return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
 def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
@@ -249,11 +320,11 @@ def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
-    fetching = [argv for argv in found.all_argv if network.needs_network(argv)]
+    fetching = [argv for argv in found.all_argv if needs_network(argv)]
     if place.own_network:  # the localhost of the sandbox is no other host
-        asked = [h for h in asked if not network.is_local(h)]
-        fetching = [argv for argv in fetching if not network.stays_local(argv)]
-    named = [network.hosts_of(argv) for argv in fetching]
+        asked = [h for h in asked if not is_local(h)]
+        fetching = [argv for argv in fetching if not stays_local(argv)]
+    named = [hosts_of(argv) for argv in fetching]
     reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
     return None if None in named and not given else reach
 
@@ -354,7 +425,19 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
 
 # Of effects with equal verdicts, the reason of the last one here is said.
 _WEIGHT: Sequence[Kind] = (
-    *("read", "system", "work", "unknown", "edit", "outside", "edit_outside", "changed", "named", "guarded", "hard"),
+    *(
+        "read",
+        "system",
+        "work",
+        "unknown",
+        "edit",
+        "outside",
+        "edit_outside",
+        "changed",
+        "named",
+        "guarded",
+        "hard",
+    ),
     "secret",
 )
 

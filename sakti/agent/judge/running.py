@@ -116,7 +116,7 @@ RUN_LATER = frozenset(
 RUN_LATER_FOLDERS = frozenset((".github", ".devcontainer", ".claude", ".cursor", ".venv", "node_modules", ".cargo"))
 
 
-def guarded(path: Path) -> str:
+def explain_guard(path: Path) -> str:
     """Return why a change of the resolved `path` is always asked about, "" for ordinary files.
 
     Letters count as small ones: on some systems both are the same file.

@@ -117,7 +117,7 @@ def find_remote(listed: ServerList, name: str) -> McpServer:
 
 
 def log_out(server: McpServer) -> bool:
-    """Delete the login of a server; False if there is none. Raises `SaktiError`."""
+    """Delete the login of a server; False if it has none. Raises `SaktiError`."""
     return keys.delete_secret(server.login_name)
 
 

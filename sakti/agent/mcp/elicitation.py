@@ -15,11 +15,11 @@ from sakti.agent.mcp import schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
 from sakti.core.errors import SaktiError
-from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
-    from sakti.agent.tools.approvals import Answer, Approvals
+    from sakti.agent.tools.approvals import Approvals
 
 DECLINED = types.ElicitResult(action="decline")
 LEAVE_OUT, OPEN, DONE = "Leave it out", "Open it in the browser", "I have done it"
@@ -142,7 +142,7 @@ async def _ask_card(
     return answer.answers if answer is not None and answer.approved else ()
 
 
-async def _ask(approvals: Approvals | None, request: ApprovalRequested) -> Answer | None:
+async def _ask(approvals: Approvals | None, request: ApprovalRequested) -> ApprovalAnswer | None:
     """Show a question and wait for its answer; None without a terminal."""
     if approvals is None or not approvals.interactive:
         return None

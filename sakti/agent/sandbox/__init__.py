@@ -2,6 +2,6 @@
 
 `boundary` computes the paths, with `repositories` and `masks`; `sandbox` starts commands inside it.
 Means: `bwrap`, or `landlock`, `restrict` and `seccomp`, or `seatbelt`; `probe` tests which of them work here.
-Network: `hosts` decides, `proxy` and `relay` connect, `shared_network` joins the commands of a session.
-`environment` and `git_environment` choose variables; `aside` sets protected files aside; `failures` names causes.
+Network: `proxy` and `relay` connect, `shared_network` joins the commands of a session.
+`environment` chooses variables and configures git; `aside` sets protected files aside; `failures` names causes.
 """

@@ -63,7 +63,7 @@ class Watch(Struct):
         moved = self.look() if self._job else []
         if self._before is None or not running:
             self._known = frozenset(self._folders())
-            self._before = seen(self.workspace, self._known)
+            self._before = list_present(self.workspace, self._known)
             self._instructing = frozenset(self.texts())
             self._programs = self._read_programs() if self.compares else {}
         self._job = running
@@ -136,7 +136,7 @@ def _with_trees(git: Path) -> list[Path]:
     return [*git_folders, *(tree for f in git_folders for tree in repositories.below(f / "worktrees"))]
 
 
-def told(moved: Sequence[tuple[str, str]]) -> str:
+def describe_moves(moved: Sequence[tuple[str, str]]) -> str:
     """Tell the model about the paths set aside; "" if there are none."""
     if not moved:
         return ""
@@ -153,7 +153,7 @@ def describe_move(old: str, new: str) -> str:
     return f"{old} is now {new}" if new != old else f"{old} was written again"
 
 
-def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
+def list_present(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
     """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):

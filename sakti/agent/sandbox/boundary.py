@@ -199,7 +199,7 @@ def _read_only_below(
     yield from (g for g in git_paths if g.is_file())  # they name the folder of a worktree or submodule: none else
     yield from (t for t in texts if t.is_relative_to(root))
     for git in folders:
-        yield from repositories.protected(git, root)
+        yield from repositories.list_protected(git, root)
 
 
 def _folders_above(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:

@@ -70,7 +70,7 @@ def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
 
 
 @contextmanager
-def held(boundary: Boundary) -> Generator[dict[Path, int]]:
+def open_bound_paths(boundary: Boundary) -> Generator[dict[Path, int]]:
     """Open the paths bound inside folders that commands change, without following links.
 
     Returns the descriptors.

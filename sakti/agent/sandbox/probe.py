@@ -49,7 +49,7 @@ def key(program: str) -> str:
     return f"{boot} {platform.release()} {program} {seen.st_size} {seen.st_mtime_ns} {os.getuid()}"
 
 
-def kept(file: Path, key: str) -> str | None:
+def read_result(file: Path, key: str) -> str | None:
     """Return the stored result of `key`, "" if the sandbox held; None without a result."""
     try:
         stored = json.loads(file.read_text("utf-8"))
@@ -69,7 +69,7 @@ def keep(file: Path, key: str, result: str) -> None:
         return
 
 
-def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
+def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     """Return why the sandbox does not hold, or "".
 
     `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must

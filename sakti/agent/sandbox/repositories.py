@@ -52,7 +52,7 @@ def folders(git: Path) -> list[Path]:
     return out
 
 
-def protected(git: Path, workspace: Path) -> Iterator[Path]:
+def list_protected(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield what a command must not change of a repository, whether it is there or not."""
     for folder in folders(git):
         yield from (folder / name for name in KEPT)

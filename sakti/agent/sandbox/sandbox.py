@@ -208,9 +208,9 @@ class LinuxSandbox(Struct, dict=True):
     def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, probe.key(program)
-        result = probe.kept(file, key)
+        result = probe.read_result(file, key)
         if result is None:
-            result = probe.tried(partial(self._try, way), self.state, held)
+            result = probe.try_start(partial(self._try, way), self.state, held)
             probe.keep(file, key, result)
         return result
 
@@ -325,7 +325,7 @@ class LinuxSandbox(Struct, dict=True):
         rules = seccomp.program(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
-            opened = open_ones.enter_context(bwrap.held(boundary)) if self._binds else dict[Path, int]()
+            opened = open_ones.enter_context(bwrap.open_bound_paths(boundary)) if self._binds else dict[Path, int]()
             options = bwrap.arguments(boundary, opened, self.loading, shares_network=bool(entry))
             options += ["--chdir", str(cwd)]
             arguments = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))

@@ -120,7 +120,7 @@ class SessionHooks:
         return HookSurroundings(
             ws.root,
             self._cwd,
-            environment.given(environ, ws.config.sandbox.env),
+            environment.choose_variables(environ, ws.config.sandbox.env),
             sandbox,
             environ,
             (resources.config_home() / "hooks",),

@@ -86,7 +86,7 @@ class DeltaBuffer:
         self._texts.append(delta.text)
 
     def flush(self) -> None:
-        """Emit what was added so far."""
+        """Emit the text that was added so far."""
         if (first := self._first) is not None:
             text, self._first = "".join(self._texts), None
             self._texts.clear()

@@ -111,14 +111,14 @@ class Models:
     async def _learn(self, info: ModelInfo) -> None:
         assert self.provider is not None
         settings = self._config.providers.get(info.provider)
-        learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
+        learned = await asyncio.to_thread(facts.get_facts, info.provider, info.name, settings)
         configured = settings is not None and settings.context_window is not None
         self._learned = True
         if not configured and (self.provider.elsewhere or learned.context_window is None or learned.max_output is None):
             served = await self.provider.served(info.name)
             self._learned = served is not None  # else it is asked again before the next turn
             if served is not None:
-                learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
+                learned = await asyncio.to_thread(facts.get_facts, info.provider, info.name, settings, served)
         if learned.context_window is None:
             window = facts.ASSUMED_ON_LOOPBACK if self.provider.loopback else facts.ASSUMED_WINDOW
             learned = replace(learned, context_window=window, assumed=True)
@@ -172,7 +172,7 @@ class Models:
             return provider, next((m for m in await provider.models() if m.name == model), ModelInfo(model, owner))
         settings = self._config.providers.get(owner)
         served = await provider.served(model) if provider.elsewhere else None
-        return provider, await asyncio.to_thread(facts.known, owner, model, settings, served)
+        return provider, await asyncio.to_thread(facts.get_facts, owner, model, settings, served)
 
     def correct(self, info: ModelInfo) -> None:
         """Learn what an answer has shown of the actor: a smaller window, a smaller maximum of output."""

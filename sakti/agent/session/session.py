@@ -494,4 +494,5 @@ class Session:
 
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""
-        return self.current.engine.compact_preview()
+        engine = self.current.engine
+        return engine.compact_preview() if engine.record_id else (0, 0, 0)  # else a thread is just being opened

@@ -20,7 +20,7 @@ from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
-from sakti.store.secrets import marks_in, revealed
+from sakti.store.secrets import marks_in, reveal_marks
 
 
 def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
@@ -85,7 +85,7 @@ def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
         return change
 
     def rows(given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(revealed("\n".join(given), there).split("\n")) if given else given
+        return tuple(reveal_marks("\n".join(given), there).split("\n")) if given else given
 
     hunks = tuple(replace(h, old=rows(h.old), new=rows(h.new)) for h in change.hunks)
     return replace(change, hunks=hunks)

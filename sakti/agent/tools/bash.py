@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, failures, git_environment, relay
+from sakti.agent.sandbox import aside, environment, failures, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -120,8 +120,8 @@ def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) 
     state, user_env = run.state, run.state.own_env or {}
     if outside == OWN and user_env:
         return user_env
-    network = {} if inside else environment.networked(user_env)
-    git = git_environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
+    network = {} if inside else environment.network_variables(user_env)
+    git = environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
 
 
@@ -183,7 +183,13 @@ async def bash(
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    notes = [describe_survivors(survivors), remaining, changed, aside.told(appeared), _refused_hosts(run, started)]
+    notes = [
+        describe_survivors(survivors),
+        remaining,
+        changed,
+        aside.describe_moves(appeared),
+        _refused_hosts(run, started),
+    ]
     return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
 
 

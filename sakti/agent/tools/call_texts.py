@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json
+from sakti.core.types import DEEPEST, Json
 
 _HEREDOC = lazy_pattern(
     r"\s*(?:cd\s+(?P<dir>'[^'\n]*'|\"[^\"\n$`]*\"|[^\s;&|<>$`'\"]+)\s*&&\s*)?apply_?patch\s*<<-?\s*"
@@ -115,3 +115,16 @@ def _is_one_value(text: str) -> bool:
             return False
         before = piece["string"] or ""
     return values == 1 and not depth
+
+
+def explain_unreadable(raw: str) -> str:
+    """Describe why arguments could not be parsed."""
+    try:
+        value = json.loads(raw)
+    except RecursionError:
+        return "are nested too deeply"
+    except ValueError as e:
+        return f"are not a JSON object ({e})"
+    if not isinstance(value, dict):
+        return "are not a JSON object"
+    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from sakti.agent import tools
@@ -15,12 +14,9 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 
-def all_tools(store: Store, *, without: Collection[str] = (), **of_session: Any) -> list[Tool]:
-    """Return every tool of a session but `without`.
-
-    `of_session` goes to the memory tools (see `memory.make_tools`).
-    """
-    return [*(tool for tool in workspace_tools() if tool.name not in without), *make_tools(store, **of_session)]
+def all_tools(store: Store, **of_session: Any) -> list[Tool]:
+    """Return every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    return [*workspace_tools(), *make_tools(store, **of_session)]
 
 
 def workspace_tools() -> list[Tool]:

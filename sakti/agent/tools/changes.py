@@ -23,7 +23,7 @@ from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
-from sakti.store.secrets import revealed
+from sakti.store.secrets import reveal_marks
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -54,7 +54,7 @@ def written(run: ToolContext, path: str, content: str) -> ChangedFile:
         _, there = read_file(target)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
         return ChangedFile(target, name, "", content, FileText("").encode(content))
-    content = revealed(content, there.text)
+    content = reveal_marks(content, there.text)
     there.check_whole(content)
     return ChangedFile(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 

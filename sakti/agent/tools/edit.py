@@ -18,7 +18,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
 from sakti.core.errors import ToolError
-from sakti.store.secrets import revealed
+from sakti.store.secrets import reveal_marks
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> ChangedFile:
 
 def _unmask(change: Edit, there: str) -> Edit:
     """Return a replacement with its marks replaced by this file's values: the model sees secrets masked."""
-    return replace(change, old=revealed(change.old, there), new=revealed(change.new, there))
+    return replace(change, old=reveal_marks(change.old, there), new=reveal_marks(change.new, there))
 
 
 def _is_empty(path: Path) -> bool:

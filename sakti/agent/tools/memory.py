@@ -42,7 +42,9 @@ def make_tools(
     )
     schema = pages.schema()
     if schema is not None:
-        mutate = structs.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
+        mutate = structs.replace(
+            mutate, description=f"{mutate.description}\n\n{page_schema.schema_instructions(schema)}"
+        )
     search = memory_search.make(store, resource_id=resource_id, counter=pages.counter, in_window=in_window)
     return [make(store, pages.resource_id), mutate, search]
 

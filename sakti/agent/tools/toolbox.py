@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
+from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
@@ -31,12 +31,11 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.tool_names import CALL, display_name
-from sakti.core.types import DEEPEST, ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
 # Tools that a small model gets if its window has room for them.
 MEMORY_TOOLS = (
@@ -45,21 +44,6 @@ MEMORY_TOOLS = (
 )
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
-
-
-class Repetition(Struct):
-    """Counter of equal calls in a row."""
-
-    last: str = ""
-    count: int = 0
-
-    def see(self, call: ToolCallPart) -> int:
-        signature = (
-            f"{call.name}:{json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.raw}"
-        )
-        self.count = self.count + 1 if signature == self.last else 1
-        self.last = signature
-        return self.count
 
 
 class _Announced:
@@ -154,9 +138,10 @@ class Toolbox(Struct):
         self.tools |= {t.name: t for t in tool_search.make(self.deferred, top_k, notes)}
 
     def load_always(self, tools: Sequence[Tool]) -> None:
-        """Add tools of servers to those of every request, before the first one."""
-        if tools:
-            self.tools |= {t.name: t for t in tools}
+        """Add tools of servers to those of every request, before the first one; a child gets only its own."""
+        added = {t.name: t for t in tools if self.parent is None or t.name in self.remote()}
+        if added:
+            self.tools |= added
             self.forget_specs()
 
     def find(self, name: str) -> Tool | None:
@@ -346,7 +331,9 @@ class Toolbox(Struct):
         if not reads and (reason := self.mode_tools.refusal(tool.name)):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
-            raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
+            raise ToolError(
+                f"The arguments of {call.name} {call_texts.explain_unreadable(call.raw)}; write the call again."
+            )
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
@@ -599,19 +586,6 @@ def _failure(call: ToolCallPart, error: Exception) -> Outcome:
             log.error("tool %s failed", call.name, exc_info=error)
             text = f"{call.name} failed: {type(error).__name__}: {error}"
     return Outcome(text, is_error=True)
-
-
-def _unreadable(raw: str) -> str:
-    """Describe why arguments could not be parsed."""
-    try:
-        value = json.loads(raw)
-    except RecursionError:
-        return "are nested too deeply"
-    except ValueError as e:
-        return f"are not a JSON object ({e})"
-    if not isinstance(value, dict):
-        return "are not a JSON object"
-    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

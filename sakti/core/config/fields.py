@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from sakti.core.config.meaning import setting
-from sakti.core.config.reading import shown
+from sakti.core.config.reading import show_value
 from sakti.core.resources import mode_names
 from sakti.core.types import Effort
 
@@ -29,7 +29,7 @@ _COLON = re.compile(r"[^/]*:/")
 def refuse_mode(name: str) -> str:
     """Return why there is no such mode, with those that exist; empty if there is one."""
     names = mode_names()
-    return "" if name in names else f"there is no mode {shown(name)}; there are {', '.join(names)}."
+    return "" if name in names else f"there is no mode {show_value(name)}; there are {', '.join(names)}."
 
 
 def _refuse_url(path: str) -> str:

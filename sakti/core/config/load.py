@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
 from sakti.core.config.meaning import Meaning, of_field
-from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, shown
+from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, show_value
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
@@ -176,7 +176,7 @@ def _reason_of_size(name: str, value: Any, config: Config) -> str:
         if name in _NARROWS:
             high = min(high, _get(config, name))
         if not low <= value <= high:
-            return f"{name} = {shown(value)} is not used; a project may set {low:g} to {high:.10g}."
+            return f"{name} = {show_value(value)} is not used; a project may set {low:g} to {high:.10g}."
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
     rules = typing.cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
@@ -267,7 +267,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     if hint is None:
         near = difflib.get_close_matches(name, list(names()), 1)
         advice = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{advice}")
+        raise ConfigError(f"{origin}: there is no setting {show_value(name)}.{advice}")
     child = getattr(node, head)
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
@@ -280,7 +280,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
-        raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
+        raise ConfigError(f"{origin}: there is no setting {show_value(name)}. `sakti config` lists them.")
     else:
         (target,) = (f for f in dataclasses.fields(node) if f.name == head)
         new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
@@ -307,7 +307,7 @@ def _replace_provider(
 def _check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
     """Return `value` if its setting allows it. Raises ConfigError."""
     if isinstance(value, int | float) and not isinstance(value, bool) and not meaning.allows(value):
-        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {meaning.bounds}.")
+        raise ConfigError(f"{origin}: {name} = {show_value(value)} must be {meaning.bounds}.")
     if reason := meaning.refuses(value):
         raise ConfigError(f"{origin}: {reason}")
     return value
@@ -325,7 +325,7 @@ def _convert(value: Any, hint: Any, name: str, origin: str) -> Any:
     for form in _forms(value):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(form, hint)
-    raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes {_describe(hint)}.")
+    raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes {_describe(hint)}.")
 
 
 def _forms(value: Any) -> Iterator[Any]:
@@ -345,13 +345,13 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
         return value
     hints = typing.get_type_hints(kind)
     if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes a table with {', '.join(hints)}.")
+        raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes a table with {', '.join(hints)}.")
     table = typing.cast("dict[str, Any]", value)
     for key in table:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, 1)
             hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
-            raise ConfigError(f"{origin}: {name} has no setting {shown(key)}.{hint}")
+            raise ConfigError(f"{origin}: {name} has no setting {show_value(key)}.{hint}")
     for f in dataclasses.fields(kind):
         if f.default is f.default_factory and f.name not in table:  # both are missing
             raise ConfigError(f"{origin}: {name} needs {f.name}.")

@@ -65,7 +65,7 @@ def literal(text: str) -> Any:
         return text
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Write a value for a message: on one line, cut, whatever it is."""
     try:
         return one_line(repr(value), 80)

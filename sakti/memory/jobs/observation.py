@@ -17,7 +17,7 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy, shared
 from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.protocol import ObserveInput
-from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
+from sakti.memory.state import RESTING, MemoryState, Phase, Signal, finish_commit
 from sakti.memory.window import slices
 from sakti.memory.worker import MemoryWorker, observable
 from sakti.providers import refused_pieces
@@ -232,7 +232,7 @@ class Observation:
             if last:
                 self.leases.ended(held)
 
-        await uninterrupted(commit())
+        await finish_commit(commit())
 
     def _name_thread(self, group: Group) -> Json:
         """Return the title that a group in a log of several threads keeps for its thread."""

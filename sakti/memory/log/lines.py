@@ -77,7 +77,7 @@ def _parse_line(raw: str) -> _Parsed | None:
     return match["time"] or "", sign, depth, content, tuple(files), tuple(numbers)
 
 
-def corrected(text: str, changes: Mapping[int, str | None]) -> str:
+def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
     """Apply corrections to a log: line number → other content, or None for a removed line.
 
     A date header without lines is removed, too.

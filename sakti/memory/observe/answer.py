@@ -15,7 +15,7 @@ from sakti.memory.log import dates, lines
 from sakti.memory.observe.speaking import plain
 from sakti.memory.protocol import ObserveInput
 from sakti.store.log.lines import UNVERIFIED
-from sakti.store.log.replaced import unmarked
+from sakti.store.log.replaced import remove_marks
 
 LINES = 500  # of an answer; real ones have a few dozen
 TAIL = 400  # lines of the log's end that are not noted again
@@ -51,12 +51,12 @@ def cut_lines(text: str, limit: int = LINES) -> str:
     return "\n".join([*rows[:-1], *rows[-1].rsplit("\n", limit // 10)[-limit // 10 :]])
 
 
-def checked(text: str, request: ObserveInput) -> str:
+def check_lines(text: str, request: ObserveInput) -> str:
     """Return the lines of an answer that may be stored, under dates of the observed messages.
 
     Left out are lines of the prompt, lines about the Observer's own task, and lines that the log's end has already.
     """
-    seen = {(x.time, unmarked(x.content).removesuffix(UNVERIFIED)) for x in _tail(request.log)}
+    seen = {(x.time, remove_marks(x.content).removesuffix(UNVERIFIED)) for x in _tail(request.log)}
     out: list[str] = []
     source = ""
     for raw in text.split("\n")[:LINES]:
@@ -66,14 +66,14 @@ def checked(text: str, request: ObserveInput) -> str:
         row = next(lines.rows(raw), None)
         if row is None:
             continue
-        content = unmarked(row.content)
+        content = remove_marks(row.content)
         if _OWN_TASK.search(content) or _OWN_ANSWER.search(content):
             source = source or plain("\n".join(m.text for m in request.messages))
         if (row.time, content) in seen or is_of_prompt(content) or _is_own_task(content, source):
             continue
         seen.add((row.time, content))
         out.append(raw)
-    return lines.corrected("\n".join(out), {})
+    return lines.apply_corrections("\n".join(out), {})
 
 
 def is_of_prompt(content: str) -> bool:
@@ -94,7 +94,7 @@ def with_doubts(text: str, doubted: Iterable[int]) -> str:
         for row in lines.rows(text)
         if row.line in numbers and row.priority in ("high", "done") and UNVERIFIED.strip() not in row.content
     }
-    return lines.corrected(text, changes) if changes else text
+    return lines.apply_corrections(text, changes) if changes else text
 
 
 def _tail(log: str) -> Iterable[lines.LogRow]:

@@ -438,7 +438,7 @@ class Dropped(Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
+def find_losses(inputs: Sequence[str], reflection: str) -> Dropped:
     """Return the 🔴 lines and paths that a reflection lost."""
     have, kept_words = EvidenceSource(reflection), words_by_line(reflection)
     have.ready()

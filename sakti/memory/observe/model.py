@@ -18,7 +18,7 @@ from sakti.memory.observe import answer
 from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.window import slices
-from sakti.store.log.replaced import Earlier, unmarked
+from sakti.store.log.replaced import Earlier, remove_marks
 
 # A model whose window is smaller than this gets the condensed instructions.
 SMALL_WINDOW = 16_000
@@ -55,7 +55,7 @@ def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]
     """
     anchors = _ANCHORED.findall(parse.inject_anchor_ids(shown))
     by_anchor = {
-        anchor: Earlier(unmarked(row.content), row.date, row.time)
+        anchor: Earlier(remove_marks(row.content), row.date, row.time)
         for anchor, row in zip(anchors, lines.rows(shown), strict=False)
     }
     replaces: dict[str, list[Earlier]] = {}
@@ -67,7 +67,7 @@ def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]
             changes[row.line] = content
         if earlier := [by_anchor[a] for a in named if a in by_anchor]:
             replaces[content] = earlier
-    return lines.corrected(text, changes) if changes else text, replaces
+    return lines.apply_corrections(text, changes) if changes else text, replaces
 
 
 def _continue(request: ObserveInput, results: Sequence[ObserveResult]) -> ObserveInput:

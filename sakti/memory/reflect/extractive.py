@@ -20,7 +20,7 @@ from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
 from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences, worth_of
-from sakti.store.log.replaced import MARK, NOTE, Earlier, place, when, with_marks
+from sakti.store.log.replaced import MARK, NOTE, Earlier, format_moment, place, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
 # what was stated without any, the one that says least for its length.
@@ -245,7 +245,7 @@ def _order_replaced(lines: Sequence[_DigestLine]) -> None:
             times = {match["when"] for match in MARK.finditer(unit.text)}
             unit.replaced = bool(times) and _statements(unit.text) <= len(MARK.findall(unit.text))
             for newer in lines[number + 1 :] if times else ():
-                if when(*_moment(newer), _date(older)) in times:
+                if format_moment(*_moment(newer), _date(older)) in times:
                     _outlive(newer, unit)
 
 

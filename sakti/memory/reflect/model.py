@@ -99,7 +99,7 @@ class ModelReflector:
         """
         count = self._model.counter.count
         system = self._system(request)
-        log = labelled(request)
+        log = label_log(request)
         before = sum(count(text) for _, text in request.groups)
         pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
         focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
@@ -156,7 +156,7 @@ class ModelReflector:
         )
 
 
-def labelled(request: ReflectInput) -> str:
+def label_log(request: ReflectInput) -> str:
     """Return the log with consecutive anchors, and a heading above the lines of each of several threads.
 
     Headings are added last, since they are not lines of the log.

@@ -13,7 +13,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import quality
-from sakti.memory.shared import CondensedPart, joined, parts
+from sakti.memory.shared import CondensedPart, join_texts, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
@@ -47,13 +47,13 @@ async def reflect(
             piece = _request(request, part, text, total)
             try:
                 results.append(await reflector.reflect(piece))
-                text = await aside(finished, results[-1].text, piece.pinned, replaced)
+                text = await aside(finish_text, results[-1].text, piece.pinned, replaced)
             except MemoryFailure as e:
                 failure = e
         texts.append((text, part.spans))
     if not results:
         raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
-    joined_text, sections = joined(texts)
+    joined_text, sections = join_texts(texts)
     result = structs.replace(
         results[-1],
         text=joined_text,
@@ -78,7 +78,7 @@ def _request(whole: ReflectInput, part: CondensedPart, text: str, total: int) ->
     )
 
 
-def finished(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
+def finish_text(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
     """Prepare a Reflector's answer for storing: clean, without repeats, marked, with pinned lines."""
     contents = frozenset(row.content for line in pinned for row in lines.rows(line))
     clean = quality.without_repeats(parse.clean(parse.sanitize_observation_lines(text)))

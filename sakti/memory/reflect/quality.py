@@ -12,7 +12,7 @@ from sakti.memory.observe.faithfulness import is_represented, words_by_line
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.statements.marking import ReplacedWords
 from sakti.memory.statements.sentences import speaker
-from sakti.store.log.replaced import NOTE, unmarked
+from sakti.store.log.replaced import NOTE, remove_marks
 
 # Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,
 # and of its tokens; of an input below SMALL_INPUT tokens a smaller share is enough.
@@ -57,7 +57,7 @@ def important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) ->
     ended = [one.text.casefold() for one in replaced]
     out: list[lines.LogRow] = []
     for row in (row for text in inputs for row in lines.rows(text)):
-        low = unmarked(row.content).casefold()
+        low = remove_marks(row.content).casefold()
         is_ended = any(
             words in low and len(words) >= ENDED_SHARE * len(low.partition(": ")[2] or low) for words in ended
         )
@@ -74,7 +74,7 @@ def lost_lines(
     Of a line that replaces an older one, the words that the older one does not have must be there.
     """
     have = words_by_line(text)
-    contents = [unmarked(row.content) for row in important]
+    contents = [remove_marks(row.content) for row in important]
     counts = Counter(word for content in contents for words in words_by_line(content) for word in words)
     older = {one.by: one.text for one in replaced}
     return [
@@ -87,7 +87,7 @@ def lost_lines(
 def unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
     """Return the lost lines to which no line of a reflection comes near: it may sum up parallel ones."""
     have = words_by_line(text)
-    return [row for row in lost if not is_represented(unmarked(row.content), have)]
+    return [row for row in lost if not is_represented(remove_marks(row.content), have)]
 
 
 def _has_new_words(content: str, older: str | None, have: Sequence[set[str]]) -> bool:
@@ -114,8 +114,8 @@ def put_back(
     back: list[lines.LogRow] = []
     total = count(text)
     newest_first = lost[::-1]
-    for row in sorted(newest_first, key=lambda row: unmarked(row.content) not in older):
-        ended = older.get(unmarked(row.content), "")
+    for row in sorted(newest_first, key=lambda row: remove_marks(row.content) not in older):
+        ended = older.get(remove_marks(row.content), "")
         size = count(_as_line(row)) + count(f"Date: {row.date}") + 2
         if (ended or speaker(row.content, row.priority) == "user") and total + size <= (limit if ended else room):
             total += size
@@ -135,8 +135,10 @@ def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
 
 def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
     """Give important lines that a reflection repeats their weight back."""
-    high = {unmarked(row.content) for row in important if row.priority == "high"}
-    lighter = [r.line for r in lines.rows(text) if r.priority not in ("high", "done") and unmarked(r.content) in high]
+    high = {remove_marks(row.content) for row in important if row.priority == "high"}
+    lighter = [
+        r.line for r in lines.rows(text) if r.priority not in ("high", "done") and remove_marks(r.content) in high
+    ]
     return lines.with_high_priority(text, lighter) if lighter else text
 
 
@@ -149,7 +151,7 @@ def without_repeats(text: str) -> str:
         if key in seen:
             repeated[row.line] = None
         seen.add(key)
-    return lines.corrected(text, repeated) if repeated else text
+    return lines.apply_corrections(text, repeated) if repeated else text
 
 
 def _as_line(row: lines.LogRow) -> str:

@@ -17,7 +17,7 @@ from sakti.memory.log import lines
 from sakti.memory.statements.sentences import agent_kind, is_request, speaker, units
 from sakti.memory.statements.superseding import Statement, StatementIndex, ended_by, is_cancelled
 from sakti.store.log.lines import LogLine
-from sakti.store.log.replaced import KEY, MARK, Earlier, note, unmarked, with_marks
+from sakti.store.log.replaced import KEY, MARK, Earlier, note, remove_marks, with_marks
 
 REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
 NOTED = 8  # older lines that a new one, which may say several things, names at most, the newest
@@ -83,7 +83,7 @@ class Remembered:
             ids = [(x.id, x.content) for x in stored[self._first :]]
             self._lines, self._index = [], _Index()
         for line in stored[self._first + len(self._lines) :]:
-            self._index.add(_MarkedLine(unmarked(line.content), line.date, line.time, line.priority))
+            self._index.add(_MarkedLine(remove_marks(line.content), line.date, line.time, line.priority))
             self._index.gone |= {Earlier(x["text"], x["date"], x["time"]) for x in line.metadata.get(KEY, ())}
         self._lines = ids
         return self._index
@@ -98,7 +98,7 @@ def mark_new(
     `remembered`: the log as it was read for the observations before. Notes that the text has are removed: only this
     function writes them.
     """
-    text = unmarked(text)
+    text = remove_marks(text)
     rows = list(lines.rows(text))
     remembered = remembered or Remembered()
     with remembered.lock:
@@ -110,7 +110,7 @@ def mark_new(
         row, once = rows[number], _newest(earlier)
         changes[row.line] = row.content + "".join(note(one, row.date) for one in once)
         out.metadata[number] = {KEY: [{"text": x.text, "date": x.date, "time": x.time} for x in once]}
-    out.text = lines.corrected(text, changes) if changes else text
+    out.text = lines.apply_corrections(text, changes) if changes else text
     important = [x for x in (*before, *rows) if x.priority == "high"] if replaced else []
     raised = [n for n, earlier in replaced.items() if rows[n].priority == "medium" and _ends_any(earlier, important)]
     out.text = lines.with_high_priority(out.text, raised) if raised else out.text
@@ -120,7 +120,7 @@ def mark_new(
 def _ends_any(earlier: Iterable[Earlier], important: Sequence[LogLine | lines.LogRow]) -> bool:
     """Return whether a statement of an important line is ended: what ends it is as important."""
     return any(
-        (e.date, e.time) == (x.date, x.time) and e.text in unmarked(x.content) for e in earlier for x in important
+        (e.date, e.time) == (x.date, x.time) and e.text in remove_marks(x.content) for e in earlier for x in important
     )
 
 
@@ -148,7 +148,7 @@ def _resolve_named_lines(
 
     The agent's reports of its work stay, and requests that the new line does not call off.
     """
-    older = {(unmarked(x.content), x.date, x.time): x for x in before if not x.forgotten}
+    older = {(remove_marks(x.content), x.date, x.time): x for x in before if not x.forgotten}
     out: dict[int, list[Earlier]] = {}
     for number, row in enumerate(rows):
         for one in named.get(row.content, ()):
@@ -185,7 +185,7 @@ class ReplacedWords(Struct, frozen=True):
 def replaced_words(log: Iterable[LogLine]) -> list[ReplacedWords]:
     """Return what stored lines replace, from their metadata."""
     return [
-        ReplacedWords(str(one["text"]), unmarked(x.content), x.date, x.time)
+        ReplacedWords(str(one["text"]), remove_marks(x.content), x.date, x.time)
         for x in log
         if not x.forgotten
         for one in x.metadata.get(KEY, ())
@@ -199,7 +199,7 @@ def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozense
     """
     changes: dict[int, str] = {}
     rows = list(lines.rows(text))
-    position = {unmarked(r.content): r.line for r in rows}
+    position = {remove_marks(r.content): r.line for r in rows}
     folded = [(k, k.text.casefold()) for k in replaced]
     for row in rows:
         low = MARK.sub("", row.content).casefold()
@@ -207,4 +207,4 @@ def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozense
         content = with_marks(row.content, (Earlier(k.text, k.date, k.time) for k in older), row.date)
         if content != row.content and row.content not in pinned:
             changes[row.line] = content
-    return lines.corrected(text, changes) if changes else text
+    return lines.apply_corrections(text, changes) if changes else text

@@ -120,7 +120,7 @@ class Clause(Struct, frozen=True, dict=True):
 
 
 @lru_cache(4_096)
-def divided(text: str) -> str:
+def divide_text(text: str) -> str:
     """Return a text, cut to a limit, with a line end where a sentence begins without a full stop."""
     return _RUN_ON.sub(_line_end, text[:STATEMENT_LIMIT])
 
@@ -132,7 +132,7 @@ def _line_end(match: re.Match[str]) -> str:
 @lru_cache(4_096)
 def clauses(text: str) -> tuple[Clause, ...]:
     """Split a statement into clauses that name something."""
-    text = divided(text)
+    text = divide_text(text)
     low = {word.casefold() for word in text.split()}
     german = bool(low & lexicon.words("german")) or len(low & lexicon.words("perhaps_german")) > 1
     out: list[Clause] = []

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements import lexicon
-from sakti.memory.statements.reading import Clause, StatementValue, clauses, divided
+from sakti.memory.statements.reading import Clause, StatementValue, clauses, divide_text
 
 LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
 COVERED = 0.5  # share of an older statement's words that one which ends it repeats
@@ -234,7 +234,7 @@ def _is_ended_whole(old: Statement, new: Statement) -> bool:
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:
-    spans = [match.span("old") for pattern in _ENDED for match in pattern.finditer(divided(new.text))]
+    spans = [match.span("old") for pattern in _ENDED for match in pattern.finditer(divide_text(new.text))]
     for clause in new.clauses:
         for key, at in (
             *((k, clause.start + at) for k, at in clause.words),

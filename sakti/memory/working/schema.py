@@ -94,7 +94,7 @@ def check(page: str, schema: Json) -> None:
         raise MemoryFailure(f"Working memory would break its schema at {path}: {message}.", code="schema")
 
 
-def told(schema: Json | None) -> str:
+def schema_instructions(schema: Json | None) -> str:
     """Return the instructions on the schema, empty without one."""
     if schema is None:
         return ""

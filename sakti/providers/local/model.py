@@ -63,7 +63,7 @@ def _choice() -> Path:
     return folder() / "local.json"
 
 
-def chosen() -> Path | None:
+def get_choice() -> Path | None:
     """Return the GGUF file that `use` named, None for the default or an unreadable choice."""
     try:
         value: Any = json.loads(_choice().read_text("utf-8"))
@@ -75,12 +75,12 @@ def chosen() -> Path | None:
 
 def path() -> Path:
     """Return the path of the GGUF file to load, whether it exists or not."""
-    return chosen() or default_path()
+    return get_choice() or default_path()
 
 
 def name() -> str:
     """Return the model's name after `local/`."""
-    own = chosen()
+    own = get_choice()
     return NAME if own is None else own.stem
 
 
@@ -90,7 +90,7 @@ def weights_ready() -> bool:
         size = path().stat().st_size
     except OSError:
         return False
-    return size > 0 if chosen() else size == SIZE
+    return size > 0 if get_choice() else size == SIZE
 
 
 def runtime_ready() -> bool:
@@ -106,7 +106,7 @@ def status() -> Status:
     file = path()
     size = file.stat().st_size if file.is_file() else 0
     partial = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
-    return Status(is_ready(), name(), str(file), size, partial, runtime_ready(), chosen() is not None)
+    return Status(is_ready(), name(), str(file), size, partial, runtime_ready(), get_choice() is not None)
 
 
 def use(file: Path | None) -> Path:

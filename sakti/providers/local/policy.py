@@ -319,7 +319,7 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
     unread = dict.fromkeys(path for text in reversed(texts) for path in _find_mentioned(text))
-    tried = _tried(messages)
+    tried = _list_tried(messages)
     return [p for p in unread if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
@@ -332,21 +332,21 @@ def _find_mentioned(text: str) -> Iterator[str]:
             yield f"{name.replace('.', '/')}.py"
 
 
-def _tried(messages: Sequence[Message]) -> set[str]:
+def _list_tried(messages: Sequence[Message]) -> set[str]:
     """Paths that this turn has tried to read."""
     return {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
 
 
 def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
     """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
-    tried = _tried(messages)
+    tried = _list_tried(messages)
     tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
-    named = dict.fromkeys(project.resolved(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
+    named = dict.fromkeys(project.resolve_name(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
     tests = tests or bool(_ABOUT_TESTS.search(asked))
     return [f for f in named if f not in tried and (tests or not _TEST_FILE.search(f))]
 
 
-def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:
+def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     """Repair `old` in the fields of an edit by the file that was read last.
 
     Writing code inside JSON, small models lose indentation and turn " into '. Where exactly one run of lines matches,

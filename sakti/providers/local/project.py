@@ -247,7 +247,7 @@ def unread(path: str, error: str) -> str:
     return f"`{path}` could not be read: {error.strip().splitlines()[0] if error.strip() else 'it is not there.'}"
 
 
-def resolved(name: str, project: str) -> str:
+def resolve_name(name: str, project: str) -> str:
     """Return the only file of the project that `name` can mean, else `name`."""
     matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
     return matches[0] if len(matches) == 1 else name

@@ -309,7 +309,7 @@ class _LocalStreamParser:
         last_action = None if self._plain else actions.read(self._reader.raw)
         if last_action is not None and last_action[0] != actions.ANSWER:
             action = next((a for a in self._offered if a.name == last_action[0]), None)
-            fields = policy.repaired(last_action[0], last_action[1], self._messages)
+            fields = policy.repair_edit(last_action[0], last_action[1], self._messages)
             return self._call_tool(name, last_action[0], action.arguments(fields) if action else fields)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
         text = self._answer_text(last_action[1] if last_action else {})

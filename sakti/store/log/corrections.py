@@ -228,7 +228,7 @@ def _row(db: Database, record_id: str, line_id: str) -> Json:
 def _with_it(db: Database, row: Json) -> list[Json]:
     """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
     nested = _find_nested(db, row)
-    words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
+    words = set(_WORD.findall(replaced.remove_marks(_shown_text(row)).casefold()))
     merged = _merged_ids(db, [row["group_id"]])
     rest = (one for group in merged for one in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
     same = [one for one in rest if _says(one, words)]
@@ -237,7 +237,7 @@ def _with_it(db: Database, row: Json) -> list[Json]:
 
 
 def _says(row: Json, words: set[str]) -> bool:
-    line_words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
+    line_words = set(_WORD.findall(replaced.remove_marks(_shown_text(row)).casefold()))
     return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
@@ -297,6 +297,6 @@ def _shown_text(row: Json) -> str:
 
 def next_number(db: Database, record_id: str) -> int:
     """Increase the number of corrections of a record's log, so that readers reload it."""
-    number = memory.corrected(db, record_id) + 1
+    number = memory.count_corrections(db, record_id) + 1
     memory.set_record_metadata(db, record_id, {KEY: number})
     return number

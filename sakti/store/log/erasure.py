@@ -14,7 +14,7 @@ from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import corrections, stated_tasks
-from sakti.store.log.replaced import unmarked
+from sakti.store.log.replaced import remove_marks
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
@@ -123,4 +123,4 @@ def _texts(row: Json) -> Sequence[str]:
     texts = [row["content"], row["edited"] or ""]
     texts += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
     texts += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
-    return [text for one in texts for text in (one, unmarked(one)) if len(text) >= SHORTEST]
+    return [text for one in texts for text in (one, remove_marks(one)) if len(text) >= SHORTEST]

@@ -17,7 +17,7 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replaced
 from sakti.store.memory.group_rows import cursor, groups_by_id
-from sakti.store.memory.records import corrected
+from sakti.store.memory.records import count_corrections
 from sakti.store.memory.sections import Span, spans
 from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first
@@ -65,7 +65,7 @@ class LogLine(Struct, frozen=True):
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
     """Return the lines of a log, in order, each with what later ones of them replace of it."""
     rows = [replaced.MarkRow(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
-    earlier = replaced.found(rows)
+    earlier = replaced.find_replacements(rows)
     return [structs.replace(x, earlier=earlier[x.id]) if x.id in earlier else x for x in lines]
 
 
@@ -97,7 +97,7 @@ def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -
 
     Lines of a group never change but by corrections, which are counted.
     """
-    corrections = corrected(db, record_id)
+    corrections = count_corrections(db, record_id)
     same = before is not None and (before.record_id, before.corrections) == (record_id, corrections)
     groups = before.groups if before is not None and same else {}
     ids: list[str] = [i for (i,) in db.execute_sql(_GROUPS, (record_id,)).fetchall()]
@@ -342,7 +342,7 @@ def _is_worth_carrying(line: LogLine) -> bool:
     if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
         return False
     gone = sum(len(part.text.split()) for part in line.earlier)
-    return not gone or 2 * gone < len(replaced.unmarked(line.content).split())
+    return not gone or 2 * gone < len(replaced.remove_marks(line.content).split())
 
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:

@@ -40,12 +40,12 @@ class MarkRow(Struct, frozen=True):
     dead: bool = False
 
 
-def unmarked(text: str) -> str:
+def remove_marks(text: str) -> str:
     """Remove marks and notes from a text."""
     return NOTE.sub("", MARK.sub("", text))
 
 
-def when(date: str, time: str, seen_from: str) -> str:
+def format_moment(date: str, time: str, seen_from: str) -> str:
     """Format a moment as seen from a line of the date `seen_from`: "12:29", "Jan 16, 12:29"."""
     day = "" if date == seen_from else _YEAR.sub("", date)
     return ", ".join(p for p in (day, time) if p) or "below"
@@ -53,7 +53,7 @@ def when(date: str, time: str, seen_from: str) -> str:
 
 def mark(date: str, time: str, seen_from: str) -> str:
     """Format the mark behind words that were replaced."""
-    return f" [earlier; see {when(date, time, seen_from)}]"
+    return f" [earlier; see {format_moment(date, time, seen_from)}]"
 
 
 def note(replaced: Earlier, seen_from: str) -> str:
@@ -63,7 +63,7 @@ def note(replaced: Earlier, seen_from: str) -> str:
     """
     words = " ".join(replaced.text.translate({ord("["): "(", ord("]"): ")"}).split())
     short = words if len(words) <= NOTED else words[: NOTED - 1].rstrip() + "…"
-    return f" [replaces {when(replaced.date, replaced.time, seen_from)}: {short}]"
+    return f" [replaces {format_moment(replaced.date, replaced.time, seen_from)}: {short}]"
 
 
 def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
@@ -98,7 +98,7 @@ def insert(text: str, marks: Mapping[int, str]) -> str:
     return text
 
 
-def found(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]:
+def find_replacements(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]:
     """Find what later rows replace of each row (in the log's order), by the row's id."""
     out: dict[str, tuple[Earlier, ...]] = {}
     plain = [MARK.sub("", row.content) for row in rows]

@@ -16,7 +16,7 @@ from sakti.store.connection import Database
 from sakti.store.threads import codec
 
 
-def failed(error: Exception, place: Path) -> StoreError:
+def archive_error(error: Exception, place: Path) -> StoreError:
     """Return what to raise where an archive cannot be written."""
     if isinstance(error, apsw.Error):
         return failures.to_store_error(error, place, saving=False)
@@ -84,7 +84,7 @@ def copy_beside(db: Database, path: Path, target: Path) -> Path | None:
             source.close()
         part.rename(new_place)
     except (apsw.Error, OSError) as e:
-        raise failed(e, new_place) from e
+        raise archive_error(e, new_place) from e
     finally:
         for file in files.all_of(part):
             file.unlink(missing_ok=True)

@@ -77,7 +77,7 @@ async def archive(
                 progress(done.messages, messages)
         done.removed = await sweep(store)
     except (apsw.Error, OSError) as e:
-        raise archive_care.failed(e, done.path) from e
+        raise archive_care.archive_error(e, done.path) from e
     return done
 
 
@@ -136,7 +136,7 @@ async def sweep(store: Store) -> int:
             some, last = await upkeep.piece(store, partial(_sweep_some, place=place, after=last))
             removed += some
     except (apsw.Error, OSError) as e:
-        raise archive_care.failed(e, place) from e
+        raise archive_care.archive_error(e, place) from e
     return removed
 
 

@@ -14,7 +14,6 @@ from sakti.core.errors import StoreError
 from sakti.store import database_file, failures, files
 from sakti.store.connection import Snapshot, plain
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import damage
 
 if TYPE_CHECKING:
     from sakti.store.connection import Database
@@ -37,7 +36,7 @@ def copy(
         files.sweep(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
-        if fault := damage.find(DatabaseFile(str(part))):
+        if fault := failures.find(DatabaseFile(str(part))):
             raise _refuse_damaged(fault)
         if wanted is None or _is(wanted, part):
             _give_name(part, target, replace=replace)

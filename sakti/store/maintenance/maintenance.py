@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sakti.store import archive_file, failures, migrate, one_shot, packing
 from sakti.store.connection import Database
-from sakti.store.maintenance import archive_care, copying, damage
+from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, message_index
@@ -59,13 +59,13 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
     `deep`: each text is also compared with its index.
     """
-    rest, broken = damage.split_faults(integrity(db))
+    rest, broken = failures.split_faults(integrity(db))
     findings = _integrity(rest)
     if rest:
         return findings
     if missing := migrate.find_missing(db):  # what else is looked at needs them
         return [*findings, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
-    unreadable = damage.unreadable(db.connection())
+    unreadable = failures.unreadable(db.connection())
     findings.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     findings.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
@@ -125,7 +125,7 @@ def _check_tasks(db: Database) -> list[Finding]:
 
 def integrity_findings(db: Database) -> list[Finding]:
     """Check the file of a database of any schema."""
-    return _integrity(damage.split_faults(integrity(db))[0])
+    return _integrity(failures.split_faults(integrity(db))[0])
 
 
 def _integrity(rest: Sequence[str]) -> list[Finding]:

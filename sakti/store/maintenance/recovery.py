@@ -14,7 +14,7 @@ import apsw
 from msgspec import Struct, field
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, opening, scratch
+from sakti.store import failures, files, opening
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import archive_care, lost_schema, recovery_repairs
@@ -169,7 +169,7 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
     if path.stat().st_size >= HEADER and _opens(path) and _has_schema(path):
         yield path
         return
-    folder = scratch.make_folder()
+    folder = files.make_folder()
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)

@@ -18,12 +18,12 @@ from sakti.store.memory.group_rows import (
     pinned_lines,
     verified_findings,
 )
-from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
+from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection, discard_stale
 from sakti.store.memory.records import (
     HOLD_REFLECTION,
     PAUSED,
     Record,
-    corrected,
+    count_corrections,
     get_or_create,
     get_record,
     revision,
@@ -31,7 +31,6 @@ from sakti.store.memory.records import (
     set_record_metadata,
     set_timezone,
 )
-from sakti.store.memory.states import discard_stale
 
 __all__ = [
     "HOLD_REFLECTION",
@@ -49,7 +48,7 @@ __all__ = [
     "UndoReflection",
     "advance",
     "as_line",
-    "corrected",
+    "count_corrections",
     "current",
     "cursor",
     "discard_stale",

@@ -28,9 +28,20 @@ from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
 from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
-from sakti.store.memory.records import HOLD_REFLECTION, corrected, revision
-from sakti.store.memory.states import all_in_state, discard, figures, has_messages_between, transition
+from sakti.store.memory.moves import (
+    Activate,
+    Add,
+    Advanced,
+    Move,
+    UndoCompaction,
+    UndoReflection,
+    all_in_state,
+    discard,
+    figures,
+    has_messages_between,
+    transition,
+)
+from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, revision
 from sakti.store.text_registry import entering
 from sakti.store.threads import threads
 from sakti.store.threads.threads import HOLD
@@ -102,7 +113,7 @@ def may_condense(db: Database, record_id: str, merged: Sequence[str], correction
 
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
-    if corrected(db, record_id) != corrections:
+    if count_corrections(db, record_id) != corrections:
         raise MemoryFailure("The log was corrected meanwhile; it is condensed again.", code="conflict")
     if any(g.kind == "reflection" for g in rows.groups(db, record_id, "buffered")):
         raise MemoryFailure("A reflection of another window is ready already.", code="conflict")

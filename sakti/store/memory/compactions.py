@@ -41,7 +41,7 @@ def add_compaction(db: Database, done: Compaction) -> None:
     insert(db, CompactionRow, **COMPACTION.values(done))
 
 
-def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
+def count_lines(db: Database, done: Compaction) -> tuple[int, int, int]:
     """Count lines of the log after a compaction: its own, the pinned ones, and its own with flags."""
     line, group = ObservationRow, GroupRow
     in_log = (group.record_id == done.record_id) & (group.state == "active")

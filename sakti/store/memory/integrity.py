@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import GroupState
-from sakti.store.memory.states import figures, has_messages_between
+from sakti.store.memory.moves import figures, has_messages_between
 
 OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
 

@@ -1,6 +1,6 @@
 """Store memory records: one for a thread, or one for a workspace.
 
-`get_record`, `revision` and `corrected` are raw SQL: every step queries them.
+`get_record`, `revision` and `count_corrections` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
     return (0, -1) if row is None else (row[0], row[1])
 
 
-def corrected(db: Database, record_id: str) -> int:
+def count_corrections(db: Database, record_id: str) -> int:
     """Return the number of corrections of a record's log, undos included.
 
     It changes with each correction.

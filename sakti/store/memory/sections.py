@@ -36,7 +36,7 @@ class Section(Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-def stored(sections: Sequence[Section]) -> Json:
+def section_metadata(sections: Sequence[Section]) -> Json:
     """Convert the sections of a new group to the form in its metadata."""
     return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
 

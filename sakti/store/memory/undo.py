@@ -11,9 +11,8 @@ from sakti.store.memory import compactions
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.compactions import Compaction
 from sakti.store.memory.group_rows import Group
-from sakti.store.memory.moves import Advanced, UndoCompaction, UndoReflection
+from sakti.store.memory.moves import Advanced, UndoCompaction, UndoReflection, discard_stale, transition
 from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
-from sakti.store.memory.states import discard_stale, transition
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow
 from sakti.store.rows import update
 from sakti.store.search import index as search_index

@@ -218,7 +218,7 @@ def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tu
     return [card_of(r) for r in rows], total
 
 
-def claimed(db: Connection, resource_id: str) -> list[Task]:
+def list_claimed(db: Connection, resource_id: str) -> list[Task]:
     """Return the tasks in progress whose claim belongs to a process and ends with it."""
     rows = db.execute_sql(
         f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.session_id IS NOT NULL"

@@ -122,4 +122,4 @@ def _current_text(kind: str, then: str, now: str | None) -> str:
     if kind != "line" or now is None:
         return then
     now = entering("carry_over", "text", now)
-    return then if replaced.unmarked(now) in replaced.unmarked(then) else f"{LINE}{now}"
+    return then if replaced.remove_marks(now) in replaced.remove_marks(then) else f"{LINE}{now}"

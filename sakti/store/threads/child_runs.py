@@ -17,7 +17,7 @@ from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
 from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.memory.sections import Section, Span, stored
+from sakti.store.memory.sections import Section, Span, section_metadata
 from sakti.store.models import ChildRunRow, MessageRow
 from sakti.store.threads import threads
 
@@ -164,7 +164,7 @@ def deliver(db: Database, child_id: str, message: Message) -> None:
         mode=run.mode,
         observation_tokens=findings["tokens"],
         model="report",
-        metadata={"at": message.index, CHILD: child_id, **stored([Section(count, len(lines), (span,))])},
+        metadata={"at": message.index, CHILD: child_id, **section_metadata([Section(count, len(lines), (span,))])},
         origin="report",
     )
     add_report(db, group, lines)

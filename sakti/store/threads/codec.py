@@ -62,7 +62,7 @@ def decode(data: Json) -> Part:
     return KINDS[fields.pop("t")](**fields)
 
 
-def packed(text: str) -> str | bytes:
+def pack(text: str) -> str | bytes:
     """Return the stored form of the JSON of parts: unchanged, or compressed."""
     if len(text) < PACKED_FROM:
         return text
@@ -73,8 +73,8 @@ def packed(text: str) -> str | bytes:
     return small if len(small) < len(plain) else text
 
 
-def unpacked(stored: str | bytes) -> str:
-    """Return the JSON given to `packed`; for a missing archive, a part that says so.
+def unpack(stored: str | bytes) -> str:
+    """Return the JSON given to `pack`; for a missing archive, a part that says so.
 
     Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes.
     """
@@ -82,7 +82,7 @@ def unpacked(stored: str | bytes) -> str:
         return stored
     if archive_file.is_reference(stored):
         archived = archive_file.read(stored)
-        return _MISSING if archived is None else unpacked(archived)
+        return _MISSING if archived is None else unpack(archived)
     return zlib.decompress(stored).decode()
 
 
@@ -97,7 +97,7 @@ _MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.
 def readable(stored: str | bytes | None) -> str:
     """Return the JSON of a stored value, "" if it cannot be read."""
     try:
-        return unpacked(stored) if stored else ""
+        return unpack(stored) if stored else ""
     except (zlib.error, UnicodeDecodeError, TypeError):
         return ""
 
@@ -137,7 +137,7 @@ _texts = _Texts()
 
 def stored(parts: Sequence[Part]) -> str | bytes:
     """Return the stored form of parts."""
-    value = packed(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
+    value = pack(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
     _texts.put(value, plain_text(parts))
     return value
 

@@ -135,7 +135,8 @@ class ListPanel(Panel[Any]):
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
     def on_mount(self) -> None:
-        self.refresh_rows()
+        if self.is_open:  # else it was closed while it opened, and has no parts
+            self.refresh_rows()
 
     def rows(self, text: str) -> Sequence[Any]:
         raise NotImplementedError

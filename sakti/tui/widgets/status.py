@@ -166,7 +166,7 @@ class StatusLine(Widget):
         return warn if self.approval[0] == "auto" else muted
 
     def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
-        """Return what goes on, without as many of `DROPPABLE` as do not fit into `room` cells."""
+        """Return the activities, without as many of `DROPPABLE` as do not fit into `room` cells."""
         for count in range(len(DROPPABLE)):
             parts = self._parts(state, DROPPABLE[:count])
             if sum(3 + cell_len(part) for part, _ in parts) <= room:
@@ -247,7 +247,7 @@ class StatusLine(Widget):
         return True
 
     def _append_parts(self, state: State | None, text: Text) -> None:
-        """Append the approval mode, what goes on, and as many keys as fit."""
+        """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
         key, muted, warn = (
             self.get_component_rich_style(f"status--{name}", partial=True) for name in ("key", "muted", "warn")

@@ -41,9 +41,9 @@ MUTANTS = (
         "if gap := None:",
     ),
     M("context-carry-over-limit", "sakti.memory.context:carried_over", "if tokens + size <= limit:", "if True:"),
-    M("render-minor-marks", "sakti.memory.log.render:for_actor", '_MINOR.sub(r"\\1", text)', "text"),
-    M("render-arrow", "sakti.memory.log.render:for_actor", "_ARROW.sub(", "re.sub('->', '', "),
-    M("render-no-tag", "sakti.memory.log.render:render_group", "if not tagged or", "if True or"),
+    M("render-minor-marks", "sakti.memory.context:for_actor", '_MINOR.sub(r"\\1", text)', "text"),
+    M("render-arrow", "sakti.memory.context:for_actor", "_ARROW.sub(", "re.sub('->', '', "),
+    M("render-no-tag", "sakti.memory.context:render_group", "if not tagged or", "if True or"),
     M(
         "dates-distance",
         "sakti.memory.log.dates:format_relative_time",
@@ -118,8 +118,8 @@ MUTANTS = (
         "request.start_level + MORE_LEVELS) + 1",
         "request.start_level) + 1",
     ),
-    M("elsewhere-oldest", "sakti.memory.other_threads:text", "reverse=True", "reverse=False"),
-    M("elsewhere-limit", "sakti.memory.other_threads:text", "if used + size > limit:", "if False:"),
+    M("elsewhere-oldest", "sakti.memory.shared:text", "reverse=True", "reverse=False"),
+    M("elsewhere-limit", "sakti.memory.shared:text", "if used + size > limit:", "if False:"),
     M(
         "elsewhere-id",
         "sakti.memory.shared:thread_alias",

@@ -3,7 +3,7 @@
 from tests.mutants.apply import Mutant as M
 
 ADVANCE = "sakti.store.memory.advance"
-STATES = "sakti.store.memory.states"
+STATES = "sakti.store.memory.moves"
 UNDO = "sakti.store.memory.undo"
 INTEGRITY = "sakti.store.memory.integrity"
 GROUPS = "sakti.store.memory.group_rows"
@@ -84,7 +84,7 @@ MUTANTS = (
     M(
         "advance-corrected-meanwhile",
         f"{ADVANCE}:may_condense",
-        "if corrected(db, record_id) != corrections:",
+        "if count_corrections(db, record_id) != corrections:",
         "if False:",
         by="tests/unit/memory/test_moves.py::test_a_reflection_is_of_the_log_as_it_is",
     ),
@@ -817,7 +817,7 @@ MUTANTS = (
     ),
     M(
         "compactions-pinned",
-        f"{COMPACTIONS}:noted",
+        f"{COMPACTIONS}:count_lines",
         "line.pinned == 1, line.forgotten == 0",
         "line.forgotten == 0",
         by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",

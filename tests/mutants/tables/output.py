@@ -69,19 +69,19 @@ MUTANTS = (
     M("lines-number-of-line", "sakti.memory.log.lines:rows", "number += 1", "number += 2"),
     M(
         "lines-corrected-other",
-        "sakti.memory.log.lines:corrected",
+        "sakti.memory.log.lines:apply_corrections",
         "changes.get(number, match",
         "changes.get(number + 1, match",
     ),
     M(
         "lines-corrected-forgets-all",
-        "sakti.memory.log.lines:corrected",
+        "sakti.memory.log.lines:apply_corrections",
         "if content is not None:",
         "if content is not None and not changes:",
     ),
     M(
         "lines-empty-date",
-        "sakti.memory.log.lines:corrected",
+        "sakti.memory.log.lines:apply_corrections",
         "if not _HEADER.fullmatch(line.strip())\n        or",
         "if True\n        or",
     ),
@@ -89,13 +89,13 @@ MUTANTS = (
     M("lines-line-numbers", "sakti.memory.log.lines:references", "        if first:\n", "        if last:\n"),
     M(
         "faithful-dropped-lines",
-        "sakti.memory.observe.faithfulness:dropped",
+        "sakti.memory.observe.faithfulness:find_losses",
         'row.priority == "high"',
         'row.priority == "low"',
     ),
     M(
         "faithful-dropped-paths",
-        "sakti.memory.observe.faithfulness:dropped",
+        "sakti.memory.observe.faithfulness:find_losses",
         "if not have.has(str(p))",
         "if have.has(str(p))",
     ),

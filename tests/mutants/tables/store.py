@@ -79,8 +79,8 @@ MUTANTS = (
     M(
         "correct-not-counted",
         "sakti.store.log.corrections:next_number",
-        "memory.corrected(db, record_id) + 1",
-        "memory.corrected(db, record_id)",
+        "memory.count_corrections(db, record_id) + 1",
+        "memory.count_corrections(db, record_id)",
     ),
     M("correct-undo-oldest", "sakti.store.log.corrections:undo", 'last["n"] > best[0]', 'last["n"] < best[0]'),
     M(

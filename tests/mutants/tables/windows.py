@@ -231,14 +231,14 @@ MUTANTS = (
     M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
     M(
         "leaving-too-much",
-        "sakti.memory.compaction:left",
+        "sakti.memory.compaction:count_unobserved",
         "if any(observable(m) for m in messages) else 0",
         "",
         by="tests/unit/memory/test_deciding.py::test_nothing_is_left_where_nothing_may_be_observed",
     ),
     M(
         "leaving-ready-waits",
-        "sakti.memory.compaction:observe_left",
+        "sakti.memory.compaction:observe_rest",
         "    await observation.state.activate_ready()\n",
         "",
         by="tests/unit/memory/test_deciding.py::test_what_is_left_at_the_end_is_what_can_be_observed",
@@ -272,13 +272,13 @@ MUTANTS = (
     ),
     M(
         "backlog-left",
-        "sakti.memory.backlog:left",
+        "sakti.memory.backlog:estimate_backlog",
         "if not (state.paused or state.phase is Phase.CATCHING_UP):",
         "if not state.paused:",
     ),
     M(
         "backlog-calls",
-        "sakti.memory.backlog:left",
+        "sakti.memory.backlog:estimate_backlog",
         "math.ceil(tokens / numbers.threshold)",
         "math.floor(tokens / numbers.threshold)",
     ),

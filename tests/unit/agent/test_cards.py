@@ -17,7 +17,7 @@ from sakti.core.events import ApprovalAnswer as Reply
 from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice, ToolFinished
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.plain import words
-from sakti.plain.asking import answer
+from sakti.plain.lines import answer
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log

@@ -9,7 +9,7 @@ import pytest
 
 from sakti.core.events import ToolFinished, ToolOutput
 from sakti.core.types import Message, ToolCallPart
-from sakti.plain.words import finished
+from sakti.plain.words import describe_result
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.threads import messages
@@ -78,6 +78,6 @@ async def test_the_own_command_of_the_user_can_be_stopped(store: Store, tmp_path
     block.start(ToolCallPart(result.call_id, "bash", {"command": "sleep"}))
     block.finish(result, None)
     assert block.state == "stopped"
-    assert ", stopped, " in finished(None, result, 1_000, own=True)
+    assert ", stopped, " in describe_result(None, result, 1_000, own=True)
     assert await has_ended(int((tmp_path / "w" / "pid").read_text()))
     assert not run.session.stop_command()

@@ -30,7 +30,7 @@ def request(*texts: str, log: str = "", days: int = 1) -> ObserveInput:
 
 
 def contents(text: str, asked: ObserveInput) -> list[str]:
-    return [row.content for row in lines.rows(answer.checked(text, asked))]
+    return [row.content for row in lines.rows(answer.check_lines(text, asked))]
 
 
 @pytest.mark.parametrize("part", ["observer", "observer#condensed"])
@@ -91,7 +91,7 @@ def test_what_users_say_of_their_observations_is_stored(line: str, text: str) ->
 def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int, days: int) -> None:
     asked = request(*["x"] * days, days=days)
     name = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")[month - 1]
-    (row,) = lines.rows(answer.checked(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
+    (row,) = lines.rows(answer.check_lines(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
     allowed = {dates.day_text(m.created_at, "UTC") for m in asked.messages}
     assert row.date in allowed
     if f"{name} {day}, {year}" in allowed:

@@ -65,16 +65,16 @@ async def test_the_price_is_the_observers(tmp_path: Path) -> None:
     known = backlog.rates(MODEL)
     assert known is not None
     assert 0 < known.input < known.output
-    left = backlog.left(flow, MODEL, known)
+    left = backlog.estimate_backlog(flow, MODEL, known)
     assert left is not None
     assert left.cost_usd is not None
     assert left.cost_usd > left.tokens * known.input
     assert left.cost_usd < 2 * (left.tokens + left.calls * 2_000) * known.output
     assert backlog.rates("nobody/nothing") is None
-    unknown = backlog.left(flow, "nobody/nothing", None)
+    unknown = backlog.estimate_backlog(flow, "nobody/nothing", None)
     assert unknown is not None
     assert (unknown.calls, unknown.cost_usd) == (left.calls, None)
-    without = backlog.left(flow, "extractive", backlog.rates("extractive"))
+    without = backlog.estimate_backlog(flow, "extractive", backlog.rates("extractive"))
     assert without is not None
     assert (without.calls, without.cost_usd) == (0, 0.0)
     assert in_words(Backlog(84_000, 3, 0.119)) == "84.0k tokens left · 3 calls · ~$0.12"

@@ -24,10 +24,10 @@ LOG = "Date: Jan 1, 2026\n* 🔴 (10:00) one\n  * -> nested\n* 🟡 two\n\nDate:
 
 
 def test_a_corrected_log_keeps_what_decorates_a_line_and_drops_empty_days() -> None:
-    assert lines.corrected(LOG, {}) == LOG
-    assert lines.corrected(LOG, {0: "ONE", 1: "N"}).split("\n")[1:3] == ["* 🔴 (10:00) ONE", "  * -> N"]
-    assert "Jan 2" not in lines.corrected(LOG, {3: None})
-    assert lines.corrected(LOG, {0: None, 1: None, 2: None, 3: None}) == ""
+    assert lines.apply_corrections(LOG, {}) == LOG
+    assert lines.apply_corrections(LOG, {0: "ONE", 1: "N"}).split("\n")[1:3] == ["* 🔴 (10:00) ONE", "  * -> N"]
+    assert "Jan 2" not in lines.apply_corrections(LOG, {3: None})
+    assert lines.apply_corrections(LOG, {0: None, 1: None, 2: None, 3: None}) == ""
 
 
 async def opened(path: Path, **values: object) -> Driver:

@@ -15,7 +15,7 @@ from sakti.core.types import Message, TextPart
 from sakti.memory.log import lines
 from sakti.memory.observe import speaking
 from sakti.memory.observe.extractive import ExtractiveObserver
-from sakti.memory.observe.faithfulness import EvidenceSource, dropped, flags
+from sakti.memory.observe.faithfulness import EvidenceSource, find_losses, flags
 from sakti.memory.observe.speaking import Said
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.worker import source_of
@@ -68,8 +68,8 @@ def test_what_a_reflection_dropped_is_listed() -> None:
             "* 🔴 User prefers tabs",
         )
     )
-    assert dropped([log], log).lines == ()
-    lost = dropped([log], "* 🔴 (10:00) It was decided by the user that all tokens live in Redis")
+    assert find_losses([log], log).lines == ()
+    lost = find_losses([log], "* 🔴 (10:00) It was decided by the user that all tokens live in Redis")
     assert lost.lines == ("User prefers tabs",)
     assert lost.paths == ("src/a.py",)
 

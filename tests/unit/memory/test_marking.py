@@ -109,7 +109,7 @@ def test_what_was_said_twice_is_named_once() -> None:
 def test_of_what_is_replaced_a_new_line_repeats_the_beginning() -> None:
     note = replaced.note(Earlier("a [b] " + "long " * 50, "Jan 15, 2026", "12:00"), "Jan 15, 2026")
     assert note.startswith(" [replaces 12:00: a (b) long") and note.endswith("…]")
-    assert len(note) < replaced.NOTED + 30 and replaced.unmarked(f"x{note}") == "x"
+    assert len(note) < replaced.NOTED + 30 and replaced.remove_marks(f"x{note}") == "x"
     # the words in a note are no statement of the line
     assert replaced.place("The port is 9090. [replaces 12:00: The port is 8080]", "The port is 8080") is None
 
@@ -246,7 +246,7 @@ def test_a_mark_stands_once_and_names_another_day() -> None:
     text = replaced.with_marks("The port is 8080. So.", (one, one), "Jan 15, 2026")
     assert text == "The port is 8080 [earlier; see Jan 16, 9:00]. So."
     assert replaced.with_marks(text, (one,), "Jan 15, 2026") == text
-    assert replaced.unmarked(text) == "The port is 8080. So."
+    assert replaced.remove_marks(text) == "The port is 8080. So."
 
 
 def test_the_pane_shows_the_mark_and_edits_the_words() -> None:

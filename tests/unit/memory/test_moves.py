@@ -19,7 +19,7 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
-from sakti.store.memory.states import all_in_state, has_messages_between, transition
+from sakti.store.memory.moves import all_in_state, has_messages_between, transition
 from sakti.store.threads import message_removal, messages, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock
@@ -476,7 +476,7 @@ async def test_the_log_is_what_it_was(rows: Rows) -> None:
 
 async def test_what_is_condensed_meanwhile_read_another_log(rows: Rows) -> None:
     await reflected(rows)
-    corrections = await rows.store.read(memory.corrected, "r")
+    corrections = await rows.store.read(memory.count_corrections, "r")
     await rows.observe("c", 8, 8, activate=True)
     await rows.reflect("y", "x", "c", corrections=corrections)
     await rows.move(UndoReflection(40))

@@ -24,9 +24,9 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
+from sakti.memory.context import for_actor
 from sakti.memory.factory import build_observers
 from sakti.memory.log import lines, parse
-from sakti.memory.log.render import for_actor
 from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.model import ModelObserver, system_prompt

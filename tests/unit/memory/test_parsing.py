@@ -105,8 +105,8 @@ def test_a_log_is_read_line_by_line() -> None:
     ]  # fmt: skip
     assert [depth for _, depth, _, _ in found] == [0, 1, 0]
     numbers = [n for n, *_ in found]
-    assert lines.corrected(log, {numbers[1]: "changed"}).split("\n")[2] == "  * -> changed"
-    assert lines.corrected(log, {numbers[2]: None}) == "Date: Jan 1, 2025\n* 🔴 (10:00) one\n  * -> below"
+    assert lines.apply_corrections(log, {numbers[1]: "changed"}).split("\n")[2] == "  * -> changed"
+    assert lines.apply_corrections(log, {numbers[2]: None}) == "Date: Jan 1, 2025\n* 🔴 (10:00) one\n  * -> below"
 
 
 def test_lines_of_sections_are_added_once_and_name_their_section() -> None:

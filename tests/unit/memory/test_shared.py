@@ -14,7 +14,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Thread, Usage
 from sakti.memory import shared
-from sakti.memory.log.render import render_group
+from sakti.memory.context import render_group
 from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 from sakti.memory.recall import recall
 from sakti.memory.reflect import parts as reflect_parts
@@ -97,14 +97,16 @@ def test_many_small_threads_are_not_many_calls() -> None:
 
 
 def test_a_correction_moves_no_section() -> None:
-    text, sections = shared.joined([(lines_of("a", 3), (Span("t1", 0, 9),)), (lines_of("b", 2), (Span("t2", 0, 4),))])
-    whole = structs.replace(group("r", "t1", text), metadata=shared.stored(sections))
-    done = shared.corrected(whole, {0: None, 2: "changed", 3: None})
+    text, sections = shared.join_texts(
+        [(lines_of("a", 3), (Span("t1", 0, 9),)), (lines_of("b", 2), (Span("t2", 0, 4),))]
+    )
+    whole = structs.replace(group("r", "t1", text), metadata=shared.section_metadata(sections))
+    done = shared.correct_group(whole, {0: None, 2: "changed", 3: None})
     (first, one), (second, two) = shared.pieces(done)
     assert first == "Date: Dec 4, 2025\n* 🟡 (10:01) a line 1\n* 🟡 (10:02) changed"
     assert second == "Date: Dec 4, 2025\n* 🟡 (10:01) b line 1"
     assert (one, two) == ((Span("t1", 0, 9),), (Span("t2", 0, 4),))
-    gone = shared.corrected(whole, {0: None, 1: None, 2: None})
+    gone = shared.correct_group(whole, {0: None, 1: None, 2: None})
     assert shared.pieces(gone)[0][0] == ""
     assert shared.pieces(gone)[1][0] == lines_of("b", 2)
     assert render_group(gone, 0, None, tagged=True, threads=True).count("<observation-group") == 1
@@ -112,8 +114,8 @@ def test_a_correction_moves_no_section() -> None:
 
 def test_a_line_is_of_the_thread_of_its_section() -> None:
     one, two, both = (Span("t1", 0, 9),), (Span("t2", 0, 4),), (Span("t2", 5, 6), Span("t3", 2, 2))
-    text, sections = shared.joined([(lines_of("a", 3), one), (lines_of("b", 2), two), ("* 🟡 c", both)])
-    whole = structs.replace(group("r", "t1", text), metadata=shared.stored(sections))
+    text, sections = shared.join_texts([(lines_of("a", 3), one), (lines_of("b", 2), two), ("* 🟡 c", both)])
+    whole = structs.replace(group("r", "t1", text), metadata=shared.section_metadata(sections))
     assert [spans_of_row(whole, n) for n in range(6)] == [one, one, one, two, two, both]
     assert [thread_of_row(whole, n) for n in range(6)] == ["t1", "t1", "t1", "t2", "t2", "t1"]
 
@@ -302,8 +304,8 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
 
 async def test_several_threads_in_one_part_are_told_in_its_tag(tmp_path: Path) -> None:
     found = (Span("t1", 0, 5, "one"), Span("t2", 2, 3))
-    text, sections = shared.joined([("* all of it", found)])
-    whole = structs.replace(group("r" * 8, "t1", text), kind="reflection", metadata=shared.stored(sections))
+    text, sections = shared.join_texts([("* all of it", found)])
+    whole = structs.replace(group("r" * 8, "t1", text), kind="reflection", metadata=shared.section_metadata(sections))
     head = render_group(whole, 0, None, tagged=True, threads=True).split("\n")[0]
     assert head == f'<observation-group id="rrrrrrrr" kind="reflection" threads="{T1}/0-5 one; {T2}/2-3">'
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.memory.statements import superseding
-from sakti.memory.statements.reading import STATEMENT_LIMIT, clauses, divided
+from sakti.memory.statements.reading import STATEMENT_LIMIT, clauses, divide_text
 from sakti.memory.statements.superseding import COMPARED, EndedText, Statement, find_ended
 
 FOLDER = Path(__file__).parents[2] / "talks"
@@ -143,5 +143,5 @@ def test_work_grows_with_the_statements(monkeypatch: pytest.MonkeyPatch) -> None
     "unit", ["a,", "not ", "a-", "1.", "-> ", "is ", "from ", "in every ", "'", "the x is ", "A b "]
 )
 def test_endless_statements_are_read_to_a_limit(unit: str) -> None:
-    assert len(divided(unit * 5_000)) <= STATEMENT_LIMIT
+    assert len(divide_text(unit * 5_000)) <= STATEMENT_LIMIT
     assert sum(len(c.words) + len(c.values) for c in clauses(unit * 5_000)) <= STATEMENT_LIMIT

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, plain_text
 from sakti.memory import context
-from sakti.memory.log.render import render_group
+from sakti.memory.context import render_group
 from sakti.memory.request import due
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from sakti.core.events import ApprovalRequested
-from sakti.plain.asking import TypedAnswer, answer
+from sakti.plain.lines import TypedAnswer, answer
 
 ASKED = ApprovalRequested("q", "bash", "why", "make", ".", rule="bash(make)")
 CHANGE = ApprovalRequested("q", "write", "why", "a", ".", diff="+x")

@@ -27,7 +27,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, Usage
 from sakti.plain import words
-from sakti.plain.prose import Prose, all_lines, spoken
+from sakti.plain.prose import Prose, all_lines, speak_line
 from sakti.plain.speech import Speech
 
 READ = ToolCallPart("1", "read", {"path": "src/a.py"})
@@ -82,7 +82,7 @@ def test_markdown_is_said_without_its_signs() -> None:
         "after",
     ]
     assert all_lines("```\nnever closed") == ["code:", "never closed", "end of code"]
-    assert spoken("snake_case__name and 2 * 3 * 4") == "snake_case__name and 2 * 3 * 4"
+    assert speak_line("snake_case__name and 2 * 3 * 4") == "snake_case__name and 2 * 3 * 4"
 
 
 def test_nothing_that_a_terminal_would_obey_is_said() -> None:

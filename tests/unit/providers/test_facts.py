@@ -67,9 +67,9 @@ def test_what_is_known_of_models(name, window, output, thinking):
     ],
 )
 def test_open_families_have_a_window_wherever_they_are_served(name: str, window: int) -> None:
-    assert facts.known("mine", name).context_window == window
+    assert facts.get_facts("mine", name).context_window == window
     here = ProviderSettings(base_url="http://127.0.0.1:9000/v1")
-    assert facts.known("mine", name, here).context_window is None, "a server on this machine decides it"
+    assert facts.get_facts("mine", name, here).context_window is None, "a server on this machine decides it"
 
 
 def test_prices_of_clouds_are_found_by_their_own_names() -> None:
@@ -97,7 +97,7 @@ def test_every_preset_has_all_its_facts():
         if preset.local:
             continue
         for model in filter(None, (preset.model, preset.small)):
-            info = facts.known(preset.name, model)
+            info = facts.get_facts(preset.name, model)
             assert info.context_window, model
             assert info.max_output, model
             assert info.input_price is not None, model
@@ -106,14 +106,14 @@ def test_every_preset_has_all_its_facts():
 def test_who_knows_better():
     told = Served(window=8_192, max_output=4_096)
     settings = ProviderSettings(context_window=5_000)
-    assert facts.known("openai", "gpt-6.1-terra", served=told).context_window == 8_192
-    assert facts.known("openai", "gpt-6.1-terra", settings, told).context_window == 5_000
-    assert facts.known("openai", "gpt-6.1-terra", settings, told).max_output == 4_096
-    assert facts.known("openai", "gpt-6.1-terra", settings).max_output == 5_000, "never more than the window"
+    assert facts.get_facts("openai", "gpt-6.1-terra", served=told).context_window == 8_192
+    assert facts.get_facts("openai", "gpt-6.1-terra", settings, told).context_window == 5_000
+    assert facts.get_facts("openai", "gpt-6.1-terra", settings, told).max_output == 4_096
+    assert facts.get_facts("openai", "gpt-6.1-terra", settings).max_output == 5_000, "never more than the window"
     # how much of a model a server at home serves is nothing that its name says
-    assert facts.known("ollama", "gpt-oss:20b").context_window is None
-    assert facts.known("ollama", "gpt-oss:20b").max_output is None
-    assert facts.known("ollama", "gpt-oss:20b").thinking == "effort"
+    assert facts.get_facts("ollama", "gpt-oss:20b").context_window is None
+    assert facts.get_facts("ollama", "gpt-oss:20b").max_output is None
+    assert facts.get_facts("ollama", "gpt-oss:20b").thinking == "effort"
 
 
 def test_images_by_model_provider_and_setting():

@@ -200,7 +200,7 @@ def test_asking_the_same_again_and_again():
 def test_an_edit_is_fitted_to_the_file():
     read = message("tool", result("c1", '1\tdef f():\n2\t    return "".join(x[1])\n3\t    y'))
     fields = {"path": "a", "old": "return ''.join(x[1])", "new": "return ''.join(x[0])"}
-    fixed = policy.repaired("edit", fields, [read])
+    fixed = policy.repair_edit("edit", fields, [read])
     assert fixed["old"] == '    return "".join(x[1])'
     assert fixed["new"] == '    return "".join(x[0])'
     for untouched in (
@@ -209,7 +209,7 @@ def test_an_edit_is_fitted_to_the_file():
         {"old": "", "new": "z"},
         {"new": "z"},
     ):
-        assert policy.repaired("edit", untouched, [read]) == untouched
+        assert policy.repair_edit("edit", untouched, [read]) == untouched
 
 
 # The request and the process
@@ -438,7 +438,7 @@ def test_the_command(tmp_path):
     assert run("use").exit_code == 2
     assert run("remove").exit_code == 0
     assert other.exists(), "the user's own file stays"
-    assert model.chosen() is None
+    assert model.get_choice() is None
 
 
 def test_use_names_what_is_wrong(tmp_path):

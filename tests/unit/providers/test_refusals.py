@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.providers import refusals, waits
+from sakti.providers import limits, refusals
 from sakti.providers.refusals import Where, from_event, from_status
 
 KEYS = ("x", "token", "a", "1", "sk-test-0123456789abcdef")
@@ -177,7 +177,7 @@ def test_should_retry_header_decides(status: int, value: str, retryable: bool) -
     ],
 )
 def test_waits_in_error_texts_are_read(text: str, seconds: float | None) -> None:
-    assert waits.retry_after({}, text) == (seconds if seconds is None else pytest.approx(seconds))
+    assert limits.retry_after({}, text) == (seconds if seconds is None else pytest.approx(seconds))
     error = from_event({"error": {"message": text, "code": "rate_limit_exceeded"}}, Where("p"))
     assert error.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
@@ -230,7 +230,7 @@ def test_waits_in_headers_are_read(headers: dict[str, str], seconds: float | Non
     ],
 )
 def test_times_in_headers_are_relative_to_now(name: str, write: Callable[[datetime], str]) -> None:
-    seconds = waits.retry_after({name: write(in_seconds(3_600))}, limited=True)
+    seconds = limits.retry_after({name: write(in_seconds(3_600))}, limited=True)
     assert seconds is not None and 3_000 < seconds <= 3_601
 
 

@@ -18,9 +18,9 @@ from sakti.providers.local.provider import LocalProvider
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.presets import PRESETS
-from sakti.providers.probe import served_models
 from sakti.providers.registry import SelectedModel
 from sakti.providers.scripted import ScriptedProvider
+from sakti.providers.serving import served_models
 
 
 def nothing(name):

@@ -9,7 +9,7 @@ import pytest
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, refusals, retry, waits
+from sakti.providers import facts, limits, prices, refusals, retry
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.providers.sse import DONE, json_events
@@ -56,12 +56,12 @@ def test_prices():
 
 
 def test_model_info():
-    info = facts.known("anthropic", "claude-opus-5-5")
+    info = facts.get_facts("anthropic", "claude-opus-5-5")
     assert (info.context_window, info.input_price, info.output_price) == (1_000_000, 4.0, 20.0)
-    assert facts.known("gemini", "gemini-2.5-pro").context_window == 1_048_576
-    assert facts.known("openai", "gpt-6.1-sol").input_price == 2.0
-    assert facts.known("ollama", "x").context_window is None
-    assert facts.known("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
+    assert facts.get_facts("gemini", "gemini-2.5-pro").context_window == 1_048_576
+    assert facts.get_facts("openai", "gpt-6.1-sol").input_price == 2.0
+    assert facts.get_facts("ollama", "x").context_window is None
+    assert facts.get_facts("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
 WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
@@ -123,7 +123,7 @@ def test_an_empty_account_is_not_retried():
     ],
 )
 def test_retry_after(headers, seconds):
-    assert waits.retry_after(headers) == seconds
+    assert limits.retry_after(headers) == seconds
 
 
 async def lines(*chunks):

@@ -240,7 +240,7 @@ async def test_a_fork_keeps_what_it_shares(store: Store) -> None:
 
 async def test_secrets_are_masked_there_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("sakti.store.secrets.found", lambda _text: [])
+        patched.setattr("sakti.store.secrets.find_secrets", lambda _text: [])
         await say(store, f"{LOG}\nexport GIMBAL_TOKEN={SECRET}", noise(1))
     secrets.use_environment({})  # forgets what passed as masked
     await archiving.archive(store, before=LATE)
@@ -446,8 +446,8 @@ def test_parts_come_back_as_they_were(tmp_path: Path, said: Sequence[Sequence[Pa
     archive_file.know(database)
     stored = [codec.stored(parts) for parts in said]
     file = archive_file.connect(archive_file.path_of(database))
-    found = archive_file.put(file, [codec.unpacked(value) for value in stored])
+    found = archive_file.put(file, [codec.unpack(value) for value in stored])
     file.close()
-    assert [codec.unpacked(r) for r in found] == [codec.unpacked(v) for v in stored]
+    assert [codec.unpack(r) for r in found] == [codec.unpack(v) for v in stored]
     assert [codec.text_of("", r) for r in found] == [codec.text_of("", v) for v in stored]
     assert len({archive_file.key_of(r) for r in found}) == len(found)

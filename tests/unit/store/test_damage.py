@@ -440,7 +440,7 @@ async def test_damage_that_a_crash_left_stops_the_writing(path: Path) -> None:
 
 
 async def test_without_a_crash_nobody_waits_for_a_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sakti.store.maintenance.damage.find", lambda _: pytest.fail("it was looked for damage"))
+    monkeypatch.setattr("sakti.store.failures.find", lambda _: pytest.fail("it was looked for damage"))
     await (await Store.open(path)).close()
     kill_a_window(path)
     with pytest.raises(pytest.fail.Exception):

@@ -364,7 +364,7 @@ async def test_a_message_that_is_masked_later_is_indexed_again(old: Path, monkey
         clear = f"{LOG}\nexport GIMBAL_TOKEN={SECRET}"
         message = Message("", "n0", "/new", "user", (TextPart(clear),), 50)
         with monkeypatch.context() as patched:
-            patched.setattr("sakti.store.secrets.found", lambda _text: [])
+            patched.setattr("sakti.store.secrets.find_secrets", lambda _text: [])
             said = await store.write(messages.append, replace(message, id=store.ids.new()))
             await store.write(messages.append, replace(message, id=store.ids.new(), parts=(TextPart("a zebra"),)))
         secrets.use_environment({})  # forgets what passed as masked
@@ -401,7 +401,7 @@ async def test_a_secret_in_two_parts_of_one_message_is_masked_in_search(
     second = "agvybhqhdcvbnmklpoiu\n-----END OPENSSH PRIVATE KEY-----"
     await store.write(threads.create, Thread("t", "/w", "", 1, 1))
     with monkeypatch.context() as patched:
-        patched.setattr("sakti.store.secrets.found", lambda _text: [])
+        patched.setattr("sakti.store.secrets.find_secrets", lambda _text: [])
         parts = (TextPart(f"a heron {first}"), TextPart(second))
         await store.write(messages.append, Message("t-0", "t", "/w", "user", parts, 1))
         await store.write(messages.append, Message("t-1", "t", "/w", "assistant", (TextPart("and what now"),), 2))

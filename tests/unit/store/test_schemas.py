@@ -30,7 +30,7 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Thread
-from sakti.store import early_schema, migrate
+from sakti.store import migrate
 from sakti.store import rows as table_rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -208,9 +208,9 @@ def count(db: Database, table: str) -> int:
 
 async def test_a_new_database_has_as_many_columns_as_a_start_looks_for(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "new.db")
-    assert await store.read(early_schema.is_complete)
+    assert await store.read(migrate.is_complete)
     await store.write(lambda db: db.execute_sql("ALTER TABLE tasks DROP COLUMN close_reason"))
-    assert not await store.read(early_schema.is_complete)
+    assert not await store.read(migrate.is_complete)
     await store.close()
 
 

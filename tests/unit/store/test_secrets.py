@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sakti.store import secret_names, secrets
 from sakti.store.database import Store
-from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, revealed
+from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, reveal_marks
 from tests.fakes.secrets import KINDS, ORDINARY, PEM, TEMPTING
 
 PAIRS = pytest.mark.parametrize(("text", "secret"), KINDS.values(), ids=KINDS)
@@ -122,7 +122,7 @@ def test_ordinary_code_is_hardly_ever_masked() -> None:
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         text = path.read_text("utf-8", "replace")
         lines += text.count("\n")
-        hits += len(secrets.found(text))
+        hits += len(secrets.find_secrets(text))
         if lines > 30_000:
             break
     assert lines > 20_000 and hits * 1_000 <= lines
@@ -379,13 +379,13 @@ def test_a_value_in_the_line_below_its_name_is_masked(prefix: str, lines: tuple[
     text = "".join(f"{prefix.format(n)}{line}\n" for n, line in enumerate(lines, 11))
     clean = masked(text)
     assert clean.count("\n") == 2 and marks_in(clean) and lines[1].split()[-1].strip('"') not in clean
-    assert revealed(masked_lines(text), text) == text
+    assert reveal_marks(masked_lines(text), text) == text
 
 
 def test_a_split_secret_turns_back_into_what_the_file_holds() -> None:
     file = "x=1 \\\n  API_TOKEN=q8w7e6\\\nr5t4y3u2 \\\n  run\n"
     shown = masked_lines(file)
-    assert "r5t4" not in shown and shown.count("\n") == file.count("\n") and revealed(shown, file) == file
+    assert "r5t4" not in shown and shown.count("\n") == file.count("\n") and reveal_marks(shown, file) == file
 
 
 def test_a_text_is_not_cut_within_a_split_secret() -> None:
@@ -415,17 +415,17 @@ def test_lines_of_a_file_keep_their_places() -> None:
 def test_a_mark_turns_back_into_what_the_file_holds() -> None:
     file = f"API_KEY=q8w7e6r5t4y3\nDEBUG=1\n{PEM}\n"
     shown = masked_lines(file)
-    assert "q8w7" not in shown and revealed(shown, file) == file
-    assert revealed(masked(file), file) == file
-    assert revealed(shown, "DEBUG=1\n") == shown
+    assert "q8w7" not in shown and reveal_marks(shown, file) == file
+    assert reveal_marks(masked(file), file) == file
+    assert reveal_marks(shown, "DEBUG=1\n") == shown
     (mark,) = marks_in(masked("API_KEY=q8w7e6r5t4y3"))
-    assert revealed(mark, f"{file}{mark}") == mark  # a file that has the mark itself keeps it
+    assert reveal_marks(mark, f"{file}{mark}") == mark  # a file that has the mark itself keeps it
 
 
 def test_a_mark_of_two_values_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "mark", lambda kind, _value: f"[secret:{kind}:0000]")
     file = "A_KEY=q8w7e6r5t4y3\nB_KEY=z8x7c6v5b4n3\n"
-    assert revealed("A_KEY=[secret:key:0000]", file) == "A_KEY=[secret:key:0000]"
+    assert reveal_marks("A_KEY=[secret:key:0000]", file) == "A_KEY=[secret:key:0000]"
 
 
 def test_values_are_also_judged_by_the_name_above_them() -> None:

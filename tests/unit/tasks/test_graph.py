@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tasks.graph import BLOCKS, EDGE_TYPES, PARENT, Edge, Node, blocked, build, ready
+from sakti.tasks.graph import BLOCKS, EDGE_TYPES, PARENT, Edge, Node, build, find_blockers, ready
 from tests.fakes.task_graph import find_cycle, unblocked_by
 
 
@@ -21,7 +21,7 @@ def test_children_of_a_blocked_parent_are_blocked_with_its_reasons() -> None:
             Edge("r", "x", "discovered-from"),
         ],
     )
-    why = blocked(graph, "child")
+    why = find_blockers(graph, "child")
     assert why is not None
     assert why.by == ()
     assert why.inherited == (("epic", "x"),)
@@ -49,7 +49,7 @@ def test_what_is_ready_is_never_blocked_and_edges_never_close_a_cycle(wanted: li
             kept.append(edge)
     graph = build([Node(i, s, 2, n) for n, (i, s) in enumerate(zip("abcdef", statuses, strict=True))], kept)
     for task in ready(graph):
-        assert blocked(graph, task) is None
+        assert find_blockers(graph, task) is None
     order = {e.task: e.on for e in kept if e.type == BLOCKS}
     for start in order:  # following edges always ends
         seen, at = set(), start

@@ -117,7 +117,7 @@ def test_a_process_killed_in_mid_change_has_changed_nothing(tmp_path: Path, chan
         tasks, pure = service.load(db, "/w")
         board = service.board(db, "/w", 0)
         assert [t.id for t in board.ready] == graph.ready(pure)
-        assert {t.id for t in board.blocked} == {t for t in tasks if graph.blocked(pure, t)}
+        assert {t.id for t in board.blocked} == {t for t in tasks if graph.find_blockers(pure, t)}
         return tasks, board
 
     async def look(prepare: bool) -> Any:

@@ -42,7 +42,7 @@ async def test_golden_scripts(store: Store, actor: Actor, case: dict[str, Any]) 
     assert graph.ready(state) == wanted["ready"]
     asked = await store.read(service.board, "/w", 0)
     assert [t.id for t in asked.ready] == wanted["ready"]
-    blocked = {t: why for t in state.nodes if (why := graph.blocked(state, t))}
+    blocked = {t: why for t in state.nodes if (why := graph.find_blockers(state, t))}
     assert {t: sorted(w.by) for t, w in blocked.items()} == {t: sorted(b["by"]) for t, b in wanted["blocked"].items()}
     assert {t: bool(w.inherited) for t, w in blocked.items()} == {
         t: bool(b["inherited"]) for t, b in wanted["blocked"].items()

@@ -83,7 +83,7 @@ def same(db: Any) -> None:
     board = service.board(db, "/w", 0)
     assert [t.id for t in board.ready] == g.ready(state)
     assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == g.ready(state)
-    blocked = {t: why for t in state.nodes if (why := g.blocked(state, t))}
+    blocked = {t: why for t in state.nodes if (why := g.find_blockers(state, t))}
     found = task_graph.reasons(db, tasks)
     assert {t: sorted(found[t]) for t in blocked} == {
         t: sorted([(t, b) for b in w.by] + list(w.inherited)) for t, w in blocked.items()

@@ -98,7 +98,7 @@ def _with_folder(word: str, workspace: Path) -> str:
 
 def variables(place: HookSurroundings) -> dict[str, str]:
     """Return a hook's environment: what commands get, never a key, and the folder of the project."""
-    more = environment.networked(place.own_env) if place.sandbox is None else {}
+    more = environment.network_variables(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 

@@ -35,11 +35,12 @@ from sakti.core.events import (
     ToolStarted,
 )
 from sakti.core.tokens import count_tools
-from sakti.core.types import ContextPart, FilePart, ImagePart, ModelInfo, ToolCallPart, ToolResultPart
+from sakti.core.types import ContextPart, FilePart, ImagePart, ModelInfo, Request, ToolCallPart, ToolResultPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from tests.fakes.mcp_http import serve
 from tests.fakes.session import Recorded, start
+from tests.unit.agent.test_subagents import EXPLORE, delegating, is_child, report
 
 SERVER = Path(__file__).parents[3] / "fakes/mcp_server.py"
 LISTED = ("everything", "fetch", "filesystem", "git", "playwright", "time")
@@ -446,3 +447,19 @@ async def test_an_undo_restores_files_a_server_changed_and_names_what_stays(stor
             assert "anything that `mcp web · echo` changed elsewhere" in lost and "fake" not in lost
             await undo.undo(preview)
             assert (workspace / "a.txt").read_text() == "before"
+
+
+async def test_a_child_that_only_reads_runs_only_tools_known_to_read(store: Store, tmp_path: Path) -> None:
+    steps = [calling("mcp__fake__echo", text="hi"), calling("mcp__fake__slow"), report()]
+
+    def child(request: Request) -> Any:
+        assert {"search_tools", "load_tool", "call_tool"} <= {t.name for t in request.tools}
+        return steps[sum(m.role == "assistant" for m in request.messages)]
+
+    async with session(store, tmp_path / "w", delegating(child, EXPLORE), {"fake": entry()}) as run:
+        await ready(run)
+        end = await run.ask("explore it with a child")
+        assert end.status == "answered"
+        requests = [r for r in run.provider.requests if is_child(r)]
+        echoed, refused = [r.content for m in requests[-1].messages for r in m.tool_results]
+        assert echoed == "hi" and "There is no tool 'mcp__fake__slow'" in refused

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox.git_environment import variables
+from sakti.agent.sandbox.environment import variables
 from sakti.agent.tools.bash import OWN, bash
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.clock import SystemClock

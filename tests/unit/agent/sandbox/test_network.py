@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.agent import workspace
-from sakti.agent.judge import network
+from sakti.agent.judge import decide as judge_decide
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
@@ -374,7 +374,7 @@ async def test_nothing_is_left_of_a_network(server: Any) -> None:
     ],
 )
 def test_hosts_that_a_command_names(command: str, found: tuple[str, ...] | None) -> None:
-    assert network.hosts_of(command.split()) == found
+    assert judge_decide.hosts_of(command.split()) == found
 
 
 def decide(

@@ -161,12 +161,14 @@ def test_what_a_job_leaves_is_set_aside_before_the_next_command(tmp_path: Path) 
 
 def test_commands_get_no_key_and_what_the_user_names() -> None:
     env = {"PATH": "/bin", "LC_ALL": "C", "GITHUB_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "MINE": "y", "LC_KEY": "x"}
-    assert environment.given(env) == {"PATH": "/bin", "LC_ALL": "C"}
+    assert environment.choose_variables(env) == {"PATH": "/bin", "LC_ALL": "C"}
     env |= {"LD_LIBRARY_PATH": "/w/lib", "LD_PRELOAD": "/w/x.so"}
-    assert environment.given(env, ["LD_PRELOAD"]) == {"PATH": "/bin", "LC_ALL": "C"}, "bubblewrap gets these, too"
+    assert environment.choose_variables(env, ["LD_PRELOAD"]) == {"PATH": "/bin", "LC_ALL": "C"}, (
+        "bubblewrap gets these, too"
+    )
     assert environment.loading(env, ["LD_PRELOAD"]) == {"LD_LIBRARY_PATH": "/w/lib", "LD_PRELOAD": "/w/x.so"}
-    assert environment.networked(env) == {"LD_LIBRARY_PATH": "/w/lib"}
-    assert environment.given(env, ["MINE"]) == {"PATH": "/bin", "LC_ALL": "C", "MINE": "y"}
+    assert environment.network_variables(env) == {"LD_LIBRARY_PATH": "/w/lib"}
+    assert environment.choose_variables(env, ["MINE"]) == {"PATH": "/bin", "LC_ALL": "C", "MINE": "y"}
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.bench import retrieval as retrieval_bench
 from tests.bench import scale as scale_bench
 from tests.bench import tasks as tasks_bench
 from tests.bench import tui as tui_bench
+from tests.bench.longmemeval import command as longmemeval_command
 from tests.bench.repair import catalog, report
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -269,6 +270,9 @@ async def _measure_memory(sessions: int, model: str | None) -> list[dict[str, An
         return await memory_bench.run(range(sessions), tokens.O200k(), (provider, full_name.partition("/")[2]))
     finally:
         await provider.close()
+
+
+app.command()(longmemeval_command.longmemeval)
 
 
 @app.command()

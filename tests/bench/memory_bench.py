@@ -8,8 +8,9 @@ asked after the same turns as the scripted Observer.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -163,12 +164,8 @@ async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int
     It is asked whenever it says so, or after the turns `at`.
     """
     asked: list[int] = []
-    for number, turn in enumerate(session.turns):
-        await memory.add("user", TextPart(turn.user))
-        await memory.add("assistant", ToolCallPart(f"c{number}", turn.tool, turn.arguments))
-        await memory.add("tool", ToolResultPart(f"c{number}", turn.tool, turn.output))
-        await memory.add("assistant", TextPart(turn.answer))
-        now = await memory.turn_ends(number == len(session.turns) - 1)
+    for number in range(len(session.turns)):
+        now = await play_turn(session, number, memory)
         if not (now if at is None else number in at):
             continue
         asked.append(number)
@@ -178,6 +175,16 @@ async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int
                 tally.judge_marks(fact, log)
                 tally.categories[fact.category][await outcome(fact, seen, memory)] += 1
     return asked
+
+
+async def play_turn(session: Session, number: int, memory: Memory) -> bool:
+    """Play a turn into a memory; return whether to ask now."""
+    turn = session.turns[number]
+    await memory.add("user", TextPart(turn.user))
+    await memory.add("assistant", ToolCallPart(f"c{number}", turn.tool, turn.arguments))
+    await memory.add("tool", ToolResultPart(f"c{number}", turn.tool, turn.output))
+    await memory.add("assistant", TextPart(turn.answer))
+    return await memory.turn_ends(number == len(session.turns) - 1)
 
 
 async def outcome(fact: Fact, seen: str, memory: Memory) -> str:
@@ -357,16 +364,23 @@ async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str
 async def _observed(
     session: Session, counter: Counter, tally: Tally, observer: Observer, reflector: Reflector
 ) -> list[int]:
+    async with open_observed(counter, observer, reflector) as memory:
+        asked = await ask(session, memory, tally)
+        tally.whole += memory.engine.state.window.record.total_tokens_observed
+        tally.kept += memory.engine.state.observation_tokens()
+    return asked
+
+
+@contextlib.asynccontextmanager
+async def open_observed(counter: Counter, observer: Observer, reflector: Reflector) -> AsyncGenerator[Observed]:
+    """Open the memory under test on a new database."""
     clock = BenchClock()
     with tempfile.TemporaryDirectory(prefix="sakti-memory-") as folder:
         store = await Store.open(Path(folder) / "memory.db", clock=clock, synchronous="NORMAL")
         memory = Observed(store, clock, counter, observer, reflector)
         try:
             await memory.open()
-            asked = await ask(session, memory, tally)
-            tally.whole += memory.engine.state.window.record.total_tokens_observed
-            tally.kept += memory.engine.state.observation_tokens()
+            yield memory
         finally:
             await memory.engine.close()
             await store.close()
-    return asked

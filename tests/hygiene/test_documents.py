@@ -17,7 +17,19 @@ from sakti.tui.screens.help import parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
-    *("agents", "approvals", "configuration", "data", "headless", "hooks", "import", "instructions", "keys", "mcp"),
+    *(
+        "agents",
+        "approvals",
+        "benchmarks",
+        "configuration",
+        "data",
+        "headless",
+        "hooks",
+        "import",
+        "instructions",
+        "keys",
+        "mcp",
+    ),
     *("memory", "models", "sandbox", "scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
     "web",
 )

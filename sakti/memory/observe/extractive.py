@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field, structs
@@ -16,7 +17,7 @@ from msgspec import Struct, field, structs
 from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
-from sakti.core.tokens import Counter
+from sakti.core.tokens import Counter as TokenCounter
 from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import modes
 from sakti.memory.log import dates
@@ -27,13 +28,14 @@ from sakti.memory.observe.quoting import QuotedPiece, pieces, shell
 from sakti.memory.observe.tool_facts import Facts, fill_keys, read_facts
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.slices import run_in_slices, run_to_end
-from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step
+from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step, worth_of
 
 NAME = "extractive"
 # (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
 # with what those above them left. What the user states is noted whole while the log has room for it.
 STATED = 7.0
-ROOMS = ((STATED, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
+TALK = 6.0  # what the agent says where it only talks
+ROOMS = ((STATED, 0.5, 60), (TALK, 0.4, 40), (4.0, 0.15, 40), (0.0, 0.06, 20))
 LONG, LONG_SHARE = 400, 0.2
 LINE_TOKENS = 12  # sign, time and speaker of a line
 LINE_CHARACTERS = MAX_LINE // 2  # of the texts that share a line: storing cuts a line at MAX_LINE
@@ -42,6 +44,8 @@ STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
 QUOTED_LINES = 300  # of a quotation
 OF_THE_MODE = 5.5  # least weight of a call that fills a key of the mode
+LABELLED = 3  # messages that begin with the same name
+CHARACTERS = 4  # of a token, about
 TASK_SENTENCES = 200  # sentences of a message that may state the task
 CANDIDATES = 20_000  # sentences of one observation
 
@@ -55,6 +59,7 @@ _TESTS = lazy_pattern(
     r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b",
     re.IGNORECASE,
 )
+_LABEL = lazy_pattern(r"[^\W\d_][\w'’-]{0,30}: ")
 _NAMED_ERROR = lazy_pattern(r"\w*(?:Error|Exception)\b")
 _ITEM = lazy_pattern(r"\s*(?:[-*•+]|\d{1,3}[.)])\s+\S")
 _COMMAND_KEYS = ("command", "cmd", "script")
@@ -82,7 +87,7 @@ class CandidateLine(Struct, frozen=True):
 class ExtractiveObserver:
     name = NAME
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
@@ -169,7 +174,10 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
     """Yield what each part of the messages tells, with the facts of a tool's call."""
     calls: dict[str, ToolCallPart] = {}
     is_question = False  # whether the agent's last words were a question
+    labels = {role: _label_of(messages, role) for role in ("user", "assistant")}
+    only_talks = not any(isinstance(part, ToolCallPart) for message in messages for part in message.parts)
     for message in messages:
+        label = labels.get(message.role, "")
         for part in message.parts:
             steps: Iterator[Step]
             ran = shell(message) if message.role == "user" else None
@@ -178,9 +186,10 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
                 case TextPart() | OutputPart() if ran is not None:
                     steps, is_question = _of_shell(*ran), False
                 case TextPart(text) if message.is_by_user:
-                    steps, is_question = _of_user(text, is_question, message.id), False
+                    steps, is_question = _of_user(text, is_question, message.id, label), False
                 case TextPart(text) if message.is_by_agent:
-                    steps, is_question = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
+                    steps = _said_in_talk(text, label) if only_talks else _of_agent(text)
+                    is_question = text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
                     continue
@@ -204,41 +213,52 @@ def _attachment(part: FilePart | ImagePart) -> Step:
     return 4.5, "🟡", "User attached the image", part.name or "without a name"
 
 
-def _of_user(text: str, answers: bool, message_id: str) -> Iterator[Step]:
+def _label_of(messages: Sequence[Message], role: str) -> str:
+    """Return the speaker's name, "Ann: ", if most messages of a role begin with it."""
+    texts = [m.text for m in messages if m.role == role and m.text]
+    labels = Counter(match[0] for text in texts if (match := _LABEL.match(text)))
+    label, count = labels.most_common(1)[0] if labels else ("", 0)
+    return label if count >= LABELLED and 2 * count > len(texts) else ""
+
+
+def _of_user(text: str, answers: bool, message_id: str, label: str = "") -> Iterator[Step]:
     for piece in pieces(text):
         if piece.own:
-            for step in _own_words(piece, answers):
+            for step in _own_words(piece, answers, label):
                 yield from _fit_lines(step, message_id) if step else (None,)
         else:
             yield from ((6.5, "🟡", "User quoted:", line) for line in _shorten_quotation(piece.text, message_id))
 
 
-def _own_words(piece: QuotedPiece, answers: bool) -> Iterator[Step]:
+def _own_words(piece: QuotedPiece, answers: bool, label: str) -> Iterator[Step]:
     is_list = sum(bool(_ITEM.match(line)) for line in itertools.islice(piece.text.split("\n"), QUOTED_LINES)) > 1
     for sentence, last in _with_last(step_by_step(piece.text)):
         if not sentence:
             yield None
             continue
-        sentence_kind = "remark" if last and piece.opens else kind(sentence)
+        bare = sentence.removeprefix(label)
+        sentence_kind = "remark" if last and piece.opens else kind(bare)
         if is_list and not (last and piece.opens) and sentence_kind in ("remark", "chatter"):
             sentence_kind = "statement"  # an item of a list states something
-        yield _own_sentence(sentence, sentence_kind, answers=answers, opens=piece.opens)
+        weight, sign, lead = _weigh_own(bare, sentence_kind, answers=answers, opens=piece.opens)
+        yield weight, sign, lead, sentence
 
 
-def _own_sentence(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool) -> Found:
+def _weigh_own(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool) -> tuple[float, str, str]:
+    """Return weight, sign and lead of a sentence of the user."""
     exact = 0.5 if SPECIFIC.search(sentence) else 0.0
     match sentence_kind:
         case "statement":
-            return 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
+            return 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:"
         case "request":
-            return STATED + exact, "🟡", "User asked for:", sentence
+            return STATED + exact, "🟡", "User asked for:"
         case "question":
-            return 4.5 + exact, "🟡", "User asked:", sentence
+            return 4.5 + exact, "🟡", "User asked:"
         case "remark":
             weight = STATED if not is_vague(sentence) and not opens else 5.0 if answers else 3.5
-            return weight + exact, "🟡", "User said:", sentence
+            return weight + exact, "🟡", "User said:"
         case "chatter":
-            return 4.0 if answers else 0.5, "🟢", "User said:", sentence
+            return 4.0 if answers else 0.5, "🟢", "User said:"
 
 
 def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
@@ -314,6 +334,22 @@ def _of_agent(text: str) -> Iterator[Step]:
             weight += 1.0
         weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
         yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
+
+
+def _said_in_talk(text: str, label: str) -> Iterator[Step]:
+    """Yield the sentences of an agent that uses no tools; statements among them weigh more."""
+    for step, (sentence, _) in zip(_of_agent(text), _with_last(step_by_step(text)), strict=True):
+        bare = sentence.removeprefix(label)
+        if step is None or step[2] != "Agent:" or not _informs(bare):
+            yield step
+        else:
+            worth = worth_of(bare, len(bare) // CHARACTERS + LINE_TOKENS)
+            yield TALK + min(worth, 0.9), "🟡", "Agent said:", step[3]
+
+
+def _informs(sentence: str) -> bool:
+    """Return whether a sentence tells the user something; work on files is a trace of it."""
+    return kind(sentence) == "statement" and agent_kind(sentence) != "intent" and not references(sentence)[0]
 
 
 def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:

@@ -19,16 +19,20 @@ from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
-from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences
+from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences, worth_of
 from sakti.store.log.replaced import MARK, NOTE, Earlier, format_moment, place, with_marks
 
-# What goes first when room is short. Of one rank the oldest goes first.
+# What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
+# what was stated without any, the one that says least for its length.
 TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # What tells of work, and what was stated, go only as far as they must: to these shares of what the log may hold, so
 # that the next reflection is not due at once. Where that is not known, work goes down to the target, and what was
 # stated until the input is that much smaller.
-ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.95
+ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.9
 
+HEAD_TOKENS = 12  # of a line's sign, time and speaker
+OF_AGENT = 0.85  # what the agent's words count against the user's
+OF_OTHERS = 0.5  # what a further sentence of a line counts
 STATES = 3  # words of a clause without a value that states something
 
 _CLOCK = lazy_pattern(r"\((\d{1,2}:\d{2})\)")
@@ -45,6 +49,7 @@ class _LogSentence(Struct):
     behind: str
     rank: int
     tokens: int
+    worth: float = 0.0  # what it says for its length; only of statements
     dropped: bool = False
     replaced: bool = False
 
@@ -111,8 +116,8 @@ class ExtractiveReflector:
         total = sum(line.remaining_tokens for line in lines)
         ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
         least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
-        units = [(u.place, not u.replaced, n, u, line) for n, line in enumerate(lines) for u in line.units]
-        for rank, _, _, unit, line in sorted(units, key=lambda entry: entry[:3]):
+        units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
+        for rank, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):
             limit_of_rank = ended if unit.replaced and rank == WORK else least[rank]
             if total <= limit_of_rank or unit.dropped or line.pinned:
                 continue
@@ -157,13 +162,29 @@ class ExtractiveReflector:
             parts = [(content, "")]
         nested = line[0] in " \t" and sign == "none"
         units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
+        _value(units, 1.0 if user else OF_AGENT)
         return _DigestLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
+
+
+def _value(units: Sequence[_LogSentence], share: float) -> None:
+    """Set the worth of a line's statements: of the best one in full, of the others half.
+
+    One good sentence leads to its message, so the log rather covers many messages than few of them completely.
+    """
+    stated = [u for u in units if u.rank == STATED]
+    for unit in stated:
+        unit.worth = share * worth_of(unit.text, unit.tokens + HEAD_TOKENS)
+    best = max(stated, key=lambda u: u.worth, default=None)
+    for unit in stated:
+        unit.worth *= 1.0 if unit is best else OF_OTHERS
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
     exact = bool(SPECIFIC.search(text))
     if sign == "high":
         return EXACT if lasts(text) else STATED
+    if lead is not None and lead[1] == "Agent said":
+        return STATED
     if sign == "done":
         return DONE
     if sign == "low":
@@ -240,7 +261,7 @@ def _outlive(newer: _DigestLine, older: _LogSentence) -> None:
     """
     if newer.notes or newer.sign == "high" or (newer.user and older.rank < STATED):
         for unit in newer.units:
-            unit.rank = max(unit.rank, older.rank)
+            unit.rank, unit.worth = max(unit.rank, older.rank), max(unit.worth, older.worth)
 
 
 def _moment(line: _DigestLine) -> tuple[str, str]:

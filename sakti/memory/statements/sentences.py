@@ -27,10 +27,12 @@ _WORD = lazy_pattern(r"[^\W_][\w'’]*")
 
 # Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
 # search takes time in proportion to the text.
-SPECIFIC = lazy_pattern(
+_CODE_OR_NUMBER = (
     r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
-    r"(?<=[a-z,;:] )[A-Z][\w-]|[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
+    r"[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
 )
+CODE_OR_NUMBER = lazy_pattern(_CODE_OR_NUMBER)
+SPECIFIC = lazy_pattern(rf"{_CODE_OR_NUMBER}|(?<=[a-z,;:] )[A-Z][\w-]")  # or a name
 WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
 _LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
 _POLITE = lazy_pattern(
@@ -125,6 +127,8 @@ _VAGUE = lazy_pattern(
     r"looks|seems|there)\b",
     re.IGNORECASE,
 )
+_PERSONAL = lazy_pattern(r"\b(?:i|my|we|our|me|us|mine|ours|ich|mein\w*|wir|unser\w*)\b", re.IGNORECASE)
+PERSONAL, EXACT = 1.4, 1.3  # what such sentences count more
 _DECLARES = 4  # words
 # A request that says how things are from then on.
 _CHANGES_FOR_GOOD = lazy_pattern(
@@ -197,7 +201,8 @@ def kind(sentence: str) -> Kind:
     if _LASTING_START.search(sentence) and (words > 2 or exact):
         return "statement"
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
-    chatters = words <= _SHORT and not exact and _CHATTER.search(sentence) is not None
+    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
+    chatters = words <= _SHORT and is_plain and _CHATTER.search(sentence) is not None
     if _is_request(sentence, asks=asks):
         lasting = _request_lasts(sentence, asks=asks, exact=exact)
         return "statement" if lasting else "chatter" if chatters else "request"
@@ -251,14 +256,26 @@ def agent_kind(sentence: str) -> AgentKind:
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
+def worth_of(sentence: str, tokens: int) -> float:
+    """Return the number of meaningful words of a sentence per token.
+
+    Sentences about the speaker, and those with names or numbers, count more.
+    """
+    words = {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
+    personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
+    return len(words) * personal * (EXACT if SPECIFIC.search(sentence) else 1.0) / max(1, tokens)
+
+
 def lasts(sentence: str) -> bool:
     """Return whether a statement has something exact or lasting, which no paraphrase could keep."""
-    return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))
+    return bool(CODE_OR_NUMBER.search(sentence) or _LASTING.search(sentence))
 
 
 Speaker: TypeAlias = Literal["user", "agent", ""]
 
-LEAD = lazy_pattern(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
+LEAD = lazy_pattern(
+    r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked| said)?):\s+"
+)
 TOOL = lazy_pattern(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
 _SPOKEN = lazy_pattern(
     r"(?:the )?(?:user|agent|assistant)\b(?: (?:stated|said|noted|decided|confirmed|wants|asked|reported)\b)?"

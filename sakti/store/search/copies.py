@@ -7,9 +7,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.search.features import SHORT, TOOL, Features
-from sakti.store.search.rank import Ranked
+from sakti.store.search.rank import MESSAGE, Ranked
+from sakti.store.search.retrieve import LOG_LINES
 from sakti.store.search.rows import Row
+
+# Who said it, and what a relative date means: what a line adds to a sentence.
+_ATTRIBUTION = lazy_pattern(r"^(?:User|Agent)\b[^:]{0,40}: | \(meaning [^()]*\)$")
 
 
 class Folded(Struct, frozen=True):
@@ -44,7 +49,33 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
             first[same] = len(uniques)
             uniques.append(r)
             copies.append(0)
-    return Folded(uniques, copies)
+    return _fold_quotations(uniques, copies)
+
+
+def _fold_quotations(uniques: Sequence[Ranked], copies: Sequence[int]) -> Folded:
+    """Return the texts without log lines that quote another candidate.
+
+    That candidate takes the better of the two places. A log without a model quotes
+    the messages of its thread word for word: each would be listed twice.
+    """
+    messages: dict[str | None, list[tuple[int, str]]] = {}
+    for at, r in enumerate(uniques):
+        if r.features.row.kind == MESSAGE and _is_read(r.features):
+            messages.setdefault(r.features.row.thread_id, []).append((at, r.features.beginning))
+    place = list(range(len(uniques)))
+    gone: set[int] = set()
+    for at, r in enumerate(uniques):
+        row, text = r.features.row, r.features.beginning
+        if row.kind not in LOG_LINES or not text:
+            continue
+        pieces = _ATTRIBUTION.sub("", text).split("; ")
+        listed = messages.get(row.thread_id, ())
+        quoted = next((n for n, message in listed if all(piece in message for piece in pieces)), None)
+        if quoted is not None:
+            gone.add(at)
+            place[quoted] = min(place[quoted], at)
+    remaining = sorted((at for at in range(len(uniques)) if at not in gone), key=place.__getitem__)
+    return Folded([uniques[at] for at in remaining], [copies[at] for at in remaining])
 
 
 def fold_rest(

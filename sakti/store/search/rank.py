@@ -9,7 +9,8 @@
    each term stands in the text, in its identifiers, in the previous message; how long they are; where the words stand:
    all from the index, for the whole text however long.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
-   query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the thread's best.
+   query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the best of its
+   sitting: of its thread between two pauses of four hours.
    Without a question all texts are ranked alike (`PLAIN`), but for three things. What a message repeats of the one
    before it counts less, and it counts as longer. A *remark*, one line of at most 30 words that no tool printed, mostly
    announces or reports an output: it counts at least as long as the usual text, and its first words not more. The
@@ -42,6 +43,7 @@ from msgspec.structs import replace
 
 from sakti.store.search.dates import is_of
 from sakti.store.search.features import USER, Features, Pattern, Weights
+from sakti.store.search.rows import Row
 
 Place = tuple[str | None, int]  # of a message: its thread, and its position there
 Span = tuple[int, int]  # Unix ms: from, to
@@ -56,6 +58,7 @@ TIMED = 0.2  # it says when, as the question asks
 DATED = 0.3  # written in the time that the question names, or in the week after
 ASIDE = 0.2  # of the neighbours' score if an identifier is searched: a location
 THREAD_BEST = 3
+PAUSE = 4 * 3_600_000  # ms between two messages of a thread that end a sitting
 MESSAGE = "message"  # the kind of a thread's messages
 EQUAL = 3  # decimals by which scores differ
 BEHIND = 2 * 10**-EQUAL  # by which a text without words is behind the message that lends them
@@ -132,11 +135,12 @@ def rank(
     `words`: see `words_of`. `dates`: the times that the question names.
     """
     at = {(f.row.thread_id, f.row.position): f for f in candidates if f.row.kind == MESSAGE}
-    threads: dict[str | int, list[float]] = {}
+    sittings = _sittings_of((*candidates, *entering))
+    by_sitting: dict[int, list[float]] = {}
     for f in candidates:
-        threads.setdefault(f.row.thread_id or f.row.pk, []).append(words[f.row.pk])
+        by_sitting.setdefault(sittings[f.row.pk], []).append(words[f.row.pk])
     around = ASIDE if pattern.parts else 1.0
-    best = {t: around * sum(sorted(scores)[-THREAD_BEST:]) / THREAD_BEST for t, scores in threads.items()}
+    best = {s: around * sum(sorted(scores)[-THREAD_BEST:]) / THREAD_BEST for s, scores in by_sitting.items()}
     spans = tuple(dates)
     ranked: list[Ranked] = []
     for f in (*candidates, *entering):
@@ -146,7 +150,7 @@ def rank(
             ADJACENT * f.adjacent,
             NEAR * f.near,
             around * _neighbours(f, weights, at, words) if row.kind == MESSAGE else 0.0,
-            weights.thread * best.get(row.thread_id or row.pk, 0.0),
+            weights.thread * best.get(sittings[row.pk], 0.0),
             DATED * is_of(row.created_at, spans) if spans else 0.0,
             labelled=LABELLED * f.labelled,
             timed=TIMED * f.timed,
@@ -154,6 +158,27 @@ def rank(
         )
         ranked.append(Ranked(f, parts, score(parts), not f.has_words and (row.thread_id, row.position - 1) in at))
     return in_order(_behind_owners(ranked))
+
+
+def _sittings_of(candidates: Sequence[Features]) -> dict[int, int]:
+    """Return for each row the key of the first candidate of its sitting.
+
+    A sitting is a part of a thread without a long pause: what is said on one day of a long thread belongs together
+    like a thread of its own.
+    """
+    rows = sorted((f.row for f in candidates), key=lambda r: (r.kind, r.thread_id or "", r.created_at, r.pk))
+    sittings: dict[int, int] = {}
+    before: Row | None = None
+    for row in rows:
+        goes_on = before is not None and _goes_on(before, row)
+        sittings[row.pk] = sittings[before.pk] if before is not None and goes_on else row.pk
+        before = row
+    return sittings
+
+
+def _goes_on(before: Row, row: Row) -> bool:
+    same = row.kind == before.kind == MESSAGE and row.thread_id == before.thread_id
+    return same and row.created_at - before.created_at < PAUSE
 
 
 def _behind_owners(ranked: Sequence[Ranked]) -> Sequence[Ranked]:

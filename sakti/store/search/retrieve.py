@@ -25,6 +25,8 @@ from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, f
 from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings, stem_of
 
 CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
+LOG_LINES = ("observation", "reflection")
+MOST_LINES = 40  # of them among the candidates that are measured first
 MEASURED = 100  # candidates of each list that are measured at most
 BEST = 20  # rows whose threads are measured as well
 MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index, by which a row, or one of the BEST, is measured
@@ -299,10 +301,15 @@ def _ranked_by_index(look: IndexLookup, match: str) -> Matches:
     """Return the best rows in bm25 order; the filters are applied to as many as it takes."""
     rows, scores = list[Row](), dict[int, float]()
     with closing(_by_score(look, match)) as cursor:
-        while len(rows) < CANDIDATES and (some := dict(itertools.islice(cursor, CANDIDATES))):
+        while _is_wanting(rows) and (some := dict(itertools.islice(cursor, CANDIDATES))):
             scores |= some
             rows += rows_of(look, list(some))
-    return _matches(rows[:CANDIDATES], scores)
+    return _matches(rows, scores)
+
+
+def _is_wanting(rows: Sequence[Row]) -> bool:
+    """Return whether there are too few rows besides the lines of logs, which mostly repeat messages."""
+    return len(rows) < 2 * CANDIDATES and sum(row.kind not in LOG_LINES for row in rows) < CANDIDATES
 
 
 def _by_score(look: IndexLookup, match: str) -> Any:
@@ -339,7 +346,13 @@ def _best_first(scores: Mapping[int, float]) -> list[int]:
 
 
 def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
+    """Return the rows with their shares; most log lines go behind the texts, which they repeat."""
     best = scores[rows[0].pk] if rows else 0.0  # scores of bm25 are negative
+    lines = [row for row in rows if row.kind in LOG_LINES][MOST_LINES:]
+    if lines and len(lines) + MOST_LINES < len(rows):
+        behind = {row.pk for row in lines}
+        rows = [*(row for row in rows if row.pk not in behind), *lines]
+    rows = rows[:CANDIDATES]
     return Matches(rows, {r.pk: scores[r.pk] / best for r in rows[:MEASURED]} if best else {})
 
 

@@ -194,6 +194,35 @@ async def test_traces_go_first_and_what_was_stated_last() -> None:
     assert few[-1] == "* 🔴 (9:00) User stated: The port is now 9090. We no longer need the flag amber-12."
 
 
+async def test_of_statements_without_values_those_that_say_least_go_first() -> None:
+    full = (
+        "* 🔴 (9:00) User stated: We celebrated the opening of our bakery with the whole neighbourhood and fresh plums."
+    )
+    empty = [
+        f"* 🔴 (9:{n:02}) User stated: That was {word} and {word} for me."
+        for n, word in enumerate("nice odd".split(), 1)
+    ]
+    said = "* 🟡 (9:05) Agent said: My grandmother planted the orchard behind our old farmhouse in the valley."
+    log = "\n".join(["Date: Jan 15, 2026", full, *empty, said])
+    lines = await reflected(log, 1, limit=COUNTER.count("\n".join(("Date: Jan 15, 2026", full, said))) * 10 // 9)
+    assert lines == ["Date: Jan 15, 2026", full, said]
+
+
+def test_a_name_before_each_message_is_no_part_of_what_is_said() -> None:
+    talk = [f"Ann: {text}" for text in ("Wow!", "Hi Ben!", "We moved to a house by the canal.", "Nice, Ben!")]
+    lines = observed(*[("user", TextPart(text)) for text in talk])
+    assert "* 🔴 (12:02) User stated: Ann: We moved to a house by the canal." in lines
+    assert not any("stated: Ann: Wow" in line or ("Hi Ben" in line and "stated" in line) for line in lines)
+
+
+def test_an_agent_without_tools_informs() -> None:
+    text = "I grew up in Tartu, and my mother still teaches music there."
+    assert f"* 🟡 (12:01) Agent said: {text}" in observed(("user", TextPart("Hi!")), ("assistant", TextPart(text)))
+    call, result = ToolCallPart("c", "read", {"path": "a.py"}), ToolResultPart("c", "read", "x = 1")
+    worked = observed(("assistant", call), ("tool", result), ("assistant", TextPart(text)))
+    assert not any("Agent said" in line for line in worked)
+
+
 async def test_of_one_rank_the_oldest_goes_first_whatever_stands_before_it() -> None:
     stated = [f"* 🔴 (9:{n:02}) User stated: The port of service{n} is {7000 + n}." for n in range(10)]
     work = [f"* 🟡 (9:{n:02}) Agent: I created the module number{n} in src/m{n}.py." for n in range(10)]

@@ -12,6 +12,7 @@ from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import SystemClock
 from sakti.store import migrate
+from sakti.store.search import index as search_index
 from sakti.store.search.rank import EQUAL, score
 from sakti.store.search.search import Scope, SearchPage, search
 from tests.unit.store.test_search_queries import say
@@ -189,3 +190,45 @@ def test_a_verbatim_part_of_an_identifier_beats_its_scattered_pieces(db: APSWDat
     ]
     names = [("getServerSideProps is called first; see get_server_side_props", "assistant")]
     assert ask(db, typed, [scattered, names]).hits[0].id == "1-0"
+
+
+def put_line(db: APSWDatabase, id: str, text: str) -> None:
+    search_index.put(
+        db, kind="observation", doc_id=id, resource_id="/w", thread_id="t0", created_at=9, position=0, text=text
+    )
+
+
+def test_a_log_line_that_quotes_a_message_is_not_listed_beside_it(db: APSWDatabase) -> None:
+    text = "We sail to the heron lake in June. The boat is new. Bring a coat."
+    ask(db, "", [[(text, "user"), ("Nice, a lake!", "assistant")]])
+    put_line(db, "quoted", "User stated: We sail to the heron lake in June.; Bring a coat. (meaning Jun 1, 2026)")
+    put_line(db, "retold", "User stated: They go sailing on the heron lake.")
+    ids = [h.id for h in search(db, "when do we sail to the heron lake?", Scope("/w")).hits]
+    assert (ids[0], "retold" in ids, "quoted" in ids) == ("0-0", True, False)
+    only = search(db, "heron lake kind:observation", Scope("/w"))
+    assert {h.id for h in only.hits} == {"quoted", "retold"}
+
+
+def test_many_log_lines_do_not_push_messages_out_of_the_list(db: APSWDatabase) -> None:
+    ask(db, "", [[(f"The heron {word} was seen at the lake.", "user") for word in ("nest", "egg", "wing")]])
+    for number in range(300):
+        put_line(db, f"o{number}", f"The heron heron heron {number}")
+    hits = search(db, "where was the heron seen?", Scope("/w"), limit=400).hits
+    assert {"0-0", "0-1", "0-2"} <= {h.id for h in hits}
+
+
+def test_what_was_said_at_one_time_of_a_long_thread_belongs_together(db: APSWDatabase) -> None:
+    """Two equal messages: the one on the day on which the lake was talked about comes first."""
+    db.execute_sql("DELETE FROM search_docs")
+    hour = 3_600_000
+    day = [
+        "The canoe trip on the lake starts at the heron dock.",
+        "The lake is cold, said the heron guide.",
+        "We paid.",
+    ]
+    say(db, [("alike-1", "Anna brings a tent.")], thread="t0", first=90 * hour)
+    say(db, [(f"lake-{i}", text) for i, text in enumerate(day)], thread="t0", first=30 * hour)
+    say(db, [("alike-0", "Anna brings a tent!")], thread="t0", first=30 * hour + 60_000)
+    db.execute_sql("UPDATE search_docs SET position = 10 WHERE doc_id LIKE 'alike-%'")
+    ids = [h.id for h in search(db, "what does Anna bring to the heron lake?", Scope("/w")).hits]
+    assert ids.index("alike-0") < ids.index("alike-1")

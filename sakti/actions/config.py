@@ -54,7 +54,7 @@ async def config(scope: Scope, name: str) -> Value:
     summary="show and change settings",
 )
 async def settings(scope: Scope, wanted: str) -> Value:
-    """Show settings that are not at their default, or those that match the words; NAME = VALUE changes one."""
+    """Show changed settings, or those that match the words; NAME = VALUE changes one."""
     session, user_file = scope.session, resources.config_home() / "config.toml"
     project_file = session.workspace.root / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in wanted.partition("="))

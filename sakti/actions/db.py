@@ -32,7 +32,7 @@ YES = flag("--yes", help="Do not ask for confirmation.")
 
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
-    """Check for damage and repair the search index. Exit 1 if a problem remains. Works on damaged files too."""
+    """Check for damage and repair the search index, also of damaged files. Exit 1 if a problem remains."""
     findings = inspection.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)

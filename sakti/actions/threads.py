@@ -203,7 +203,7 @@ async def delete(scope: Scope, thread: str) -> Value:
 @action(arg("message", "Id, or the end of it: `threads show` has them."), shell="threads delete-message",
         needs="store")  # fmt: skip
 async def delete_message(scope: Scope, message: str) -> Value:
-    """Delete one message for good (a call with its result) from thread, search, exports and prompt history."""
+    """Delete one message (a call with its result) from thread, search, exports and prompt history."""
     if len(message) < SHORTEST:
         raise Refused(f"write at least the last {SHORTEST} characters of the message's id.", code=USAGE)
     found = await scope.store.read(memory_log.find_message, scope.resource, message)

@@ -29,26 +29,31 @@ async def find_earlier(
     folder = await asyncio.to_thread(_look_at, root)
     if folder is None:
         return []
+    can_write = saved and not store.not_saved
+    folder = await _remember(store, folder, trusted=trusted, can_write=can_write)
+    has_threads = bool(await store.read(threads.recent, folder.root, 1))
+    if has_threads and not interactive:
+        return []
+    earlier = [h for h in await store.read(workspaces.same_folders, folder) if not await _exists(h.root)]
+    if has_threads:
+        state = await store.read(user_state.ui_state)
+        earlier = [h for h in earlier if _OFFERED + h.root not in state]
+    if interactive and can_write:
+        for holdings in earlier:
+            await store.write(user_state.set_ui_state, _OFFERED + holdings.root, folder.root)
+    return earlier
+
+
+async def _remember(store: Store, folder: KnownFolder, *, trusted: bool, can_write: bool) -> KnownFolder:
+    """Store a folder if it is new or has changed; return it with its first commit, if that is known."""
     before = await store.read(workspaces.get, folder.root)
     if before is not None and before.inode == folder.inode and before.first_commit:
         folder = replace(folder, first_commit=before.first_commit)
     elif trusted:
-        folder = replace(folder, first_commit=await repository.first_commit(root))
-    if saved and not store.not_saved and folder != before:
+        folder = replace(folder, first_commit=await repository.first_commit(Path(folder.root)))
+    if can_write and folder != before:
         await store.write(workspaces.remember, folder)
-    has_threads = bool(await store.read(threads.recent, folder.root, 1))
-    if has_threads and not interactive:
-        return []
-    earlier = [
-        h for h in await store.read(workspaces.same_folders, folder) if not await asyncio.to_thread(_exists, h.root)
-    ]
-    if earlier and has_threads:
-        state = await store.read(user_state.ui_state)
-        earlier = [h for h in earlier if _OFFERED + h.root not in state]
-    if interactive and saved and not store.not_saved:
-        for holdings in earlier:
-            await store.write(user_state.set_ui_state, _OFFERED + holdings.root, folder.root)
-    return earlier
+    return folder
 
 
 def _look_at(root: Path) -> KnownFolder | None:
@@ -59,8 +64,8 @@ def _look_at(root: Path) -> KnownFolder | None:
     return KnownFolder(str(root), root.name, status.st_dev, status.st_ino)
 
 
-def _exists(root: str) -> bool:
-    return Path(root).exists()
+async def _exists(root: str) -> bool:
+    return await asyncio.to_thread(Path(root).exists)
 
 
 def offer(earlier: Holdings, *, chat: bool = False) -> str:

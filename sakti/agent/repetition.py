@@ -1,4 +1,4 @@
-"""Detect a model that goes in circles: equal calls in a row, repeated sequences of two to four calls. Pure."""
+"""Detect a model that goes in circles: equal calls, or repeated sequences of two to four. Pure."""
 
 from __future__ import annotations
 

@@ -425,15 +425,20 @@ def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
     if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
         return 1 + count_unfinished(entries[:-1])
-    groups = list(group_entries(entries))
-    start = next((i for i in range(len(groups) - 1, -1, -1) if groups[i][0].role in ("assistant", "user")), -1)
-    if start < 0 or groups[start][0].role == "user":
+    last = _find_last_answer(list(group_entries(entries)))
+    answer = [entry for group in last for entry in group]
+    if not answer or any(e.kind == "end" for e in answer):
         return 0
-    answer = [e for group in groups[start:] for e in group]
-    if any(e.kind == "end" for e in answer):
-        return 0
-    is_open = any(e.is_open for e in groups[start]) or _has_open_call(part for e in answer for part in e.parts)
+    is_open = any(e.is_open for e in last[0]) or _has_open_call(part for e in answer for part in e.parts)
     return len(answer) if is_open else 0
+
+
+def _find_last_answer(groups: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
+    """Return the groups from the last answer on; none if a user's message comes after it."""
+    for start in reversed(range(len(groups))):
+        if groups[start][0].role in ("assistant", "user"):
+            return groups[start:] if groups[start][0].role == "assistant" else ()
+    return ()
 
 
 def _has_open_call(parts: Iterable[Part]) -> bool:

@@ -577,15 +577,12 @@ def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Out
 
 def _failure(call: ToolCallPart, error: Exception) -> Outcome:
     """Describe for the model why a call failed."""
-    match error:
-        case SaktiError():
-            text = error.message
-        case OSError():
-            text = f"{call.name} failed: {error.strerror or error}."
-        case _:
-            log.error("tool %s failed", call.name, exc_info=error)
-            text = f"{call.name} failed: {type(error).__name__}: {error}"
-    return Outcome(text, is_error=True)
+    if isinstance(error, SaktiError):
+        return Outcome(error.message, is_error=True)
+    if isinstance(error, OSError):
+        return Outcome(f"{call.name} failed: {error.strerror or error}.", is_error=True)
+    log.error("tool %s failed", call.name, exc_info=error)
+    return Outcome(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -146,17 +146,20 @@ class ToolBlock(Block, eq=False):
         self.diff = sanitise(str(details.get("diff") or ""))
         stored = details.get("duration_ms")
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
-        code = details.get("exit_code")
-        self.detail = f"exit {code}" if isinstance(code, int) and code else ""
-        if self.detail:
-            self.output = self.output.rstrip("\n").removesuffix(f"[exit code {code}]")
-        if self.output.strip() == "[no output]":
-            self.output = ""
+        self._take_exit_code(details.get("exit_code"))
         lines = details.get("lines")
         if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+
+    def _take_exit_code(self, code: object) -> None:
+        """Show an exit code in the head instead of the output."""
+        self.detail = f"exit {code}" if isinstance(code, int) and code else ""
+        if self.detail:
+            self.output = self.output.rstrip("\n").removesuffix(f"[exit code {code}]")
+        if self.output.strip() == "[no output]":
+            self.output = ""
 
     def show_progress(self, event: AgentProgress | AgentFinished) -> None:
         """Show how the child thread goes on that it started."""

@@ -55,8 +55,8 @@ async def recover(scope: Scope) -> Value:
     ]
     out += found.repaired
     if not found.rows:
-        out.append("Nothing in the file could be read: the new database is empty.")
-    out.append(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
+        out.append("No row of the file could be read: the new database is empty.")
+    out.append(f"The new database is {found.path}; the damaged file is now {found.kept}.")
     out += [f"A backup exists too: {copy}" for copy in found.copies]
     return Text(
         tuple(out), json={**structs.asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
@@ -115,7 +115,7 @@ async def backup(scope: Scope, target: Path | None) -> Value:
 
 
 @action(
-    option("--days", kind="whole", low=0, default=90, metavar="N", help="Only messages of at least N days ago."),
+    option("--days", kind="whole", low=0, default=90, metavar="N", help="Only messages at least N days old."),
     shell="db archive",
     needs="store",
 )
@@ -130,9 +130,9 @@ async def archive(scope: Scope, days: int) -> Value:
         done = await archiving.archive(scope.store, before=before, progress=show)
     told = (
         f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
-        " `sakti db vacuum` gives the room back to the disk."
+        " `sakti db vacuum` returns the space to the disk."
         if done.messages
-        else f"No message of {days} days ago or older is observed, long and free of open tasks: nothing was moved."
+        else f"No observed message older than {days} days can be moved: they are short or belong to open tasks."
     )
     return Done(told, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
                             "removed": done.removed})  # fmt: skip
@@ -140,7 +140,7 @@ async def archive(scope: Scope, days: int) -> Value:
 
 @action(
     option("--days", kind="whole", low=0, default=0, metavar="N",
-           help="Only what was deleted at least this many days ago."),
+           help="Only items deleted at least this many days ago."),
     flag("--yes", help="Confirm: without it nothing is removed."),
     flag("--keep-copies", help="Keep copies of the database."),
     shell="db purge",
@@ -201,9 +201,9 @@ async def vacuum(scope: Scope, yes: bool) -> Value:
     if not yes:
         if not sys.stdin.isatty():
             raise Refused(
-                "this takes a while and twice the size of the database on disk; --yes confirms it.", code=USAGE
+                "this takes a while and needs twice the size of the database on disk; --yes confirms it.", code=USAGE
             )
-        if not confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
+        if not confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it during that time."):
             raise Refused("Nothing was done.")
     before, after = vacuuming.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."

@@ -38,14 +38,14 @@ PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 
 
 @action(
-    arg("program", f"{', '.join(PROGRAMS)}, beads (tasks), or all that the home folder holds.", default=None,
+    arg("program", f"{', '.join(PROGRAMS)}, beads (tasks), or all: every history in the home folder.", default=None,
         choices=(*PROGRAMS, "beads", "all")),
     arg("path", "Its folder or file (default: the usual place).", kind="path", default=None),
     flag("--dry-run", help="Only show what would be imported."),
     flag("--here", help="Only threads of this workspace."),
-    option("--since", metavar="TIME", help="Only threads that went on since: 2026-01-15, yesterday, 7d …"),
-    option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is B today; may be repeated."),
-    flag("--watch", help="Follow what was imported before, until stopped."),
+    option("--since", metavar="TIME", help="Only threads with messages since: 2026-01-15, yesterday, 7d …"),
+    option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is now B; may be repeated."),
+    flag("--watch", help="Keep following earlier imports until stopped."),
     option("--undo", metavar="RUN", help="Remove what one import added."),
     flag("--yes", help="Do not ask for confirmation."),
     AS,
@@ -125,7 +125,7 @@ async def _ask(scope: Scope, store: Store, options: ImportOptions, roots: list[t
     if not any(source.new for source in report.sources):
         return
     if scope.json or not sys.stdin.isatty():
-        raise Refused("This imports all that the home folder holds; --yes confirms it.", code=USAGE)
+        raise Refused("This imports every history in the home folder; --yes confirms it.", code=USAGE)
     scope.tell(Text(tuple(map(describe, report.sources))))
     if not confirm("Import them?"):
         raise Refused("Nothing was imported.")
@@ -187,7 +187,7 @@ async def _watch(scope: Scope, store: Store, options: ImportOptions, roots: list
         scope.tell(Text(tuple(line for source in report.sources if source.new for line in _lines(source, False))))
 
     followed = await importing.watch(service, roots, tell)
-    names = ", ".join(followed) or "nothing: nothing was imported before"
+    names = ", ".join(followed) or "none: nothing was imported before"
     return Text((f"Followed {names}.",), json={"followed": followed}, exit=0 if followed else NOTHING)
 
 
@@ -268,7 +268,7 @@ def _show_card(report: RunReport, was_stopped: bool) -> Card:
         rows.append(("search", "/search opens a search in what came in"))
         rows.append(("undo", f"sakti import --undo {report.run}"))
     if was_stopped:
-        rows.append(("stopped", "what came in is kept; /import continues"))
+        rows.append(("stopped", "imported threads are kept; /import continues"))
     return Card("Import", tuple(rows))
 
 
@@ -309,7 +309,7 @@ def _show_beads(report: Report, dry_run: bool) -> Value:
     out += [f"skipped, it would close a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
     if report.gone:
         some = ", ".join(report.gone[:GONE]) + (", …" if len(report.gone) > GONE else "")
-        out.append(f"{len(report.gone)} no longer in beads, kept here: {some}")
+        out.append(f"{len(report.gone)} missing in beads, kept here: {some}")
     out.append(
         f"{'Would be: ' if dry_run else ''}{report.imported} imported, {report.updated} updated,"
         f" {report.unchanged} unchanged, {len(report.skipped)} skipped;"

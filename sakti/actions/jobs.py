@@ -36,7 +36,7 @@ async def jobs(scope: Scope) -> Value:
 
 
 @action(arg("question", default="", metavar="QUESTION"), chat="btw", hint="QUESTION", needs="session",
-        summary="ask beside the thread: nothing of it stays there")  # fmt: skip
+        summary="ask a side question: the thread is not changed")  # fmt: skip
 async def btw(scope: Scope, question: str) -> Value | None:
     """Ask the model a question beside the thread, also while it works."""
     if not question.strip():

@@ -80,8 +80,8 @@ async def goal(scope: Scope, text: str) -> Value | None:
 async def pause(scope: Scope) -> Value:
     """Begin no further turn for the goal until it is resumed."""
     if not await scope.session.turns.goals.end("paused", "you paused it"):
-        raise Refused("No goal goes on in this thread.")
-    return Done("The goal is paused; /goal resume goes on.", title="Goal")
+        raise Refused("No goal is active in this thread.")
+    return Done("The goal is paused; /goal resume continues it.", title="Goal")
 
 
 @action(chat="goal resume", needs="session")

@@ -19,7 +19,7 @@ WORDS = ("yes", "all")
 
 
 @action(arg("words", default="", offers=WORDS), chat="redo", needs="session",
-        summary="undo the last undo; where files changed since, they are shown first")  # fmt: skip
+        summary="undo the last undo; files changed since then are shown first")  # fmt: skip
 async def redo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""
     given = words.split()
@@ -39,7 +39,7 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
 
 
 @action(
-    flag("--restore-conflicts", help="Restore files that somebody else changed since, too."),
+    flag("--restore-conflicts", help="Also restore files that someone else has changed since."),
     THREAD,
     shell="redo",
     panel=CHAT,

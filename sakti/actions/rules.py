@@ -31,7 +31,7 @@ async def rules(scope: Scope, revoke: int) -> Value:
             raise Refused(f"There is no saved rule {revoke}; `sakti rules` lists them.", code=USAGE)
         rule = saved[revoke - 1][0]
         await scope.store.write(user_state.delete_rule, scope.resource, rule)
-        return Done(f"Revoked the rule {rule}. It is asked about again.", title="Rules", json={"revoked": rule})
+        return Done(f"Revoked the rule {rule}. sakti will ask again.", title="Rules", json={"revoked": rule})
     approval = scope.config.approval
     written = [(kind, rule) for kind in ("deny", "ask", "allow") for rule in getattr(approval, kind)]
     lines = [f"{number:>3}. {decision:<5}  {rule}" for number, (rule, decision) in enumerate(saved, 1)]

@@ -215,7 +215,7 @@ async def delete_message(scope: Scope, message: str) -> Value:
     text += ", from the database and its copies; undo and time travel show nothing of it."
     if gone.lines:
         text += f" {gone.lines} log lines were made from it and the messages around it:"
-        text += " `sakti memory log` shows them, `sakti memory forget` takes one out."
+        text += " `sakti memory log` shows them, `sakti memory forget` removes one."
     return Done(text, json=to_builtins(gone))
 
 
@@ -317,12 +317,12 @@ async def new(scope: Scope) -> None:
 @action(
     arg("which", default="", offers=("yes",)),
     chat="delete-message",
-    summary="delete the last message for good (3: the third last); it is shown first, `yes` deletes it",
+    summary="delete the last message for good (3: the third last); a preview comes first, `yes` deletes it",
     hint="[N | yes]",
     needs="session",
 )
 async def delete_said(scope: Scope, which: str) -> Value:
-    """Delete a message of this thread for good; it is shown first."""
+    """Delete a message of this thread for good; a preview comes first."""
     named: message_removal.OneMessage = scope.kept.setdefault(
         "delete-message", message_removal.OneMessage(scope.session)
     )

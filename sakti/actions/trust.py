@@ -25,7 +25,7 @@ RESTART = "It takes effect after a restart."
 @action(
     flag("--yes", help="Trust the workspace's settings as they are now."),
     flag("--list", name="list_", help="List trusted workspaces."),
-    flag("--revoke", help="Trust this workspace no more."),
+    flag("--revoke", help="Stop trusting this workspace."),
     option("--allow", help="Let an MCP server of this workspace have a variable, a host or a path.", many=True,
            metavar="NAME"),
     shell="trust",
@@ -87,7 +87,7 @@ def _trust_files(scope: Scope) -> Value:
     if project.problem:
         raise Refused(project.problem)
     if review.state == "nothing":
-        return Done("There is nothing to trust: this workspace has no settings of its own.", json={"trusted": False})
+        return Done("There is nothing to trust: this workspace has no settings.", json={"trusted": False})
     workspace_trust.save(review)
     after = f" {RESTART}" if scope.live is not None else ""
     names = ", ".join(f.name for f in project.files)

@@ -30,7 +30,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
 
 
 @action(arg("words", default="", offers=WORDS), chat="undo", needs="session", hint="[N | files]",
-        summary="undo the last turn (2: the last two), its files and its conversation; it is shown first")  # fmt: skip
+        summary="undo the last turn (2: the last two), files and conversation; a preview comes first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
     number, what, yes, every = _read(words)
@@ -56,7 +56,7 @@ def with_words(result: Result) -> Value:
         return done
 
     async def instead() -> Value:
-        return Text((done.sentence, f"You had said: {one_line(result.prompt, 2_000)}"), title=done.title)
+        return Text((done.sentence, f"Your prompt was: {one_line(result.prompt, 2_000)}"), title=done.title)
 
     return Open("undone", (done, result.prompt), instead)
 
@@ -76,16 +76,16 @@ def _read(words: str) -> tuple[int, What, bool, bool]:
 
 async def _nothing(found: Undoing, preview: UndoPreview) -> str:
     if preview.what == "files" and any(t.changed is not None and not t.undone for t in await found.turns()):
-        return "All files are as they were before these turns already."
-    return "No file was changed in this thread." if preview.what == "files" else "Nothing was said in this thread yet."
+        return "All files are already as they were before these turns."
+    return "No file was changed in this thread." if preview.what == "files" else "This thread has no messages yet."
 
 
 @action(
     arg("number", "How many turns.", kind="whole", default=1, low=1),
     flag("--files", help="Only the files; the conversation stays."),
     flag("--conversation", help="Only the conversation; the files stay."),
-    flag("--restore-conflicts", help="Restore files that somebody else changed since, too."),
-    flag("--yes", help="Do it; otherwise it is only shown."),
+    flag("--restore-conflicts", help="Also restore files that someone else has changed since."),
+    flag("--yes", help="Do it; without it only a preview is shown."),
     THREAD,
     shell="undo",
     panel=CHAT,
@@ -163,7 +163,7 @@ def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
     number = counted(sum(bool(r.conflict) for r in preview.plan.rows), "file")
-    return (f"{number} changed since and would be left as they are; {how} restores them, too.",)
+    return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
 def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:

@@ -72,7 +72,7 @@ def time_is_up(settings: AgentSettings) -> SaktiError:
 
 
 def _limit_error(name: str, limit: str) -> SaktiError:
-    text = f'The limit of {limit} for a turn is reached (agent.{name}). Say "go on" to continue.'
+    text = f'The limit of {limit} for a turn is reached (agent.{name}). Say "continue" to go on.'
     return SaktiError(text, title="Limit reached", code=name)
 
 

@@ -225,7 +225,7 @@ def _stop_for_hook(turn: Turn) -> None:
 def _must_have_ended(turn: Turn) -> None:
     """Raise `Stop` for a final answer that may be cut without a sign of it."""
     if turn.steps[-1].stop_reason == "unknown":
-        text = 'The answer may be incomplete. Say "go on" to continue, or choose another model with /model.'
+        text = 'The answer may be incomplete. Say "continue" to go on, or choose another model with /model.'
         raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
@@ -240,7 +240,7 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
         raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not answered))
     if last:
         steps = turn.settings.max_steps
-        text = f'The limit of {steps} steps is reached. Say "go on" to continue.'
+        text = f'The limit of {steps} steps is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
     times, what = repetition.count, "call"
     if turn.circles.stopped:

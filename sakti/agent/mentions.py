@@ -77,7 +77,7 @@ def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _hide_image(part: Part) -> Part:
-    return TextPart(f"(an image that you cannot see: {part.name})") if isinstance(part, ImagePart) else part
+    return TextPart(f"(an image that is not shown to you: {part.name})") if isinstance(part, ImagePart) else part
 
 
 def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart | FilePart:
@@ -88,11 +88,11 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
     if size > images.LIMIT:
         at_most = f"models take {images.in_words(images.LIMIT)} at most"
         raise SaktiError(
-            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Make it smaller, or remove its @.",
+            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
             title="Image",
         )
     if damage := pictures.find_damage(path):
-        return FilePart(name, f"(This image cannot be read and was not sent: {damage}.)")
+        return FilePart(name, f"(This image is unreadable and was not sent: {damage}.)")
     media_type, width, height = found
     return ImagePart(media_type, base64.b64encode(path.read_bytes()).decode("ascii"), name, width, height)
 

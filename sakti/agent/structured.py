@@ -20,7 +20,7 @@ from sakti.core.text import one_line
 REPAIRS = 2  # times that the model is asked again
 PROBLEMS = 8  # problems of an answer that the model is told
 WANTED = (
-    "Your final answer is read by a program: give one JSON value that matches this JSON Schema, with nothing before "
+    "A program reads your final answer: give one JSON value that matches this JSON Schema, with nothing before "
     "or after it and no code fence.\n{schema}"
 )
 AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again with the whole JSON value only."
@@ -127,4 +127,4 @@ class StructuredOutput(AsksForJson):
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")

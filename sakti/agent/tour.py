@@ -32,7 +32,7 @@ SETTINGS = (
 )
 ANSWERS = (
     Answer(
-        "**This is a tour: these answers are played from a script, no model is asked.** What the tools do is real, in "
+        "**This is a tour: these answers are played from a script, no model is asked.** The tools really run, in "
         "a temporary folder. I look at it:",
         calls=(Call("ls", {"path": "."}), Call("read", {"path": "session.py"})),
     ),
@@ -55,7 +55,7 @@ ANSWERS = (
         "When you have seen enough, write: *done*"
     ),
     Answer(
-        "That is the tour. **F1** has every key, **ctrl+q** leaves; its folder and its database go then.\n\n"
+        "That is the tour. **F1** has every key, **ctrl+q** leaves; its folder and its database are then deleted.\n\n"
         "To work with it, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, name a server on this machine with `/model`, or "
         "run `sakti local install`; then start `sakti` in a folder of yours."
     ),

@@ -33,7 +33,7 @@ def text_of(line: bytes, number: int) -> str:
         texts = [p.get("text") for p in parts if p.get("type") == "text"]
         content = "\n".join(t for t in texts if isinstance(t, str)) if len(texts) == len(parts) else None
     if not isinstance(content, str) or not content.strip():
-        raise ConfigError(f"{where} is not a user message with a text. Write {FORM}.")
+        raise ConfigError(f"{where} is not a user message with text. Write {FORM}.")
     return content
 
 

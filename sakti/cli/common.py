@@ -152,9 +152,9 @@ def _resolve_added(name: str) -> Path:
     """Resolve the folder that --add-dir names. Raises Refused if it is missing or too wide."""
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
-        raise Refused(f"--add-dir takes a folder, and {name!r} is none.", code=values.USAGE)
+        raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
     if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
-        raise Refused(f"--add-dir takes no folder as wide as {folder}; name the one that is needed.", code=values.USAGE)
+        raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
     sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
     if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
         raise Refused(f"{folder} holds sakti's own data, which no tool may touch.", code=values.USAGE)

@@ -51,5 +51,5 @@ def _user_shell() -> str:
     name = Path(os.environ.get("SHELL", "")).name
     if name not in SHELLS:
         problem = f"{name} is not a shell that sakti completes in" if name else "SHELL is not set"
-        raise Refused(f"{problem}: write `sakti --install-completion bash`, zsh or fish.", code=USAGE)
+        raise Refused(f"{problem}: run `sakti --install-completion` with bash, zsh or fish.", code=USAGE)
     return name

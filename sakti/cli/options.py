@@ -14,7 +14,7 @@ MODE = option("--mode", metavar="MODE", offers="modes",
               help="How the agent works and what is remembered: explore, debugging, …")  # fmt: skip
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")
 ADD_DIR = option("--add-dir", name="added", many=True, metavar="DIR", offers="files",
-                 help="Work in this folder, too, as in the workspace; may be repeated.")  # fmt: skip
+                 help="Also work in this folder, as in the workspace; may be repeated.")  # fmt: skip
 NO_SAVE = flag("--no-save", help="Save nothing: earlier threads can be read, the database stays as it is.")
 DEBUG = flag("--debug", help="Write debug messages to the log file.")
 CHAT = (

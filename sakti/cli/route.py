@@ -81,8 +81,8 @@ def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[st
         return " ".join(tail) or None
     if is_command(words[0]):
         command = words[0]
-        hint = f"`sakti {command} --help` shows its options, which stand behind it."
-        raise UsageError(f"Options of the chat stand before {command!r}: {hint}")
+        hint = f"`sakti {command} --help` shows its options, which go after it."
+        raise UsageError(f"Options of the chat go before {command!r}: {hint}")
     if len(words) == 1 and not tail and any(c.isspace() for c in words[0]):
         return words[0]
     start = f"To start with a prompt, write `sakti -- {' '.join([*words, *tail])}`."

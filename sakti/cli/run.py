@@ -137,7 +137,7 @@ def _allowing(options: Options, rules: list[str]) -> Options:
             continue
         if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
             tool_names = ", ".join(sorted(names))
-            raise Refused(f'--allow: {rule!r} is no rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS" or '
+            raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS" or '
                           f'"mcp__SERVER__TOOL", with one of {tool_names}.', code=USAGE)  # fmt: skip
     approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
     return replace(options, config=dataclasses.replace(options.config, approval=approval))

@@ -77,7 +77,7 @@ def _drive(work: Coroutine[Any, Any, Value | None]) -> Value | None:
         work.send(None)
     except StopIteration as e:
         return e.value
-    raise RuntimeError("an action that needs nothing has to wait")
+    raise RuntimeError("an action that needs nothing must be awaited")
 
 
 _PRINTERS = {"findings": common.say_finding, "markdown": common.say_markdown, "document": common.say_document}

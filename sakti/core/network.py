@@ -33,7 +33,7 @@ def client_options(url: str) -> dict[str, Any]:
     if proxy and parts.scheme not in _PROXY_SCHEMES:
         host = parts.netloc.rpartition("@")[2]
         kinds = ", ".join(_PROXY_SCHEMES)
-        raise ProviderError(f"The proxy {host} is of the kind {parts.scheme}; use one of {kinds}.", code="proxy")
+        raise ProviderError(f"The proxy {host} has the scheme {parts.scheme}; use one of {kinds}.", code="proxy")
     return {"proxy": proxy or None, "verify": tls_context(url), "trust_env": False, "follow_redirects": True}
 
 
@@ -107,7 +107,7 @@ def tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
 
 
 def _certificate_error(name: str, path: str, problem: str) -> ProviderError:
-    return ProviderError(f"{name} names {path}, which {problem}: correct the variable or unset it.", code="certificate")
+    return ProviderError(f"{name} names {path}, which {problem}: fix the variable or unset it.", code="certificate")
 
 
 @functools.cache

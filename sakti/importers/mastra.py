@@ -82,7 +82,7 @@ def _entries(db: foreign.ForeignDatabase, source: Source, findings: Findings) ->
         thread_id = str(row.get("thread_id"))
         thread = threads.get(thread_id)
         if thread is None:
-            findings.add(source.path, 0, f"message {row.get('id')} is of a thread that is missing")
+            findings.add(source.path, 0, f"message {row.get('id')} belongs to a missing thread")
             thread = threads[thread_id] = ThreadInfo(
                 thread_key(source, thread_id), f"{RESOURCE}", file=str(source.path)
             )

@@ -140,7 +140,7 @@ def _write_record(db: Database, writer: ImportWriter, record: Generations) -> st
         return ""
     stored = _open_record(db, writer, record, covered[0])
     if not imports.remove_imported_log(db, stored.id):
-        return f"the log of {newest.get('lookupKey')} went on here; the newer one of the source was left out"
+        return f"the log of {newest.get('lookupKey')} was continued in sakti; the newer one of the source was left out"
     groups = _Groups(writer, stored.id, record.is_shared)
     log = groups.of_generations(record.rows, covered)
     log += groups.of_chunks(db, _read_list(newest.get("bufferedObservationChunks")), record, covered[0])
@@ -296,7 +296,7 @@ def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
     current = working_memory(db, scope, owner)
     content = masked(page.content)
     if current is not None:
-        return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} exists here and was kept"
+        return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} already exists and was kept"
     put_working_memory(
         db,
         id=writer.ids.new(),

@@ -108,7 +108,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         tokens_before,
         done.tokens_after,
         lines,
-        (f"{unobserved} messages {why} and stay as they are.",) if unobserved else (),
+        (f"{unobserved} messages {why} and are unchanged.",) if unobserved else (),
         gone_tokens=sum(m.tokens for m in gone),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,

@@ -537,7 +537,7 @@ class MemoryEngine:
             return await self._reflection.undo(generation)
 
     async def observe_left(self) -> bool:
-        """Observe everything that may be observed, on exit; False when nothing came of it."""
+        """Observe everything that may be observed, on exit; False when it had no result."""
         async with self._manual_operation():
             return await compaction.observe_rest(self._observation)
 

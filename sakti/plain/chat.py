@@ -51,7 +51,7 @@ NEWEST = 50  # messages that are looked at then
 LAST = 2  # messages that are said when a thread is opened
 LAST_LINES = 20
 ALLOW = "allow it? y allows it in this folder, n does not"
-TRUST = "trust them? y trusts them, n leaves them out this time, v shows their text"
+TRUST = "trust them: y trusts them, n leaves them out for now, v shows their text"
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
@@ -333,7 +333,7 @@ class Chat:
             self.unsent = line
             self.say(
                 ["warning: this terminal cuts long lines, so the end may be missing; nothing was sent",
-                 "put the text into a file and attach it with @; /send sends it as it came, /drop discards it"]
+                 "put the text into a file and attach it with @; /send sends it as it arrived, /drop discards it"]
             )  # fmt: skip
             return
         if self._new_files is not None:
@@ -351,7 +351,7 @@ class Chat:
         if not text.strip():
             return
         if question is not None and parse(text).kind == "message":
-            self.say([f"the question still waits: answer {words.keys(question)}; what you wrote is queued"])
+            self.say([f"a question is waiting: answer {words.keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
             return

@@ -179,11 +179,11 @@ def answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
         case (("s" | "edits"), ""):
             if asked.is_edit:
                 return TypedAnswer(True, grant="edits")
-            return TypedAnswer(problem="this is no edit in the project; answer y or n")
+            return TypedAnswer(problem="this is not an edit in the project: answer y or n")
         case (("a" | "always" | "t" | "thread") as how, ""):
             if asked.rule:
                 return TypedAnswer(True, grant="thread" if how.startswith("t") else "workspace")
-            return TypedAnswer(problem="there is no rule for this; answer y or n")
+            return TypedAnswer(problem="no rule fits this: answer y or n")
         case (("n" | "no"), note):
             return TypedAnswer(note=note)
         case (("e" | "edit"), command):

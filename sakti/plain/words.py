@@ -121,7 +121,7 @@ def tail(result: ToolResultPart) -> list[str]:
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
     lines = [line for line in sanitise(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
-    cut = [f"  and {many(len(lines) - TAIL_LINES, 'line')} before; /output says all of it"]
+    cut = [f"  and {many(len(lines) - TAIL_LINES, 'line')} before; /output shows all of it"]
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
@@ -155,7 +155,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         out += diff(first.diff, DIFF_LINES)
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
     if doubtful := lookalikes(first.target):
-        out.append(f"warning: letters that look like others: {one_line(', '.join(doubtful), 100)}")
+        out.append(f"warning: these words contain lookalike letters: {one_line(', '.join(doubtful), 100)}")
     reason = one_line(first.why, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
@@ -164,7 +164,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     if first.rule:
         out.append(f"t and Enter: allow in this thread, by the rule {one_line(describe_rule(first.rule), 200)}")
         out.append("a and Enter: always allow in this workspace; the rule is saved")
-    out.append("n and Enter: deny; words behind the n are the reason for the agent")
+    out.append("n and Enter: deny; words after n give the agent the reason")
     if first.tool == "bash":
         out.append("e, a space and another command: run that instead")
     return out
@@ -177,7 +177,7 @@ def plan(text: str, number: int) -> list[str]:
         f"question {number}: approve this plan?",
         *lines,
         "a and an approval mode (ask, edits, auto): approve; f and a mode: approve in a fresh thread",
-        "n and Enter: keep planning; words behind the n say what to plan differently",
+        "n and Enter: keep planning; words after n say what to plan differently",
     ]
 
 
@@ -354,7 +354,7 @@ def activation(event: MemoryActivation) -> str:
 def compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
         return [f"compaction undone: {taken_back(event)}"]
-    result = rows(compacted(event)) or ["nothing came of it"]
+    result = rows(compacted(event)) or ["it had no result"]
     return [
         f"compacted: {many(event.messages, 'message')}",
         *result,

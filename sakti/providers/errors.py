@@ -95,7 +95,7 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     if "TooManyRedirects" in names:
         return make_error("not_found", f"{where.host} redirects without end: check the server's address.")
     if proxy := _proxy(where):
-        message = f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY."
+        message = f"The proxy {proxy} cannot reach {where.host} ({why}): check it, or name the host in NO_PROXY."
         return proxy_login(where) if "407" in text else make_error("unreachable", message)
     return _connection_error(names, text, why, where)
 
@@ -124,8 +124,8 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
     quoted = clean(page_text(body), where)
     return make_error(
         "not_a_model",
-        f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
-        "address; a network that wants a login first answers so, too.",
+        f"{where.host} answered not as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
+        "address; networks that ask for a login first also answer like this.",
     )
 
 
@@ -142,7 +142,7 @@ def only_keep_alives(where: Where, seconds: float) -> ProviderError:
     """Build the error for a stream that is kept open without an event."""
     return make_error(
         "no_events",
-        f"{where.host} kept the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
+        f"{where.host} held the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
         "choose another model with /model.",
     )
 

@@ -261,7 +261,7 @@ def _permission_sentence(status: int, report: ServerReport, why: str, where: Whe
     if _REGION.search(report.everything):
         return f"{where.provider} does not serve this country or region ({status}){why}"
     return (
-        f"{where.provider} denied access ({status}){why} Check what the key, its project and the account may use, or "
+        f"{where.provider} denied access ({status}){why} Check the permissions of key, project and account, or "
         "choose another model with /model."
     )
 

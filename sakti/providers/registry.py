@@ -89,7 +89,7 @@ async def complete(
         return full
     default = await _default_model(provider, env, settings, probe)
     if default is None:
-        raise NoModelError(f"{provider} needs a model's name, as in {provider}/NAME: it names none itself.")
+        raise NoModelError(f"{provider} needs a model name, as in {provider}/NAME: it has no default.")
     return f"{provider}/{default}"
 
 

@@ -181,7 +181,7 @@ def build(place: Path, own: bytes) -> None:
             if number(connection) is not None:
                 return
             if connection.execute("SELECT count(*) FROM sqlite_schema").get:
-                raise StoreError(f"{place} is not an archive of sakti: move it away.", code="not_ours")
+                raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
             connection.execute(SCHEMA)
             connection.execute("INSERT INTO archive VALUES (?)", (own,))
     finally:
@@ -227,7 +227,7 @@ def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
         raise StoreError(MISSING, code="archive")
 
 
-MISSING = "The archive of this database is missing: put the file back that ends in .archive, beside the database."
+MISSING = "The archive of this database is missing: put the file ending in .archive back beside the database."
 
 
 def keys_between(db: Connection, keys: Sequence[int], number: bytes) -> set[int]:

@@ -50,10 +50,10 @@ UNSAVED = (
     "read and searched."
 )
 IN_MEMORY = (
-    "Nothing is saved any more: this window continues in memory until it is closed. In a chat, `/backup FILE` writes"
+    "Saving has stopped: this window continues in memory until it is closed. In a chat, `/backup FILE` writes"
     " everything that can still be read, and newer messages, to a new file."
 )
-LOST = "Nothing can be saved any more. Restore a backup, or close all windows and run `sakti db recover`."
+LOST = "Saving has stopped. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
 AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
@@ -291,7 +291,7 @@ class Store:
         """Decide how to open the database; if its file cannot be written, record the reason."""
         if not self.path.exists():
             if (log := set_log_aside(self.path)) is not None:
-                self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
+                self.notices.append(f"{self.path} is missing; only its write-ahead log was found. It is now {log}.")
             try:
                 opening.create(self.path, self.clock, wal=opening.is_wal_safe(self.path))
             except opening.NotWritable as e:
@@ -299,7 +299,7 @@ class Store:
         if files.writable(self.path):
             files.sweep(self.path)
             for file, mode in files.make_private(self.path):
-                self.notices.append(f"{file} was open to others (mode {mode:o}); now it is yours alone.")
+                self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
             return DatabaseFile(str(self.path))
         database = opening.read_only(self.path)
         reason = (

@@ -109,7 +109,7 @@ def require(
         (record_id, kind, thread_id, owner, operation_id),
     ).fetchone()
     if row is None:
-        raise MemoryFailure("Another window took this work over; its result stands.", code="lease_lost")
+        raise MemoryFailure("Another window took over this work; its result is used.", code="lease_lost")
 
 
 def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:

@@ -299,6 +299,6 @@ def _require_room(db: Database, backup: Path) -> None:
     if free < needed:
         raise StoreError(
             f"Migrating the database needs {needed / 1e6:,.0f} MB of free disk space in {backup.parent}, of which"
-            f" {free / 1e6:,.0f} MB are there: free some, then start again. Nothing was changed.",
+            f" {free / 1e6:,.0f} MB are available: free some space, then start again. Nothing was changed.",
             code="full",
         )

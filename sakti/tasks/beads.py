@@ -126,7 +126,7 @@ def import_issues(
     coming.connect(pairs)
     names = {task: name for name, task in coming.tasks.items()}
     for epic in reopen_epics(db, actor, coming.batch):
-        coming.report.notes.append((names.get(epic.id, epic.handle), "it is open here: it has open children"))
+        coming.report.notes.append((names.get(epic.id, epic.handle), "it became open: it has open children"))
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
         raise DryRun(coming.report)
@@ -136,10 +136,10 @@ def import_issues(
 def _why_not(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
     """Return the reason to skip an issue, "" to import it."""
     if before is not None and before.deleted:
-        return "it was deleted here; `sakti tasks restore` restores it"
+        return "it was deleted in sakti; `sakti tasks restore` restores it"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
         return "it was deleted in beads"
-    return "it is there twice; the first one is used" if is_twice else ""
+    return "it occurs twice; the first one is used" if is_twice else ""
 
 
 class _Import(Struct):
@@ -218,7 +218,7 @@ class _Import(Struct):
         if refused is None:
             self.report.dependencies += self._put(edge, was_there=was_there)
             if theirs != kind:
-                self._note(name, f"its {theirs} edge to {on} is {kind} here")
+                self._note(name, f"its {theirs} edge to {on} became {kind}")
         elif refused.cycle:
             self.report.cycles.append(list(refused.cycle))
         else:
@@ -300,9 +300,9 @@ def _description(issue: Json) -> str:
 def _notes(issue: Json) -> Iterable[str]:
     status, kind = issue.get("status") or "open", issue.get("issue_type") or "task"
     if status not in STATUSES:
-        yield f"its status {status!r} is open here" + ("; what blocks it are its edges" if status == "blocked" else "")
+        yield f"its status {status!r} became open" + ("; what blocks it are its edges" if status == "blocked" else "")
     if kind not in TYPES:
-        yield f"its type {kind!r} is task here"
+        yield f"its type {kind!r} became task"
 
 
 def _reason(text: str) -> str:

@@ -166,7 +166,7 @@ def refuse_new_epic_in_task(parent: Task) -> None:
     """
     if parent.type != "epic":
         raise TaskError(
-            f"An epic cannot be part of the {parent.type} {parent.handle}. Make it without a parent; then"
+            f"An epic cannot be part of the {parent.type} {parent.handle}. Create it without a parent; then"
             f" `dep {parent.handle} EPIC --type {g.PARENT}` makes {parent.handle} a part of it.",
             code="bad_parent",
         )

@@ -69,7 +69,7 @@ def merged_metadata(before: Json, changes: Any) -> Json:
     new = cast("Json", changes)
     check_text("metadata", new)
     if taken := sorted(set(new) & set(SOURCE_KEYS)):
-        raise TaskError(f"metadata.{taken[0]} belongs to the import; choose another key.", code="invalid")
+        raise TaskError(f"metadata.{taken[0]} is reserved for imports; choose another key.", code="invalid")
     merged = {k: v for k, v in {**before, **new}.items() if v is not None}
     size = len(json.dumps(merged, ensure_ascii=False))
     if size > METADATA_LIMIT:

@@ -98,7 +98,7 @@ def create(
     check_priority(priority)
     title = clean_title(title)
     if questions.exists(db, id):
-        raise TaskError(f"There is a task {id!r} already.", code="duplicate")
+        raise TaskError(f"A task {id!r} already exists.", code="duplicate")
     task = Task(
         id=id,
         resource_id=actor.resource_id,
@@ -402,7 +402,7 @@ def depend_all(
 ) -> Task:
     """Add or remove edges to several targets: all of them or none."""
     if not on:
-        raise TaskError("Say what it depends on (dependsOn).", code="invalid")
+        raise TaskError("Name the tasks that it depends on (dependsOn).", code="invalid")
     return [depend(db, actor, text, other, kind, add=add, force=force) for other in on][-1]
 
 

@@ -240,7 +240,7 @@ def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
         return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
     based_on = line.get("based_on")
     is_base = isinstance(based_on, int) and here.updated_at <= based_on
-    return "" if is_base or events.is_imported(db, here.id) else "changed here, too"
+    return "" if is_base or events.is_imported(db, here.id) else "also changed here"
 
 
 def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
@@ -263,7 +263,7 @@ def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> l
     for edge in line.get("dependencies") or ():
         kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
         if kind not in g.EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
-            what = f"{task.title[:60]!r} has an edge {kind!r} to {on!r}, which is none."
+            what = f"{task.title[:60]!r} has an edge of the unknown kind {kind!r} to {on!r}."
             raise TaskError(f"Line {number}: {what}", code="invalid")
         out.append((task.id, on, kind))
     return out

@@ -37,8 +37,8 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
             return [program, *words[1:]]
     if words:
         why = f"{words[0]} was not found on PATH outside the workspace"
-        raise SaktiError(f"{why}. Set $VISUAL or $EDITOR; the prompt is as it was.", title=TITLE)
-    raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g is to open.", title=TITLE)
+        raise SaktiError(f"{why}. Set $VISUAL or $EDITOR; the prompt is unchanged.", title=TITLE)
+    raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g should open.", title=TITLE)
 
 
 async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path) -> str:
@@ -54,11 +54,11 @@ async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path
             file.write(text)
         code = await run(app, [*words, name])
         if code:
-            raise SaktiError(f"{words[0]} ended with code {code}; the prompt is as it was.", title=TITLE)
+            raise SaktiError(f"{words[0]} ended with code {code}; the prompt is unchanged.", title=TITLE)
         return path.read_text("utf-8", "replace").removesuffix("\n")
     except OSError as e:
         why = e.strerror or str(e)
-        raise SaktiError(f"{words[0]}: {why}. Set $VISUAL or $EDITOR; the prompt is as it was.", title=TITLE) from e
+        raise SaktiError(f"{words[0]}: {why}. Set $VISUAL or $EDITOR; the prompt is unchanged.", title=TITLE) from e
     finally:
         path.unlink(missing_ok=True)
 

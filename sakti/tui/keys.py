@@ -102,17 +102,17 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
             problems.append(f"There is no binding {name}: {hint}")
         elif not new_keys:
             problems.append(
-                f'{name} = {one_line(str(value), 40)!r} is no key: write it as "ctrl+l", "f9" or "alt+enter".'
+                f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
         elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
-            problems.append(f"{name} cannot be {in_words(new_keys)}: that is text for the prompt.")
+            problems.append(f"{name} cannot be {in_words(new_keys)}: typing them writes text.")
         else:
             chosen[binding_id] = ",".join(new_keys)
     while clash := _clash(chosen, declared):
         key, custom_id, other = clash
         del chosen[custom_id]
         problems.append(
-            f"{as_pressed(key)} is {other} already: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+            f"{as_pressed(key)} is already {other}: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
         )
     return Keymap(chosen, tuple(problems))
 

@@ -92,7 +92,7 @@ def test_the_chat_that_gives_up_keeps_what_was_typed(there: Place) -> None:
         t.until("openai/bench")
         with locked(there):
             t.keys("the notes please\r")
-            t.until("it stands in the prompt.")
+            t.until("the text is in the prompt.")
         t.until("> the notes please")
         t.keys("\r")
         t.until("They drain.")

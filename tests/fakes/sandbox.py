@@ -38,7 +38,7 @@ class FakeSandbox:
         return False
 
     def open_port(self, port: int) -> int:
-        raise OSError("no command runs in the background that could be reached")
+        raise OSError("no background command can be reached")
 
     def close(self) -> None:
         pass

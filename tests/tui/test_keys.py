@@ -41,7 +41,7 @@ def test_two_keys_may_change_places():
         ({"app.serch": "ctrl+l"}, "There is no binding app.serch: did you mean app.search?"),
         ({"zzz": "ctrl+l"}, "There is no binding zzz: F1 shows the ids."),
         ({"app.search": 5}, "app.search = '5' is no key"),
-        ({"app.search": "ctrl+nokey"}, "is no key: write it as"),
+        ({"app.search": "ctrl+nokey"}, "is not a key: write it as"),
         ({"app.search": "x"}, "app.search cannot be x: that is text for the prompt."),
         ({"prompt.send": "space"}, "that is text for the prompt."),
         ({"app.search": "f1"}, "f1 is app.help already: app.search keeps ctrl+f."),

@@ -199,7 +199,7 @@ async def test_settings_forks_and_the_past(running, session):
         app.screen.line.value = EVIL
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "there is no setting" in check(app)
+        assert "unknown setting" in check(app)
         await pilot.press("escape", "escape")
         app.push_screen(ForkScreen(EVIL, [user("u", EVIL, 0), assistant("a", EVIL, 1)]))
         await settle(app, pilot)

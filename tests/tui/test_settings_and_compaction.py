@@ -91,7 +91,7 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         assert app.session.current.engine.preview().messages != before.messages
         app.run_command("/compact undo")
         await settle(app, pilot)
-        assert "4 messages are in the window again, which is as it was" in chat_text(app)
+        assert "4 messages are in the window again, unchanged" in chat_text(app)
         after = app.session.current.engine.preview()
         assert [m.id for m in after.messages] == [m.id for m in before.messages] and after.blocks == before.blocks
         app.run_command("/compact undo")

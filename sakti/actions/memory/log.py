@@ -186,7 +186,7 @@ ERASED = (
     "Erased from the log, older groups, kept requests and results of tools; copies of the database were deleted.",
     "A backup that you made elsewhere still has the text.",
     "Nothing restores it: undo and `memory at` show the log without the line.",
-    "The message it was made of still has the text: `threads delete-message` erases that.",
+    "The message it was made from still has the text: `threads delete-message` erases it.",
 )
 
 

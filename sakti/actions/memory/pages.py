@@ -39,7 +39,7 @@ STATES = ("active", "buffered", "superseded", "discarded")
 
 
 @action(
-    option("--update", metavar="TEXT", help="Sections to write; - reads standard input."),
+    option("--update", metavar="TEXT", help="Sections to write; - for standard input."),
     flag("--replace", help="Replace the whole page with TEXT."),
     option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's.", offers="threads"),
     SET,
@@ -90,7 +90,7 @@ async def export(scope: Scope, **where: Any) -> Value:
 
 
 @action(
-    arg("file", "A new file; - is standard output.", default=None, offers="files"),
+    arg("file", "A new file; - for standard output.", default=None, offers="files"),
     flag("--blank", help="Leave out all text: each message becomes filler of the same number of tokens."),
     *WHERE,
     shell="memory capture",

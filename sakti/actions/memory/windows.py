@@ -58,11 +58,11 @@ async def events(scope: Scope) -> Value:
     """List what happened to this thread's memory."""
     found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
     lines = tuple(memory_report.in_a_line(e) for e in found)
-    return Rows(lines, "events", found, "Nothing has happened yet.")
+    return Rows(lines, "events", found, "No events yet.")
 
 
 @action(
-    arg("focus", "What to pay special attention to.", default=""),
+    arg("focus", "Special focus of the observation.", default=""),
     flag("--imported", help="All of the imported threads of this workspace; the price is shown first."),
     option("--model", metavar="MODEL", help="With --imported: PROVIDER/NAME (default: extractive, without a model)."),
     flag("--yes", help="With --imported: do not ask for confirmation."),
@@ -192,7 +192,7 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             gone = await session.current.engine.undo_reflection(generation)
             tokens = session.current.engine.status().observations.tokens
             groups = f"{counted(gone.groups, 'group')} of observations"
-            lost = f" Changes to {gone.corrected} of its lines went with it." if gone.corrected else ""
+            lost = f" {gone.corrected} corrected lines were undone with it." if gone.corrected else ""
             text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
             return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
         done = await session.current.engine.undo_compaction()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 AS = option("--as", name="as_", metavar="ACTOR", help="Who makes the change (default: SAKTI_ACTOR, else you).")
 TASK = arg("task", "Handle, id, or the beginning of one.", offers="tasks")
-FORCE = flag("--force", help="Even if somebody else has claimed it.")
+FORCE = flag("--force", help="Do it even if someone else has claimed it.")
 META = option("--meta", many=True, metavar="KEY=VALUE",
               help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
 TYPES = ("bug", "feature", "task", "epic", "chore")

@@ -78,7 +78,7 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
     TASK,
     option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
     option("--reason", default="completed", choices=("completed", "wontfix", "duplicate"), help="Why it is closed."),
-    flag("--force", help="Even if it is blocked or claimed by somebody else; an epic with its open children."),
+    flag("--force", help="Even if it is blocked or claimed by someone else; an epic with its open children."),
     AS,
     shell="tasks close",
     chat="tasks close",

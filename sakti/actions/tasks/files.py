@@ -38,7 +38,7 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
     return None
 
 
-@action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
+@action(arg("path", "JSON Lines; - for standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     """Import tasks of an export; a task that was not changed here gets its newer version."""
     if str(path) != "-" and path.exists() and not path.is_file():
@@ -56,11 +56,11 @@ def _describe(done: Imported) -> Value:
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"
     belong = "belongs" if done.elsewhere == 1 else "belong"
-    others = f"not taken: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
+    others = f"skipped: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
-            *(f"not taken: {d.task}: {d.reason}" for d in done.differing),
+            *(f"skipped: {d.task}: {d.reason}" for d in done.differing),
             *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
             f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",

@@ -40,7 +40,7 @@ def parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int,
     start = Path(full_path.anchor) if full_path.is_absolute() else root
     *folders, name = [p for p in path.split("/") if p]
     if (not folders and name == "..") or ".." in folders:
-        raise BlockedPath(f"{path!r} is no path in the workspace.")
+        raise BlockedPath(f"{path!r} is not a path in the workspace.")
     here = os.open(start, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         for folder in folders:
@@ -62,7 +62,7 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         return os.open(folder, _FOLDER, dir_fd=here)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise BlockedPath(f"{path}: {folder} is not the folder that it was.") from e
+            raise BlockedPath(f"{path}: {folder} is not the same folder any more.") from e
         raise
 
 
@@ -196,7 +196,7 @@ def _remove_folder(here: int, name: str, path: str) -> None:
                     os.rmdir(folder, dir_fd=above)
         os.rmdir(name, dir_fd=here)
     except OSError as e:
-        raise BlockedPath(f"{path} is a folder now, with something in it.") from e
+        raise BlockedPath(f"{path} is now a folder that is not empty.") from e
 
 
 def _overwrite(here: int, name: str, entry: PathEntry, content: bytes | Path) -> None:

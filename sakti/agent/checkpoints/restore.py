@@ -98,7 +98,7 @@ class Restorer(Struct, frozen=True):
                 continue  # in a folder that a command closed: it opens first
             if not fits(now, step.before):
                 raise SaktiError(
-                    f"{step.path} changed in this moment. Nothing was changed: try again.", title="Undo", code="changed"
+                    f"{step.path} changed just now. Nothing was restored: try again.", title="Undo", code="changed"
                 )
             if now is not None and now.oid not in ("", "other", step.after.oid if step.after is not None else None):
                 self._keep_one(step, now.oid, data)

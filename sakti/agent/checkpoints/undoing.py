@@ -367,7 +367,7 @@ class Undoing:
         if done.went_to:
             thread = await self._store.read(stored_threads.get, done.thread_id)
             if thread is None:
-                raise SaktiError("The thread from before was removed for good.", title="Redo")
+                raise SaktiError("The earlier thread was permanently removed.", title="Redo")
         taken = frozenset(take)
         skipped = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
         await self._update_changed_files()

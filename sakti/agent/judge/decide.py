@@ -353,10 +353,10 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     if len(reach) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
-        return f"{one_line(wrong, 60)!r} is no host name"
+        return f"{one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
     if refused := next((h for h in reach if not hosts.missing((h,), denied)), None):
-        return f"your rules let no command reach {refused}"
+        return f"your rules allow no command to reach {refused}"
     return ""
 
 

@@ -50,9 +50,9 @@ def parse(text: str) -> Script:
     commands = tuple(reader.commands)
     unclear = reader.unclear
     if (odd := _odd_character(text)) and not unclear:
-        unclear = f"holds the character {odd}"
+        unclear = f"contains the character {odd}"
     if len(commands) > MAX_COMMANDS and not unclear:
-        unclear = f"holds more than {MAX_COMMANDS} commands"
+        unclear = f"contains more than {MAX_COMMANDS} commands"
     return Script(commands, unclear)
 
 
@@ -84,7 +84,7 @@ def list_unclear(script: Script) -> Iterator[str]:
     """Yield why parts of a script, or of the scripts in it, are not understood."""
     for number, part in enumerate(_walk(script)):
         if number == MAX_NESTED:
-            yield "holds commands in too many others"
+            yield "nests commands too deeply"
             return
         if isinstance(part, str):
             yield part
@@ -102,7 +102,7 @@ def _walk(script: Script, depth: int = 0) -> Iterator[Simple | str]:
             for inner in list_started(command):
                 yield from _walk(inner, depth + 1)
         elif any(True for _ in list_started(command)):
-            yield "holds commands in too many others"
+            yield "nests commands too deeply"
 
 
 def list_started(command: Simple) -> Iterator[Script]:

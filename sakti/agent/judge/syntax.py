@@ -158,14 +158,14 @@ class SyntaxReader:
         elif node.type in _SIGNS:
             self._account(node)
         else:
-            self._note("holds shell syntax")
+            self._note("contains shell syntax")
 
     # --- loops, branches, variables ----------------------------------------------------------------------------------
 
     def _repeat(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
         """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
         if not all(map(VARIABLE.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
-            self._note("holds a loop that is not plain")
+            self._note("contains a loop that is not simple")
         outer, repeated = self._variables, self._is_repeated
         self._variables, self._is_repeated = {**outer, **variables}, True
         self._walk(node, piped=piped, sure=False)
@@ -188,7 +188,7 @@ class SyntaxReader:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
         if " ".join(c.type for c in node.children[:3]) != "for variable_name in":
-            self._note("holds a loop that is not plain")
+            self._note("contains a loop that is not simple")
 
     def _while(self, node: Node, *, piped: bool) -> None:
         """Read a loop with a condition; what `read` sets there holds what a command prints, or a file."""
@@ -209,7 +209,7 @@ class SyntaxReader:
         end = next((c.end_byte for c in node.children if c.type == "))"), start)
         counted = _COUNTS.fullmatch(self._source[start:end].decode("utf-8", "replace"))
         if counted is None or body.type != "do_group":
-            self._note("holds a loop that is not plain")
+            self._note("contains a loop that is not simple")
             self._nested(node)
             return
         self._rest[start:end] = b" " * (end - start)
@@ -247,7 +247,7 @@ class SyntaxReader:
         if _NUMBERS.fullmatch(self._text(node)):
             self._account(node)
         else:
-            self._note("computes what stands in a word")
+            self._note("computes a word")
             self._nested(node)
 
     def _read_redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
@@ -270,7 +270,7 @@ class SyntaxReader:
 
     def _redirect(self, node: Node, redirects: _Redirects) -> None:
         if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
-            self._note("holds a redirection that is not plain")  # the number of a file, read as a word
+            self._note("contains a redirection that is not simple")  # the number of a file, read as a word
         match node.type:
             case "file_redirect":
                 self._redirect_file(node, redirects)
@@ -295,7 +295,7 @@ class SyntaxReader:
                 self._account(child)
                 sign += child.type
         if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
-            self._note("holds a redirection that is not plain")
+            self._note("contains a redirection that is not simple")
         self._add_targets(sign, targets, redirects)
 
     def _add_targets(self, sign: str, targets: Sequence[Word], redirects: _Redirects) -> None:
@@ -317,7 +317,7 @@ class SyntaxReader:
             if child.type == "heredoc_start":
                 self._account(child)
                 if not re.fullmatch(r"'\w+'|\"\w+\"", self._text(child)):
-                    self._note("holds a heredoc without quotes")
+                    self._note("contains a heredoc without quotes")
                     self._nested(node)
             elif child.type in ("heredoc_body", "heredoc_end", "<<", "<<-"):
                 self._account(child)
@@ -326,9 +326,9 @@ class SyntaxReader:
                 self._redirect_file(child, redirects)
             elif child.is_named:
                 redirects.behind.append(child)
-                self._note("goes on behind a heredoc")
+                self._note("continues after a heredoc")
             else:
-                self._note("goes on behind a heredoc")
+                self._note("continues after a heredoc")
 
     def _command(self, node: Node) -> Simple:
         words: list[Word] = []
@@ -349,7 +349,7 @@ class SyntaxReader:
                 words.append(self._argument(child))
                 ends.append(child.end_byte)
             else:
-                self._note("holds shell syntax")
+                self._note("contains shell syntax")
         self._check_call(command := Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
         return redirects.add_to(command)
 
@@ -387,7 +387,7 @@ class SyntaxReader:
             self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
         self._test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
-            self._note("computes what stands in a word")
+            self._note("computes a word")
         return Simple(tuple(words))
 
     def _test_words(self, node: Node, words: list[Word]) -> None:

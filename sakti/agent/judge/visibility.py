@@ -23,7 +23,7 @@ from sakti.core.patterns import lazy_pattern
 
 _SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
 _OF_A_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a|fi)?sh\b")
-_NOT_THERE = "runs a file that is not there yet"
+_NOT_THERE = "runs a file that does not exist yet"
 _WRITTEN = "runs a file that it writes"
 
 

@@ -96,7 +96,7 @@ async def examine(
     lines += await asyncio.to_thread(_custom_agents, review)
     lines += await asyncio.to_thread(_servers, review, config, env)
     bash = find_program("bash", workspace, path)
-    lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
+    lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run: install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
 
 
@@ -198,7 +198,7 @@ def _files(path: Path) -> list[Line]:
         folders = [str(f) for f in resources.folders(kind)]
         out.append(Line(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
     config = resources.config_home() / "config.toml"
-    out.append(Line("config", True, str(config) if config.exists() else f"{config} (not there: defaults)"))
+    out.append(Line("config", True, str(config) if config.exists() else f"{config} (missing: defaults apply)"))
     return out
 
 

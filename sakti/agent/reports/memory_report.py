@@ -27,7 +27,7 @@ def stale_leases(event: StaleLeases) -> str:
     """Describe work left by an ended window: `observing, begun at 14:02 by host:123, had not finished`."""
     began = datetime.fromtimestamp(event.started_at / 1000).strftime("%H:%M")
     kinds = ", ".join(event.kinds)
-    return f"{kinds}, begun at {began} by {event.owner}, had not finished; it is done again when it is due"
+    return f"{kinds}, begun at {began} by {event.owner}, did not finish; it runs again when it is due"
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
@@ -151,7 +151,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
 def taken_back(done: CompactionFinished) -> str:
     """Say in a sentence what undoing a compaction did."""
     return (
-        f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, which is as it was:"
+        f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
         f" {count_k(done.tokens_after)} tokens."
     )
 

@@ -98,7 +98,7 @@ def lines(review: TrustReview, how: str) -> tuple[str, ...]:
     if project.problem:
         return (project.problem,)
     if review.state == "nothing":
-        return ("Nothing to trust: this workspace has no settings of its own.",)
+        return ("Nothing to trust: this workspace has no settings.",)
     rows = [f"{project.workspace}: {STATES[review.state]}", *(f"  {one}" for one in effects(review))]
     if review.state == "trusted":
         return tuple(rows)

@@ -150,7 +150,7 @@ def describe_moves(moved: Sequence[tuple[str, str]]) -> str:
 def describe_move(old: str, new: str) -> str:
     if not new:
         return f"{old} could not be moved"
-    return f"{old} is now {new}" if new != old else f"{old} was written again"
+    return f"{old} is now {new}" if new != old else f"{old} was rewritten"
 
 
 def list_present(workspace: Path, gits: Iterable[Path] = ()) -> Seen:

@@ -52,7 +52,7 @@ def rules(boundary: Boundary, temporary: Path) -> Generator[int]:
     ]
     number = _call(_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if number < 0:
-        raise OSError(ctypes.get_errno(), "Landlock makes no rules")
+        raise OSError(ctypes.get_errno(), "Landlock cannot create rules")
     try:
         _add(number, Path("/"), _LIST)  # names are no secret, and tools look for files from the root on
         for path in readable(boundary):
@@ -107,7 +107,7 @@ def _add(rules: int, path: Path | str, rights: int) -> None:
             rights &= _OF_A_FILE
         beneath = struct.pack("=Qi", rights, place)
         if rights and _call(_ADD, ctypes.c_int(rules), ctypes.c_int(_BENEATH), beneath, ctypes.c_uint32(0)) < 0:
-            raise OSError(ctypes.get_errno(), f"Landlock takes no rule for {path}")
+            raise OSError(ctypes.get_errno(), f"Landlock accepts no rule for {path}")
     finally:
         os.close(place)
 

@@ -94,7 +94,7 @@ def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
 def _run_test(start: Start, place: Path, held: Collection[str]) -> str:
     can_tell = _words(_attempt(_start_plainly, place / "control"))
     if missing := sorted(set(held) - can_tell):
-        return f"it cannot tell whether commands are held ({', '.join(missing)})"
+        return f"it cannot tell whether commands are confined ({', '.join(missing)})"
     done = _attempt(start, place / "held")
     words = _words(done)
     if "ran" not in words or not (place / "held" / "workspace" / "new").exists():

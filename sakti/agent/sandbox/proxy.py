@@ -181,7 +181,7 @@ def read(head: bytes) -> Asked:
     headers = [_header(line) for line in rest]
     names = [name for name, _ in headers]
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
-        raise RefusedRequest(400, "A header stands there twice.")
+        raise RefusedRequest(400, "A header occurs twice.")
     if "content-length" in names and "transfer-encoding" in names:
         raise RefusedRequest(400, "The length of the request is given in two ways.")
     body = _length(dict(headers))
@@ -249,7 +249,7 @@ def _header(line: str) -> tuple[str, str]:
 def _name(text: str) -> str:
     host = hosts.read(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
-        raise RefusedRequest(403, f"{one_line(text, 100)} is no host name.")
+        raise RefusedRequest(403, f"{one_line(text, 100)} is not a host name.")
     return host.name
 
 

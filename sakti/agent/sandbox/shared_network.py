@@ -100,7 +100,7 @@ class SharedNetwork:
         if port in self._ports and self._ports[port][1].poll() is None:
             return self._ports[port][0]
         if not self.entry:
-            raise OSError("no command runs in the background that could be reached")
+            raise OSError("no background command can be reached")
         with _listen(port) as listener:
             number = str(listener.fileno())
             relaying = subprocess.Popen(

@@ -118,7 +118,7 @@ def _context(thread: OpenThread) -> ToolContext:
 
 def _init(root: Path) -> Sent:
     if (root / "AGENTS.md").exists():
-        text = "AGENTS.md is there already: edit it, or ask for what should change in it."
+        text = "AGENTS.md already exists: edit it, or ask for changes to it."
         raise SaktiError(text, title="Not sent", code="refused")
     return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
 

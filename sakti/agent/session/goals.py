@@ -120,7 +120,7 @@ def judge_check(goal: Goal, check: ToolResultPart | None) -> Goal:
     if goal.turns >= goal.max_turns or goal.usd >= goal.max_usd:
         return _at_limit(goal)
     if goal.idle >= IDLE_AT_MOST:
-        return replace(goal, state="paused", reason=f"{IDLE_AT_MOST} turns in a row called no tool")
+        return replace(goal, state="paused", reason=f"{IDLE_AT_MOST} consecutive turns called no tool")
     return goal
 
 
@@ -204,7 +204,7 @@ class Goals:
             return None
         goal = convert(stored, Goal)
         if goal.state == "active" and not (self._is_pursued(goal) or self._runs_elsewhere(goal)):
-            return replace(goal, state="paused", reason="the thread was left")
+            return replace(goal, state="paused", reason="the thread was closed")
         return goal
 
     def _is_pursued(self, goal: Goal | None) -> bool:
@@ -329,7 +329,7 @@ class Goals:
         if goal.state == "active":
             return
         words = {"limit": "stopped", "blocked": "blocked"}.get(goal.state, goal.state)
-        how = "/goal resume goes on." if goal.state == "paused" else ""
+        how = "/goal resume continues it." if goal.state == "paused" else ""
         text = f"The goal is {words} ({goal.spent}): {goal.reason.rstrip('.')}. {how}".strip()
         self._open.emit(Notice("information" if goal.state == "met" else "warning", "Goal", text))
 

@@ -429,11 +429,11 @@ def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
     """Describe why a turn ends at the limit of one answer, and what to do."""
     limit = f"{tokens:,} tokens"
     if thought:
-        why = f"The model thought for {limit} and came to no answer"
+        why = f"The model used {limit} for thinking and gave no answer"
         help_ = "Lower agent.effort or raise agent.max_output_tokens, then ask again."
     else:
         why = f"The answer was cut at {limit}, {turn.cut} times in a row"
-        help_ = 'Say "go on" to continue, or ask for less at once.'
+        help_ = 'Say "continue" to go on, or ask for less at once.'
     return SaktiError(f"{why}. {help_}", title="Answer cut", code="length")
 
 

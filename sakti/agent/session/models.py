@@ -153,7 +153,7 @@ class Models:
                 raise SaktiError(problem)
             return await self._other(full_name)
         except SaktiError as e:
-            text = f"{name} was asked for ({e.message.rstrip('.')}); {self.info.full_name} answers."
+            text = f"{name} was requested ({e.message.rstrip('.')}); {self.info.full_name} answers."
             self._emit(Notice("warning", "Model", text))
             return None
 

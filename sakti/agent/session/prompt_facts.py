@@ -77,14 +77,14 @@ def instruction_facts(
         if text:
             out[f"{INSTRUCTIONS} {name}"] = f'<instructions from="{name}">\n{text}\n</instructions>'
         elif f"{INSTRUCTIONS} {name}" in before:
-            out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions hold no longer."
+            out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions no longer apply."
     names_kept = {s.name for s in find.kept(thread)}
     near = set(names_near(thread))
     for fact in before:
         name = fact.partition(" ")[2]
         if name and name not in near and fact not in out:
-            again = f"{name} reads again as it did at first."
-            out[fact] = again if name in names_kept else f"{name} was removed: its instructions hold no longer."
+            again = f"{name} has its original text again."
+            out[fact] = again if name in names_kept else f"{name} was removed: its instructions no longer apply."
     return out
 
 
@@ -136,7 +136,7 @@ def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None
     """Return the texts of loaded skills missing from `messages`, and the changes of the skill list."""
     out = {"skills": changed} if changed else {}
     if not out and CATALOG in list_facts(messages, CATALOG):
-        out[CATALOG] = "The skills are again those that this thread began with."
+        out[CATALOG] = "The skills are again the ones from the start of this thread."
     if names := names_loaded(thread):
         seen = {name for m in messages for name in _shown_in(m)}
         skills = {s.name: s for s in library.skills}

@@ -291,7 +291,7 @@ class Session:
         self.emit(TasksChanged())
         if remaining:
             names = ", ".join(remaining[:5]) + (f" and {len(remaining) - 5} more" if len(remaining) > 5 else "")
-            self.emit(Notice("warning", "Plan undone", f"These tasks were worked on and stay: {names}."))
+            self.emit(Notice("warning", "Plan undone", f"These tasks were worked on and are kept: {names}."))
 
     async def open_thread(self, thread_id: str) -> None:
         """Continue a thread. Raises `StoreError` if it does not exist."""
@@ -411,7 +411,7 @@ class Session:
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
         if number in self.current.running.past_jobs:
-            raise SaktiError("It ended with an earlier sakti; nothing of it runs.", title="Jobs")
+            raise SaktiError("It ended with an earlier sakti.", title="Jobs")
         state = self._tool_state
         return await background.stop_command(state, number) if state is not None else []
 

@@ -114,7 +114,7 @@ class TurnLease:
             )
         except MemoryFailure as e:
             raise SaktiError(
-                "This turn was suspended and the thread continued in another window; nothing more of it is saved.",
+                "This turn was suspended and the thread continued in another window; the rest of it is not saved.",
                 title="Thread in use",
                 code="thread_lost",
             ) from e

@@ -82,7 +82,7 @@ class Child:
         self.task: asyncio.Task[None] | None = None
         self.report: ChildReport | None = None
         self.usage = Usage()
-        self.step, self.activity = 0, "waiting for a free place"
+        self.step, self.activity = 0, "waiting for a free slot"
         self.calls: list[str] = []
         self.outcome: Outcome | None = None
         self.stopped = ""  # why it was stopped
@@ -251,7 +251,7 @@ class Child:
         files = await self._readable({f.file for f in report.findings if f.file and f.quote})
         checked = await asyncio.to_thread(reports.check_quotes, report.findings, lambda name: _read(files.get(name)))
         self.report = ChildReport(report.summary, checked, report.not_found, report.gaps, report.fields)
-        taken = f"The report was taken: {self.report.in_words()}."
+        taken = f"The report was accepted: {self.report.in_words()}."
         if texts := await self._hold(report.summary):
             return Outcome(f"{taken} But go on, then call report again:\n{delimit('SubagentStop', texts)}")
         return Outcome(taken)

@@ -80,7 +80,7 @@ class Children:
         spec = self._find(task.mode)
         task = replace(task, goal=masked(task.goal), background=task.background or spec.background)
         if task.background and not spec.is_read_only:
-            raise ToolError(f"Only a read-only mode may work in the background, and {spec.name} is none.")
+            raise ToolError(f"Only a read-only mode may work in the background; {spec.name} is not one.")
         if task.resume:
             child = await self._resume(run, spec, task)
         elif repeated := await self._repeated(spec, task.goal):
@@ -184,7 +184,7 @@ class Children:
             self._refused.add(key)
             what = "still runs" if row.state == "running" else f"ended: {(row.report or {}).get('marks', row.state)}"
             return (
-                f"Nothing was started: the child {short(row.child_id)} had this goal already and {what}. "
+                f"Nothing was started: the child {short(row.child_id)} already had this goal and {what}. "
                 "Name it in resume to ask it more; call again to start another one."
             )
         return ""
@@ -195,7 +195,7 @@ class Children:
         self.all.pop(child.id, None)
         if child.outcome is not None and child.is_here:  # else its thread takes the report in when it is opened
             self._waiting[child.id] = self._bounded(child.outcome.content)
-            text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report goes with the next step."
+            text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report is delivered with the next step."
             self._parent.emit(Notice("information", "Child thread ended", text))
 
     def _bounded(self, block: str) -> str:

@@ -73,7 +73,7 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
 def _agent(path: Path, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec | None:
     name = str(table.get("name") or path.stem)
     if not _NAME.fullmatch(name) or name in mode_names():
-        notes.append(f"{source}: left out, {one_line(name, 40)!r} is no name for an agent, or is that of a mode.")
+        notes.append(f"{source}: left out, {one_line(name, 40)!r} is not a valid agent name, or is the name of a mode.")
         return None
     problems = [f"{field} is not used" for field in table if field in _UNUSED]
     problems += [f"the field {one_line(str(field), 40)} is unknown" for field in table if field not in _USED | _UNUSED]
@@ -125,7 +125,7 @@ def _steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
     value = table.get("maxTurns")
     if value is None or (isinstance(value, int) and value > 0):
         return value
-    problems.append(f"maxTurns {one_line(str(value), 20)} is no number of steps")
+    problems.append(f"maxTurns {one_line(str(value), 20)} is not a number of steps")
     return None
 
 

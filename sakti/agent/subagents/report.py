@@ -195,7 +195,7 @@ def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[t
     for text in report.not_found:
         add("🟡", f"Not found: {text}", "not-found", {"not_found": [text]})
     for text in report.gaps:
-        add("🟢", f"Not looked at: {text}", "gaps")
+        add("🟢", f"Not examined: {text}", "gaps")
     return "\n".join(out), tuple(kinds)
 
 

@@ -39,12 +39,12 @@ class AgentTask(Struct, frozen=True):
 _GOAL = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL)]
 _PARAMETERS = {
     "mode": Parameter(str, description="mode (explore, research, default, …) or custom agent"),
-    "goal": Parameter(_GOAL, description="what it is to find out or do"),
+    "goal": Parameter(_GOAL, description="what to find out or do"),
     "context": Parameter(str, "", "facts it needs"),
     "tools": Parameter(list[str] | None, None, "fewer tools than the mode's"),
     "model": Parameter(str, "", "provider/name"),
-    "background": Parameter(bool, False, "go on meanwhile; read-only modes only"),
-    "resume": Parameter(str, "", "id of a child that goes on"),
+    "background": Parameter(bool, False, "continue meanwhile; read-only modes only"),
+    "resume": Parameter(str, "", "id of a child to continue"),
 }
 
 

@@ -39,7 +39,7 @@ class OneMessage:
         self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)
-        return f"{NAME} {CONFIRMED} deletes {who} {text!r} for good, with a call its result: it cannot be undone."
+        return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone."
 
     async def _read_messages(self) -> list[Message]:
         thread = self._session.thread

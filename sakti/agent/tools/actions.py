@@ -274,7 +274,7 @@ def action_tool(
     for each, run in actions.items():
         parameters = [p for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY]
         takes = {p.name: p.default for p in parameters}
-        assert takes.keys() <= field_names, f"{each} takes what {name} has no field for: {takes.keys() - field_names}"
+        assert takes.keys() <= field_names, f"{each} uses fields that {name} lacks: {takes.keys() - field_names}"
         actions_by_name[each] = BoundAction(each, run, takes)
     return ActionTool(
         name=name,

@@ -71,7 +71,7 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile
         goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else target
         if goal != target:
             if os.path.lexists(goal):
-                raise ToolError(f"{run.state.show(goal)} is there already; nothing was changed.")
+                raise ToolError(f"{run.state.show(goal)} already exists; nothing was changed.")
             out[target] = ChangedFile(target, there.name, there.before, "", None)
             out[goal] = ChangedFile(goal, run.state.show(goal), None, after, encoded.encode(after))
         else:

@@ -315,7 +315,7 @@ def _refused_hosts(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
     if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
         return ""
-    return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
+    return f"[the sandbox blocked access to {', '.join(refused)}. Name them in `reach`: the user is asked.]"
 
 
 def _changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
@@ -342,7 +342,7 @@ def _result(run: ToolContext, running: Running, stopped_after: int | None, notes
     elif run.state.background.get(str(run.state.started)) is not running:
         output.path.unlink(missing_ok=True)
     if stopped_after is not None:
-        end = f"[stopped after {stopped_after} s, with everything that it had started]"
+        end = f"[stopped after {stopped_after} s, with every process that it started]"
         details["timeout"] = stopped_after
     else:
         end = _end(code or 0)

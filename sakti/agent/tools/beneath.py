@@ -55,4 +55,4 @@ def there(folder: int, path: Path) -> os.stat_result | None:
 
 
 def _link_error(path: Path) -> ToolError:
-    return ToolError(f"{path} leads elsewhere now: a link has appeared on the way. Nothing was written there.")
+    return ToolError(f"{path} now leads elsewhere: a link appeared on the way. Nothing was written there.")

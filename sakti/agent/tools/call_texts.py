@@ -66,7 +66,7 @@ def hunks(text: str) -> list[Json]:
 def loaded(text: str) -> Any:
     value = _repair(text)
     if value is None:
-        raise ToolError("edits is not a list but text that is no JSON. Give a list of objects.")
+        raise ToolError("edits is not a list but text that is not JSON. Give a list of objects.")
     return value
 
 

@@ -90,7 +90,7 @@ def _approved(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) ->
     if edited is not None:
         details["edited"] = plans.to_markdown(plan)
     if answer.fresh:
-        text = f"{changed}The user approved the plan; it is carried out in a new thread."
+        text = f"{changed}The user approved the plan; it continues in a new thread."
         return Outcome(text, details={**details, "ends_turn": True})
     return Outcome(
         f"{changed}The user approved the plan. Its steps are tasks on the board, below one epic: claim each "

@@ -24,7 +24,7 @@ from sakti.store.secrets import reveal_marks
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     """One replacement. `after` (not offered, but known from other programs) puts `new` behind that line."""
 
-    old: Annotated[str, Meta(description="text that stands in the file, without line numbers")]
+    old: Annotated[str, Meta(description="text of the file, without line numbers")]
     new: Annotated[str, Meta(description="text to put there")]
     all: Annotated[bool, Meta(description="replace every occurrence, not only a unique one")] = False
     after: Annotated[int | None, UNLISTED] = None
@@ -93,7 +93,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
 def _insert(text: str, after: int, new: str) -> str:
     lines = textfile.lines(text)
     if not 0 <= after <= len(lines):
-        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert behind.")
+        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert after.")
     end = textfile.usual_end(lines)
     put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
     head = lines[:after]

@@ -43,7 +43,7 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
     """Return the file's bytes and text; raises `ToolError` for binary or over-large files."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
-        raise ToolError(f"{path.name} has {size:,} bytes, too many to hold at once; use grep or bash.")
+        raise ToolError(f"{path.name} has {size:,} bytes, too many to load; use grep or bash.")
     data = path.read_bytes()
     text = textfile.decode(data)
     if text is None:
@@ -59,4 +59,4 @@ def one_row(name: str) -> str:
 def not_shown(secret: list[str]) -> str:
     """Format a note that names the files left out as secret."""
     names = ", ".join(secret[:5]) + (f" and {len(secret) - 5} more" if len(secret) > 5 else "")
-    return f"[Left out, as what is in them is secret: {names}]"
+    return f"[Left out, because they contain secrets: {names}]"

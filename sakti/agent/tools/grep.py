@@ -59,7 +59,7 @@ async def grep(
     include: Annotated[str | None, "only these files, such as *.py, src/**/*.{ts,tsx} or !*.min.js"] = None,
     ignore_case: bool = False,
     literal: Annotated[bool, "the pattern is plain text"] = False,
-    context: Annotated[int, Meta(ge=0, le=10), "lines shown round each match"] = 0,
+    context: Annotated[int, Meta(ge=0, le=10), "lines shown around each match"] = 0,
     files_only: Annotated[bool, "only the files, each with its number of matching lines"] = False,
     limit: Annotated[int, Meta(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
@@ -243,7 +243,7 @@ def _check(search: Search) -> None:
 def _wrong(pattern: str, errors: str) -> ToolError:
     if "look-around" in errors or "backreferences" in errors:
         return ToolError(
-            f"{pattern!r} uses look-around or backreferences, which grep here does not know. Search for the plain part "
+            f"{pattern!r} uses look-around or backreferences, which grep does not support. Search for the plain part "
             "and pick from the matches, or use bash with perl -ne or git grep -P."
         )
     reason = next((r.removeprefix("error: ") for r in reversed(errors.strip().split("\n")) if "error: " in r), errors)

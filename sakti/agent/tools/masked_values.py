@@ -15,7 +15,7 @@ from sakti.core.errors import ToolError
 from sakti.core.types import Json
 from sakti.store.secrets import marks_in, marks_of
 
-REASON = "{marks} stands for a masked secret, which is not put there"
+REASON = "{marks} stands for a masked secret, which is not inserted"
 
 
 def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:

@@ -221,7 +221,7 @@ def _replace_exact(text: str, change: Change, name: str) -> str | None:
 def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
     where = f" (lines {', '.join(map(str, at[:8]))}{' …' if len(at) > 8 else ''})" if at else ""
     return ToolError(
-        f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines round it, or set all."
+        f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines around it, or set all."
     )
 
 
@@ -305,7 +305,7 @@ def _unit(indents: Mapping[str, str]) -> int:
 
 def _hint(text: FileLines, change: Change) -> str:
     done = text.places(change.new, str, _same) if change.new.strip() else []
-    already = f" The new text stands there already, at line {done[0].first + 1}." if len(done) == 1 else ""
+    already = f" The new text is already there, at line {done[0].first + 1}." if len(done) == 1 else ""
     return already + _nearest(text, change.old)
 
 

@@ -39,7 +39,7 @@ FIELDS = (
     Field("scope", text(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
     Field(
         "messageRange",
-        whole("messages round each hit that come with it", minimum=0, maximum=10),
+        whole("messages around each hit", minimum=0, maximum=10),
         ("around", "context"),
         read=_range,
     ),

@@ -27,7 +27,7 @@ async def read(
     run: ToolContext,
     path: Annotated[str, "file, relative to the current folder or absolute"],
     offset: Annotated[int, Meta(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
-    limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 where none are given"] = None,
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 by default"] = None,
 ) -> Outcome:
     """Read a text file, an image, or pages of a PDF."""
     if run.resolve(path).is_dir():
@@ -46,7 +46,7 @@ async def read(
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
-        raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
+        raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is after its end.")
     selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
     rows = _rows(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1

@@ -33,7 +33,7 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
         if match is None:
             raise ToolError(_unknown(library(), name, offered))
         if match.name in loaded:
-            return Outcome(f"The skill {match.name} is already loaded: its text stands in this conversation.")
+            return Outcome(f"The skill {match.name} is already loaded: its text is in this conversation.")
         await loaded.add(match)
         return Outcome(catalog.whole(match, match.body), details={"skill": match.name, "path": match.source})
 
@@ -43,5 +43,5 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
 def _unknown(library: Library, name: str, known: Collection[str]) -> str:
     near = catalog.near(library, name)
     if near:
-        return "There is no skill of that name. Near to it:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
+        return "There is no such skill. Similar ones:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
     return f"There is no skill {name!r}. There are: {', '.join(sorted(known))}."

@@ -73,7 +73,7 @@ QUERY_FIELDS = (
     QUERY,
     Field(
         "status",
-        text("list: not closed where none is given", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]),
+        text("list: not closed by default", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]),
         ("state",),
         STATUS_WORDS,
     ),
@@ -82,7 +82,7 @@ QUERY_FIELDS = (
     ASSIGNEE,
     LIMIT,
     Field("offset", whole(minimum=0), ("skip", "start")),
-    Field("includeMessages", flag("search: also what was said")),
+    Field("includeMessages", flag("search: also messages")),
 )
 
 MUTATE_FIELDS = (
@@ -93,8 +93,8 @@ MUTATE_FIELDS = (
     TYPE,
     Field("labels", texts(), ("tags", "label")),
     ASSIGNEE,
-    Field("metadata", {"type": "object", "description": "your own keys; null takes one away"}, ("meta",)),
-    Field("parent", text("task that it is a part of"), ("parentId", "epic")),
+    Field("metadata", {"type": "object", "description": "your own keys; null removes one"}, ("meta",)),
+    Field("parent", text("parent task"), ("parentId", "epic")),
     Field(
         "dependsOn",
         texts("tasks that it waits for"),
@@ -102,8 +102,8 @@ MUTATE_FIELDS = (
     ),
     Field("reason", text(enum=list(REASONS)), ("closeReason", "resolution"), REASON_WORDS),
     Field("summary", text("close: what was done, in which files"), ("result", "notes", "outcome")),
-    Field("force", flag("although it is blocked, has open children or is claimed by somebody else")),
-    Field("add", flag("dep: false takes the dependency away")),
+    Field("force", flag("although it is blocked, has open children or is claimed by someone else")),
+    Field("add", flag("dep: false removes the dependency")),
     Field("messageId", text(), ("message",)),
     Field("content", text("update_context: Markdown sections, or a JSON object"), ("context",), read=_page),
     Field(

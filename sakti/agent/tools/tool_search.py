@@ -56,7 +56,7 @@ def make(
         if not hits:
             names = list(offered)
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            return Outcome(f"Nothing fits. There are: {', '.join(names[:NAMED]) or 'none'}{more}.")
+            return Outcome(f"Nothing matches. Available: {', '.join(names[:NAMED]) or 'none'}{more}.")
         lines = [f"- {t.name}({', '.join(_arguments(t))}): {_first_sentence(t.description)}" for t in hits]
         return Outcome("\n".join(lines) + notes(run.thread_id, [t.name for t in hits]))
 

@@ -420,7 +420,7 @@ class Toolbox(Struct):
                 changed = self._translate(answered.call, run.cwd)
                 _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
-                    raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
+                    raise ToolError(f"A hook changed the call of {call.name}: {changed.name}. Nothing was run.")
                 decision, decide = await self._judge(run, found, arguments, answered)
         if decision.verdict == "allow":
             if found.remote is not None:

@@ -207,5 +207,5 @@ SECONDS = 20.0  # for one search
 
 def notes(found: Listing, secret: list[str]) -> list[str]:
     """Return notes of an incomplete listing and of files left out as secret."""
-    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was looked into]"]
+    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was searched]"]
     return [*late, *([not_shown(secret)] if secret else [])]

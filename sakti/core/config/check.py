@@ -64,7 +64,7 @@ def wrong(hook: HookSettings) -> str:
     try:
         re.compile(hook.match)
     except re.error as e:
-        return "" if hook.match == "*" else f"match = {hook.match!r} is no pattern: {e}."
+        return "" if hook.match == "*" else f"match = {hook.match!r} is not a valid pattern: {e}."
     return ""
 
 
@@ -93,8 +93,8 @@ def _check_observation(observation: ObservationSettings) -> None:
         resolved = buffer * observation.message_tokens if 0 < buffer < 1 else buffer
         if not 0 < resolved < observation.message_tokens:
             raise ConfigError(
-                f"memory.observation.buffer_tokens = {buffer} must come to less than "
-                f"memory.observation.message_tokens = {observation.message_tokens}, and to more than 0."
+                f"memory.observation.buffer_tokens = {buffer} must be less than "
+                f"memory.observation.message_tokens = {observation.message_tokens}, and more than 0."
             )
     if not (0 < keep <= 1 or keep >= 1000):
         raise ConfigError(
@@ -119,7 +119,7 @@ def _check_block_after(name: str, settings: ObservationSettings | ReflectionSett
 def _check_extra(name: str, extra: Mapping[str, Any]) -> None:
     for key in _NOT_EXTRA:
         if key in extra:
-            raise ConfigError(f"{name} may not set {key!r}: that is what a request is made of.")
+            raise ConfigError(f"{name} may not set {key!r}: sakti sets that field itself.")
 
 
 def _check_model_settings(name: str, settings: ModelSettings) -> None:

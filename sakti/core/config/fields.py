@@ -64,7 +64,7 @@ class ModelSettings:
     )
     thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0, project=(0, 50_000))
     extra: Mapping[str, Any] = setting(
-        make=dict[str, Any], help="Fields added to the body of its requests.", at_once=True
+        make=dict[str, Any], help="Extra fields in the body of its requests.", at_once=True
     )
 
 
@@ -234,17 +234,17 @@ class SubagentSettings:
     """Settings of child threads; the limits are for each child."""
 
     use: Literal["asked", "free", "off"] = setting(
-        "asked", "Child threads: if asked for, if the model decides (free), or never (off).", project=True
+        "asked", "Start child threads if asked for, whenever the model decides (free), or never (off).", project=True
     )
     max_threads: int = setting(
         4, "Maximum number of children that run at once.", at_once=True, low=1, high=16, project=(1, 16)
     )
     max_steps: int = setting(50, "Maximum number of model calls of a child.", at_once=True, above=0, project=(1, 1_000))
     max_tokens: int = setting(
-        500_000, "Maximum tokens of a child that no cache served.", at_once=True, above=0, project=(1, 10_000_000)
+        500_000, "Maximum uncached tokens of a child.", at_once=True, above=0, project=(1, 10_000_000)
     )
     max_usd: float = setting(1.0, "Maximum US dollars of a child.", at_once=True, above=0, project=(0, 100))
-    model: str = setting("inherit", 'Model of children, as "provider/name"; inherit: the one that answers.')
+    model: str = setting("inherit", 'Model of children, as "provider/name"; inherit: the model of the chat.')
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class UiSettings:
     mouse: bool = setting(True, "Use the mouse; false leaves it to the terminal.")
     reduced_motion: bool = setting(False, "No blinking and no animation.", at_once=True)
     notify: Literal["off", "bell", "desktop"] = setting(
-        "bell", "Notification of a waiting approval or the end of a long turn while you look elsewhere.", at_once=True
+        "bell", "Notify of a waiting approval or the end of a long turn without focus.", at_once=True
     )
     vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
     plain: bool = setting(False, "Chat line by line, for screen readers (--plain).")
@@ -346,8 +346,8 @@ class ProviderSettings:
     api_version: str | None = setting(None, "Version of the API, for Azure.")
     timeout: float = setting(120.0, "Maximum silence of a stream in seconds.", above=0)
     context_window: int | None = setting(None, "Context window in tokens, if the server does not report it.", above=0)
-    images: bool | None = setting(None, "Say that the models take images, if their names do not.")
-    extra: Mapping[str, Any] = setting(make=dict[str, Any], help="Fields added to the body of every request.")
+    images: bool | None = setting(None, "Tell sakti that these models accept images.")
+    extra: Mapping[str, Any] = setting(make=dict[str, Any], help="Extra fields in the body of every request.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
         return f"{e.message} It is not used."
     order = _STRICT_FIRST.get(name, ())
     if order and order.index(new_value) > order.index(old := _get(config, name)):
-        return f"{name} = {new_value!r} would loosen your own setting ({old}) and is not used."
+        return f"{name} = {new_value!r} is looser than your own setting ({old}) and is not used."
     return _reason_of_size(name, new_value, config)
 
 
@@ -267,7 +267,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     if hint is None:
         near = difflib.get_close_matches(name, list(names()), 1)
         advice = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: there is no setting {show_value(name)}.{advice}")
+        raise ConfigError(f"{origin}: unknown setting {show_value(name)}.{advice}")
     child = getattr(node, head)
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
@@ -280,7 +280,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
-        raise ConfigError(f"{origin}: there is no setting {show_value(name)}. `sakti config` lists them.")
+        raise ConfigError(f"{origin}: unknown setting {show_value(name)}. `sakti config` lists them.")
     else:
         (target,) = (f for f in dataclasses.fields(node) if f.name == head)
         new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)

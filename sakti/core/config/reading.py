@@ -16,7 +16,7 @@ from sakti.core.text import one_line
 LONGEST = 100_000  # bytes of a file of settings
 TABLES = ("extra", "headers")  # settings whose value is a table
 SERVERS = "mcp"  # table at the top whose entries are checked one by one, so it stays as it is
-_MEND = "Fix it or move it away."
+_MEND = "Fix it or move it elsewhere."
 
 
 def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:

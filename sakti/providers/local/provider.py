@@ -186,7 +186,7 @@ def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounde
 
 
 def _note(text: str) -> str:
-    return f"(for your information: {text[:LONGEST_TAIL]})"
+    return f"(for information: {text[:LONGEST_TAIL]})"
 
 
 def _assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
@@ -211,7 +211,7 @@ def _user_text(part: Part) -> str:
             hint = DONE_HINT if name in CHANGING and not is_error else ""
             return f"{'Error' if is_error else 'Result'} of {name}:\n{_shorten(content) or '(nothing)'}{hint}"
         case ImagePart(name=name):
-            return f"(an image that you cannot see: {name})"
+            return f"(an image that is not shown to you: {name})"
         case _:
             return ""
 

@@ -105,7 +105,7 @@ def _searchable(db: Database) -> Finding:
 def _check_packing(db: Database) -> Finding:
     """Check that what earlier versions wrote is packed; a session does that in the background."""
     progress = packing.progress(db)
-    mend = "`sakti db check` packs the rest; until then the file is larger than need be."
+    mend = "`sakti db check` packs the rest; until then the file is larger than necessary."
     return Finding("space", progress is None, str(progress or "packed"), mend, mendable=True)
 
 
@@ -155,9 +155,9 @@ def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
         what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
         if deep and not what and (n := index_upkeep.count_differing(db, table)):
-            what.append(f"{n} texts are others")
+            what.append(f"{n} texts differ")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
-        what.append("an old one is still there")
+        what.append("an old one still exists")
     detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"
     return Finding(table, not what, detail, INDEX, mendable=True)
 

@@ -152,7 +152,7 @@ async def go_on(store: Store) -> None:
         for thread_id in await store.read(_begun):
             await purge_thread(store, thread_id)
     except StoreError as e:
-        log.warning("what is to be removed for good goes another time: %s", e)
+        log.warning("permanent removal is tried later: %s", e)
 
 
 def _begun(db: Database) -> list[str]:

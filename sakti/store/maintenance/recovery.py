@@ -36,7 +36,7 @@ _SKIPPED = (
     "packing",
 )
 _REBUILT = ".rebuilt"  # the end of the name of a copy whose schema was found again
-FOUND_AGAIN = "The file no longer said where its tables begin: they were found by their rows, where these tell enough."
+FOUND_AGAIN = "The file no longer named its tables: they were identified by their rows where possible."
 _TELLING = "observational_memory"  # a table by which a file is known for one of this program
 _OWNERS = (
     "SELECT id FROM main.tasks UNION SELECT id FROM main.observational_memory"
@@ -265,7 +265,7 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
-                raise StoreError(f"What was recovered does not fit together ({wrong[0]}): nothing was changed.")
+                raise StoreError(f"The recovered rows do not fit together ({wrong[0]}): nothing was changed.")
         connection.execute("PRAGMA journal_mode = wal").fetchall()
     finally:
         connection.close()

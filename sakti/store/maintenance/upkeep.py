@@ -98,7 +98,7 @@ async def reindex_quietly(store: Store) -> None:
     try:
         await reindex(store)
     except StoreError as e:
-        log.warning("search is put in step another time: %s", e)
+        log.warning("the search index is updated later: %s", e)
 
 
 async def pack(store: Store) -> None:
@@ -113,7 +113,7 @@ async def pack_quietly(store: Store) -> None:
     try:
         await pack(store)
     except StoreError as e:
-        log.warning("the database is packed another time: %s", e)
+        log.warning("the database is packed later: %s", e)
 
 
 async def check(store: Store) -> list[Finding]:

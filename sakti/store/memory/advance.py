@@ -143,7 +143,7 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
     if len(entering) != len(move.group_ids) or any(
         (g.record_id, g.thread_id, g.kind) != (record_id, thread_id, "observation") for g in entering
     ):
-        raise MemoryFailure("These observations are not of this thread.", code="conflict")
+        raise MemoryFailure("These observations belong to another thread.", code="conflict")
     if entering:
         _enter(db, entering, now)
     entered = tuple(structs.replace(g, state="active", activated_at=now) for g in entering)

@@ -221,7 +221,7 @@ _SHOULD = {
     "active": "should be in the log",
     "buffered": "should wait for the messages before them",
     "superseded": "should be replaced by their reflection",
-    "discarded": "should not count: others cover the same messages",
+    "discarded": "should not count: other groups cover the same messages",
 }
 _WERE = {
     "active": "put back into the log",

@@ -82,7 +82,7 @@ def get_or_create(
     ).on_conflict_ignore().execute(db)
     record = get_record(db, lookup_key)
     if record is None:
-        raise MemoryFailure("The memory record could not be made.", code="record")
+        raise MemoryFailure("The memory record could not be created.", code="record")
     return record
 
 

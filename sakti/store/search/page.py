@@ -128,9 +128,9 @@ class SearchPage(Struct, frozen=True):
         texts = [*self._notes_of_scope()]
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
-        texts += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
+        texts += [f"no text has “{phrase}”: searched for its words" for phrase in self.unquoted]
         texts += [f"“{phrase}” read as text" for phrase in self.said]
-        texts += [f"no {_NAMES.get(name, name)} “{value}”: looked for as words" for name, value in self.unknown]
+        texts += [f"no {_NAMES.get(name, name)} “{value}”: searched for as words" for name, value in self.unknown]
         if self.without:
             texts.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
         if self.unread:
@@ -138,7 +138,7 @@ class SearchPage(Struct, frozen=True):
             since = time.strftime("%Y-%m-%d", time.localtime(max(at for _, at in self.unread) / 1000))
             texts.append(f"{words}: only texts since {since}")
         if self.more and not self.total:
-            texts.append("not all texts were looked at")
+            texts.append("not every text was searched")
         if self.elsewhere:
             texts.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
         return texts

@@ -172,7 +172,7 @@ class Conversation(Vertical):
                 raise
             self.give_back(text)
             if e.code in NOT_SAVED:
-                message = f"{e.message} Nothing was sent: it stands in the prompt."
+                message = f"{e.message} Nothing was sent: the text is in the prompt."
                 raise SaktiError(message, title=e.title, code=e.code) from e
             raise
 

@@ -35,7 +35,7 @@ class Drafts:
             prompt.put("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
         if queued:
             what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
-            self._host.say(f"{what} when sakti ended. Nothing was sent: it stands in the prompt.", title="Not sent")
+            self._host.say(f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent")
         self.changed()
 
     def changed(self) -> None:
@@ -75,7 +75,7 @@ class Drafts:
             self._keeps = False
         if not self._said:
             again = "as soon as it can be stored" if error.retryable else "after the next start"
-            self._host.say(f"{error.message} What you type is kept again {again}.", title=error.title)
+            self._host.say(f"{error.message} Drafts are saved again {again}.", title=error.title)
         self._said = True
 
     async def leave(self) -> None:
@@ -92,4 +92,4 @@ class Drafts:
             await session.views.keep_unsent(text, queued, left=True)
         except SaktiError as e:
             held = "\n".join([*queued, *([text] if text.strip() else [])])
-            raise SaktiError(f"{e.message} What was not sent:\n{held}" if held else e.message, title=e.title) from e
+            raise SaktiError(f"{e.message} Not sent:\n{held}" if held else e.message, title=e.title) from e

@@ -66,7 +66,7 @@ class MemoryPane(Widget, can_focus=True):
         "background; ≈: a part is streaming and estimated. Enter: all events."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "events", "All that happened", show=False, id="memory.events"),
+        Binding("enter", "events", "All events", show=False, id="memory.events"),
         Binding("escape", "leave", "Back to the prompt", show=False, id="memory.leave"),
     ]
 

@@ -50,7 +50,7 @@ class Sidebar(Vertical):
 
     HELP = (
         "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
-        "Their left edge and their titles can be dragged with the mouse; a click on a title folds."
+        "Drag their left edge or titles with the mouse; click a title to fold a pane."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("plus", "heighten(1)", "Taller pane", show=False, id="panes.higher"),

@@ -28,7 +28,7 @@ class MemoryEventsScreen(ListPanel):
 
     HELP = (
         "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ undone, "
-        "✗ failed. Enter shows what was made, and of a reflection what became of the lines before."
+        "✗ failed. Enter shows what was made, and for a reflection, what happened to the earlier lines."
     )
     placeholder = "filter"
     empty = "No events yet. Observations are made as the thread grows, or by /compact."

@@ -90,7 +90,7 @@ class SettingsScreen(ListPanel):
 
     HELP = (
         "Every setting, its value and where it was set. Enter opens a line for another value: it shows what would be "
-        "written and where, Enter writes it; an empty line takes the setting out of the file."
+        "written and where, Enter writes it; an empty line removes the setting from the file."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="settings.file"),
@@ -153,7 +153,7 @@ class SettingsScreen(ListPanel):
         if row is None:
             self._tell("")
             return
-        who = "A project may set it, too" if row.meaning.project else "Only your own file may set it"
+        who = "A project may also set it" if row.meaning.project else "Only your own file may set it"
         when = "at once" if row.meaning.at_once else "after a restart"
         value, default = (shorten(one_line(x or "not set", 200), 40) for x in (row.text, as_toml(row.default)))
         set_by = "" if row.origin == "default" else f", from {row.origin}"
@@ -217,7 +217,7 @@ class SettingsScreen(ListPanel):
         if not self.line.asked or row is None:
             self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
         elif not row.meaning.project:
-            self._tell(f"A project may not set {row.name}: it goes into your own file.")
+            self._tell(f"A project may not set {row.name}: set it in your own file.")
         else:
             self._in_project = not self._in_project
             self._try()

@@ -49,7 +49,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What an undo would do to files. A file that changed since is kept, unless you choose to restore it."
+    HELP = "What an undo would do to files. Files changed since then are kept unless you choose to restore them."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "undo", "Undo", priority=True, id="undo.yes"),
         Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
@@ -140,8 +140,8 @@ class RedoScreen(UndoScreen):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What a redo would do to files. A file that changed since the undo is kept, unless you choose to restore it."
-    THREAD: ClassVar[str] = "is the one from before the undo"
+    HELP = "What a redo would do to files. Files changed since the undo are kept unless you choose to restore them."
+    THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
         return f"Redo · {SAID[preview.what]}"
@@ -150,7 +150,7 @@ class RedoScreen(UndoScreen):
 class RewindScreen(ListPanel):
     """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
-    HELP = "Undo a turn and all after it: conversation, files, or both. It is shown before it is done."
+    HELP = "Undo a turn and everything after it: conversation, files, or both. A preview comes first."
     placeholder = "filter turns"
     empty = "no turn yet"
     keys: ClassVar[Keys] = (("enter preview", "open"), ("tab what", "what"), BACK)

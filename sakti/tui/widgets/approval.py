@@ -103,7 +103,7 @@ def lay_out(
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
     why, where = one_line(now.why, 300), one_line(now.cwd, 200)
-    like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
+    like = "".join(f"{one_line(word, 30)} contains lookalike letters. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     if not now.rule:
         return wrap(spans, room)

@@ -86,7 +86,7 @@ async def test_a_refused_check_begins_nothing(store: Store, tmp_path: Path) -> N
 ENDS = (
     (["ok\n\n**GOAL DONE: 5 tests pass**"], ("met", "5 tests pass", 1)),
     (["ok\nGOAL BLOCKED: no key"], ("blocked", "no key", 1)),
-    (["GOAL DONE: no\nbut this", "still nothing"], ("paused", "2 turns in a row called no tool", 2)),
+    (["GOAL DONE: no\nbut this", "still nothing"], ("paused", "2 consecutive turns called no tool", 2)),
     ([Answer("", error="auth")], ("paused", "", 1)),
 )
 

@@ -370,7 +370,7 @@ async def test_a_change_is_told_once_by_file_and_so_is_its_end(store: Store, wor
     assert "be red" not in told_facts(run)
     put(workspace / "AGENTS.md", "be blue")
     await run.ask("5")
-    assert "AGENTS.md reads again as it did at first." in told_facts(run)
+    assert "AGENTS.md has its original text again." in told_facts(run)
     await run.ask("6")
     assert "AGENTS.md" not in told_facts(run)
 
@@ -454,5 +454,5 @@ async def test_what_is_left_out_is_said_once(store: Store, workspace: Path) -> N
     await run.ask("hi")
     await run.ask("hi")
     assert [n.message for n in run.of(Notice) if n.title == "Instructions"] == [
-        "AGENTS.md: @gone.md is not there or not in the project; left as text."
+        "AGENTS.md: @gone.md does not exist or is outside the project; left as text."
     ]

@@ -85,7 +85,7 @@ def test_a_model_without_eyes_is_told_that_there_was_an_image() -> None:
     plain, seen = message("user", "hello"), message("user", "see", ImagePart("image/png", "", "cat.png"))
     out = unseen((plain, seen))
     assert out[0] is plain
-    assert out[1].parts == (TextPart("see"), TextPart("(an image that you cannot see: cat.png)"))
+    assert out[1].parts == (TextPart("see"), TextPart("(an image that is not shown to you: cat.png)"))
 
 
 async def test_a_session_sends_images_or_says_why_not(store: Store, tmp_path: Path) -> None:

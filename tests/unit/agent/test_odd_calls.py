@@ -131,7 +131,7 @@ async def test_a_model_without_eyes_is_told_the_name(store: Store, tmp_path: Pat
     (tmp_path / "w/cat.png").write_bytes(png(20, 10))
     run = await played(store, tmp_path / "w", Call("read", {"path": "cat.png"}))
     last = run.provider.requests[-1].messages[-1]
-    assert last.text == "(an image that you cannot see: cat.png)"
+    assert last.text == "(an image that is not shown to you: cat.png)"
 
 
 def test_what_cannot_be_stored_is_kept_as_it_was_written() -> None:

@@ -176,7 +176,7 @@ def test_a_damaged_database_is_recovered(run, tmp_path):
     assert run("db", "check", "--json")["ok"]
     path.write_bytes(b"")
     assert "it is empty" in run("db", "check", code=1)
-    assert "Nothing in the file could be read" in run("db", "recover")
+    assert "No row of the file could be read" in run("db", "recover")
     assert run("threads", "list", "--json") == {"threads": []}
 
 

@@ -48,7 +48,7 @@ def test_a_project_may_only_tighten(tmp_path: Path) -> None:
         ("memory.observation.mesage_tokens=1", "Did you mean memory.observation.message_tokens"),
         ("memory.enabled=3", "true or false"),
         ("memory.scope=planet", "'thread' or 'resource'"),
-        ("memory.observation.buffer_tokens=30000", "must come to less than"),
+        ("memory.observation.buffer_tokens=30000", "must be less than"),
         ("memory.observation.block_after=0.5", "from 1 to 100"),
         ("memory.observation.buffer_activation=20", "at least 1000"),
         (

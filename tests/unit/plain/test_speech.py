@@ -151,7 +151,7 @@ def test_a_command_that_failed_is_said_with_its_end() -> None:
     failed = ToolFinished(ToolResultPart("1", "bash", printed, True, {"exit_code": 2}), 50)
     lines = said(ToolStarted(run), failed)
     assert lines[1] == "tool: bash make, exit code 2, failed, 0.1 seconds"
-    assert lines[2] == "  and 4 lines before; /output says all of it" and lines[3:] == [
+    assert lines[2] == "  and 4 lines before; /output shows all of it" and lines[3:] == [
         f"  row {n}" for n in range(4, 14)
     ]
     denied = ToolFinished(ToolResultPart("1", "bash", "x", True, {"denied": "use pnpm"}), 0)
@@ -175,7 +175,7 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "y and Enter: allow once",
         "t and Enter: allow in this thread, by the rule `make …`",
         "a and Enter: always allow in this workspace; the rule is saved",
-        "n and Enter: deny; words behind the n are the reason for the agent",
+        "n and Enter: deny; words after n give the agent the reason",
         "e, a space and another command: run that instead",
     ]
     assert speech.hear(WRITE) == []
@@ -190,7 +190,7 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "add: z",
         "why: edits a file in this project",
         "y and Enter: allow once",
-        "n and Enter: deny; words behind the n are the reason for the agent",
+        "n and Enter: deny; words after n give the agent the reason",
     ]
     assert speech.hear(ApprovalResolved("q2", False)) == ["denied"]
     assert speech.question is None

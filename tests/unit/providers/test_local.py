@@ -220,7 +220,7 @@ def test_the_prompt_is_short_and_grammar_fits():
     chat = body(asked)
     assert len(chat["messages"][0]["content"]) < 3200
     assert "You help." not in chat["messages"][0]["content"], "the long prompt of big models is left out"
-    assert chat["messages"][-1]["content"].endswith("(for your information: Branch main)")
+    assert chat["messages"][-1]["content"].endswith("(for information: Branch main)")
     assert chat["max_tokens"] >= 700
     last = body(request(tools=TOOLS, tool_choice="none"))["response_format"]["json_schema"]["schema"]["anyOf"]
     assert [f["properties"]["action"]["const"] for f in last] == ["answer"]

@@ -167,7 +167,7 @@ async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Pat
     before = version_of(old)
     store = await whole(old)
     private, notice = store.notices
-    assert "now it is yours alone" in private and stat.S_IMODE(old.stat().st_mode) == 0o600
+    assert "now only you can read it" in private and stat.S_IMODE(old.stat().st_mode) == 0o600
     copy = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     assert str(copy) in notice
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600

@@ -594,7 +594,7 @@ async def test_filters_that_leave_out(store: Store, typed: str, found: set[str])
     told = [("mine", "an apple in src/a.py"), ("yours", "apple", "assistant"), ("printed", "an apple", "tool")]
     await store.write(say, told)
     assert set(await ids(store, typed)) == found
-    told_of = ["no thread “nowhere”: looked for as words"] if "nowhere" in typed else []
+    told_of = ["no thread “nowhere”: searched for as words"] if "nowhere" in typed else []
     assert (await page(store, typed)).notes == told_of
 
 
@@ -621,7 +621,7 @@ async def test_a_quote_in_a_sentence_that_no_text_has_is_looked_for_by_its_words
     await store.write(say, [("meant", "the missing parts of the window state"), *others])
     found = await page(store, 'revert "window: implement missing parts"')
     assert found.hits[0].id == "meant"
-    assert found.notes == ["no text has “window: implement missing parts”: its words were looked for"]
+    assert found.notes == ["no text has “window: implement missing parts”: searched for its words"]
     assert (await page(store, 'revert "missing parts"')).notes == [], "a text has it"
     assert (await page(store, '"parts missing"')).unquoted == (), "nothing else was asked for"
 

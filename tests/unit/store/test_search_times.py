@@ -130,11 +130,11 @@ def test_filters_by_the_names_of_other_programs(typed: str, name: str, value: st
 @pytest.mark.parametrize(
     ("typed", "note"),
     [
-        ("heron kind:foo", "no kind “foo”: looked for as words"),
-        ("heron role:robot", "no role “robot”: looked for as words"),
-        ("heron from:ann", "no role “ann”: looked for as words"),
-        ("heron before:banana", "no date “banana”: looked for as words"),
-        ("heron in:nowhere", "no thread “nowhere”: looked for as words"),
+        ("heron kind:foo", "no kind “foo”: searched for as words"),
+        ("heron role:robot", "no role “robot”: searched for as words"),
+        ("heron from:ann", "no role “ann”: searched for as words"),
+        ("heron before:banana", "no date “banana”: searched for as words"),
+        ("heron in:nowhere", "no thread “nowhere”: searched for as words"),
     ],
 )
 async def test_unknown_values_are_reported(store: Store, typed: str, note: str) -> None:

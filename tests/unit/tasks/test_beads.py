@@ -117,7 +117,7 @@ async def test_a_cycle_is_left_out_and_told_and_the_rest_comes_in(store: Store, 
 async def test_a_closed_epic_with_an_open_part_comes_in_open(store: Store, actor: Actor) -> None:
     part = issue("b", dependencies=[edge("b", "a", "parent-child")])
     report = await bring(store, actor, [issue("a", issue_type="epic", status="closed", close_reason="done"), part])
-    assert ("a", "it is open here: it has open children") in report.notes
+    assert ("a", "it became open: it has open children") in report.notes
     assert (await store.read(service.find, "/w", "a")).status == "open"
 
 

@@ -495,7 +495,7 @@ async def test_an_import_lists_what_was_changed_on_both_sides(store: Store, acto
     await store.write(transfer.import_tasks, actor, ['{"id": "a", "title": "first", "updated_at": 5}'])
     task = await store.write(service.update, replace(actor, now=20), "a", {"priority": 0})
     done = await store.write(transfer.import_tasks, actor, ['{"id": "a", "title": "second", "updated_at": 30}'])
-    assert [(d.task, d.reason) for d in done.differing] == [(task.handle, "changed here, too")]
+    assert [(d.task, d.reason) for d in done.differing] == [(task.handle, "also changed here")]
     assert (done.updated, done.known, (await store.read(questions.get, "a")).title) == (0, 1, "first")
 
 

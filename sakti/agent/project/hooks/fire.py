@@ -180,7 +180,7 @@ class Hooks(Struct):
         for hook in hooks:
             changed = self._explain_change(hook, place.workspace) if hook.project else ""
             if changed:
-                why = f"not started: {changed} is not as it was trusted. `sakti trust` shows and trusts it."
+                why = f"not started: {changed} has changed since it was trusted. `sakti trust` shows and trusts it."
                 refused.append(Ran(hook, failed=why))
             else:
                 ready.append(hook)
@@ -200,7 +200,7 @@ class Hooks(Struct):
     def _set_aside(self, watch: aside.Watch | None) -> None:
         for old, new in watch.look() if watch is not None else []:
             moved = one_line(aside.describe_move(old, new), 200)
-            text = f"A hook created what runs code or gives instructions later: {moved}."
+            text = f"A hook created files that run code or give instructions later: {moved}."
             self.host.emit(Notice("warning", TITLE, text))
 
     async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: aside.Watch | None) -> None:

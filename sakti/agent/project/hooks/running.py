@@ -66,7 +66,7 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
                 await out.closed.wait()
                 await errors.closed.wait()
     except TimeoutError:
-        return Ran(hook, failed=f"ended after {hook.timeout:g} s, with all that it had started.")
+        return Ran(hook, failed=f"stopped after {hook.timeout:g} s, with every process that it started.")
     finally:
         _end(process)
         out.close()

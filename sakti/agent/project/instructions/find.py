@@ -96,7 +96,7 @@ def limited(sources: Sequence[InstructionSource], notes: Sequence[str], limit: i
         text = cut(source.text, room - len(block(InstructionSource(source.name, "")).encode("utf-8", "replace")))
         if len(text) < len(source.text):
             lost = len(source.text) - len(text)
-            notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
+            notes.append(f"{source.name}: {lost:,} characters beyond the limit of {limit // 1024} KiB are left out.")
         if text:
             fitting.append(InstructionSource(source.name, text))
             room -= len(block(fitting[-1]).encode("utf-8", "replace")) + 1
@@ -206,8 +206,8 @@ def changes(before: Sequence[InstructionSource], now: Sequence[InstructionSource
     """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
     out = {
-        name: f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
+        name: f"{name} has changed since this thread began. Its text is now:\n{new[name].text}"
         for name in new
         if name not in old or old[name].sha256 != new[name].sha256
     }
-    return out | {name: f"{name} was removed: its instructions hold no longer." for name in old if name not in new}
+    return out | {name: f"{name} was removed: its instructions no longer apply." for name in old if name not in new}

@@ -94,7 +94,7 @@ class InstructionReader(Struct):
             return written
         text = self.plain(real)
         if text is None:
-            self._note(f"{path.name}: @{name} is not there or not in the project; left as text.")
+            self._note(f"{path.name}: @{name} does not exist or is outside the project; left as text.")
             return written
         self._imported += 1
         self._length += len(text)

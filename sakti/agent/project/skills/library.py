@@ -31,12 +31,12 @@ _TYPED = re.compile(r"[\w-]+(?::[\w-]+)*")
 
 _TEMPLATE = """---
 name: {name}
-description: What it does, and when it is to be used. Replace this with words that a request would hold.
+description: What it does and when to use it. Replace this with words that a request would contain.
 ---
 
 # {title}
 
-1. Say step by step what is to be done; name commands and files exactly.
+1. List the steps; name commands and files exactly.
 2. Put long references into files beside this one and name them here.
 """
 
@@ -114,7 +114,7 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
             skills[skill.name] = skill
     if len(listed) > files.MOST:
         source = display_path(listed[-1].path, bound)
-        notes.append(f"{source} and others: left out, a project may bring {files.MOST} files of them.")
+        notes.append(f"{source} and others: left out, a project may have at most {files.MOST} of them.")
     return Library(tuple(sorted(skills.values(), key=lambda s: s.name)), tuple(notes), tuple(shadowed))
 
 
@@ -139,7 +139,7 @@ def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
         return None
     folder, name = path.parent.name, str(table.get("name") or "")
     if name != folder or not _is_name(name):
-        notes.append(f"{source}: its name should be that of its folder, 1 to 64 of a-z, 0-9 and single hyphens.")
+        notes.append(f"{source}: its name must be its folder's name, 1 to 64 of a-z, 0-9 and single hyphens.")
         name = name if _TYPED.fullmatch(name) and len(name) <= LONGEST_NAME else folder
     if not _TYPED.fullmatch(name) or len(name) > LONGEST_NAME:
         notes.append(f"{source}: left out, {one_line(name, 40)!r} cannot be typed.")
@@ -199,7 +199,7 @@ def create_skill(workspace: Path, name: str, *, user: bool) -> Path:
         with path.open("x", encoding="utf-8") as file:
             file.write(_TEMPLATE.format(name=name, title=name.replace("-", " ").capitalize()))
     except FileExistsError as e:
-        raise ConfigError(f"{path} is there already: edit it.") from e
+        raise ConfigError(f"{path} already exists: edit it.") from e
     except OSError as e:
         raise ConfigError(f"{path} cannot be written ({e.strerror}).") from e
     return path

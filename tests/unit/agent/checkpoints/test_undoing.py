@@ -210,7 +210,7 @@ async def test_words_come_back_where_there_is_no_prompt_too(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     scope = Scope(here.session, lambda _value: None)
     shown = await (await line.run(scope, line.parse("/undo yes"))).instead()
-    assert shown.lines[1] == "You had said: now run it"
+    assert shown.lines[1] == "Your prompt was: now run it"
     await here.session.close()
 
 

@@ -191,7 +191,7 @@ async def test_nothing_secret_comes_out(tools: ToolState, tree: Path, engine: st
         told = (await call(tools, grep, **given)).content
         assert SECRET not in told
         assert ".env:" not in told
-        assert "[Left out, as what is in them is secret: " in told
+        assert "[Left out, because they contain secrets: " in told
     shown = (await call(tools, grep, pattern="API")).content
     assert ".env.example:1:API_KEY=" in shown and "twin.txt:1:API_KEY=" in shown, "the example may be read"
     named = (await call(tools, grep, pattern="API", include="*.txt")).content

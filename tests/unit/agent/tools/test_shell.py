@@ -169,7 +169,7 @@ async def test_what_ends_with_the_command_is_not_spoken_of(tools: ToolState) -> 
 async def test_a_timeout_says_what_was_ended(tools: ToolState) -> None:
     done = await call(tools, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=3)
     assert done.is_error
-    assert done.content == "[stopped after 3 s, with everything that it had started]"
+    assert done.content == "[stopped after 3 s, with every process that it started]"
     assert await ended(int((tools.workspace / "pid").read_text()))
     assert tools.background == {}
 

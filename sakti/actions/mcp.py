@@ -165,8 +165,8 @@ async def logout(scope: Scope, name: str) -> Value:
     arg("name", default=""),
     chat="mcp",
     needs="session",
-    summary="list MCP servers with their state; show tools, restart, disable, log in",
-    hint="[tools | restart | disable | login NAME]",
+    summary="list MCP servers; `tools`, `restart`, `disable` and `login` act on one",
+    hint="[VERB NAME]",
 )
 async def servers(scope: Scope, verb: str, name: str) -> Value | None:
     """List MCP servers with their state, or change one for this session."""

@@ -118,7 +118,7 @@ async def test_a_holder_that_was_stopped_past_its_lease_commits_nothing(tmp_path
         process.stdin.write("answer\n")
         process.stdin.flush()
         told = process.stdout.readline()
-        assert "took this work over" in told or "observed in another window" in told, told
+        assert "took over this work" in told or "observed in another window" in told, told
         assert process.wait(30) == 0
         await sound(driver, [m.id for m in driver.said])
         await driver.close()

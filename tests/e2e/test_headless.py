@@ -155,4 +155,4 @@ def test_database_removed_during_a_run_is_reported(place: Place, output: str) ->
     place.model.answer = remove_and_answer
     done = place.run("run", "hello", "--model", "openai/bench", "--output", output)
     assert done.returncode == 0 and "ok" in done.stdout
-    assert "sakti.db was removed while it was in use. Nothing is saved any more" in done.stderr
+    assert "sakti.db was removed while it was in use. Saving has stopped" in done.stderr

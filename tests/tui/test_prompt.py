@@ -177,7 +177,7 @@ async def test_ctrl_g_edits_the_prompt_elsewhere_and_the_text_comes_back(running
 @pytest.mark.parametrize(
     ("visual", "says"),
     [
-        ("", "ended with code 3; the prompt is as it was"),
+        ("", "ended with code 3; the prompt is unchanged"),
         ("no-such-editor-here", "no-such-editor-here was not found on PATH outside the workspace. Set $VISUAL"),
         ("vi 'unclosed", "cannot be read as a command"),
     ],

@@ -65,7 +65,7 @@ def test_a_value_is_what_a_file_takes():
     [
         ("agent.max_steps", "many", "whole number"),
         ("approval.mode", "free", "plan"),
-        ("memory.observation.buffer_tokens", "40000", "must come to less"),
+        ("memory.observation.buffer_tokens", "40000", "must be less"),
         ("memory.observation.message_tokens", "-1", "above 0"),
         ("approval.deny", "[[1]]", "cannot be"),
     ],
@@ -125,7 +125,7 @@ def test_what_the_next_start_would_refuse_is_not_written(tmp_path):
     user.write_text("[memory.observation]\nbuffer_tokens = 9000\n")
     user.chmod(0o640)
     for which, name, value, says, env in [
-        ("user_file", "memory.observation.message_tokens", 5_000, "must come to less", {}),
+        ("user_file", "memory.observation.message_tokens", 5_000, "must be less", {}),
         ("user_file", "ui.theme", "x", "SAKTI_UI__THEME sets", {"SAKTI_UI__THEME": "y"}),
         ("project_file", "ui.theme", "x", "a project may not set", {}),
         ("project_file", "approval.mode", "auto", "would loosen", {}),

@@ -17,11 +17,12 @@ from sakti.tui.screens.imports import ImportScreen
 from sakti.tui.screens.lists import JobsScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
+from sakti.tui.screens.servers import ServersScreen
 from sakti.tui.screens.settings import ChoiceScreen, SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
-from sakti.tui.screens.trust import TrustScreen
+from sakti.tui.screens.trust import NeedScreen, TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
 from sakti.tui.widgets.safe_input import SafeInput
@@ -44,6 +45,8 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Settings", SettingsScreen),
         ("Values of a setting", ChoiceScreen),
         ("Trust", TrustScreen),
+        ("Needs of a server", NeedScreen),
+        ("MCP servers", ServersScreen),
         ("Background commands", JobsScreen),
         ("Child threads", AgentsScreen),
         ("A child thread", ChildScreen),

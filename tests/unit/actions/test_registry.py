@@ -57,7 +57,7 @@ def test_one_file_is_a_command_of_the_shell(new_file: None) -> None:
 
 def every() -> list[Action]:
     own = [registry.subject_of(__import__(name, fromlist=["x"])) for name in shell.OWN.values()]
-    from sakti.plain.own import OWN
+    from sakti.plain.commands import OWN
 
     return [*(a for s in (*registry.every(), *own) for a in s.actions), *OWN.values()]
 

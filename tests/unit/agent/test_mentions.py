@@ -125,4 +125,4 @@ def test_a_damaged_image_is_named_instead_of_sent(tmp_path: Path, form: str) -> 
     (tmp_path / "cut.png").write_bytes(picture(form)[: len(picture(form)) // 2])
     _, part = with_files("see @cut.png", tmp_path, ())
     assert isinstance(part, FilePart) and part.path == "cut.png"
-    assert "cannot be read and was not sent" in part.text
+    assert "is unreadable and was not sent" in part.text

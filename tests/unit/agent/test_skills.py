@@ -86,9 +86,9 @@ def test_the_projects_come_before_the_users_and_the_first_folder_name_wins(ws: P
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        ("---\nname: other\ndescription: d\n---\nb", "its name should be that of its folder"),
-        ("---\nname: No Good\ndescription: d\n---\nb", "its name should be that of its folder"),
-        ("---\ndescription: d\n---\nb", "its name should be that of its folder"),
+        ("---\nname: other\ndescription: d\n---\nb", "its name must be its folder's name"),
+        ("---\nname: No Good\ndescription: d\n---\nb", "its name must be its folder's name"),
+        ("---\ndescription: d\n---\nb", "its name must be its folder's name"),
         ("---\n- name\n---\nb", "left out, it has no description."),
         ("---\nname: x\n---\nb", "left out, it has no description."),
         ("no frontmatter", "left out, it has no description."),
@@ -443,7 +443,7 @@ def test_no_more_of_a_project_is_used_than_trust_has_looked_at(ws: Path, home: P
     found = load(ws, project=True)
     looked = {f.name for f in trust.review(ws).project.files}
     assert {s.source for s in found.skills} - looked == {"~/.claude/commands/mine.md"}
-    assert len(looked) == 500 and sum("a project may bring" in n for n in found.notes) == 1
+    assert len(looked) == 500 and sum("a project may have at most" in n for n in found.notes) == 1
 
 
 def test_rules_in_folders_below_are_asked_about(ws: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sakti.core.events import (
     Event,
+    McpServerChanged,
     MemoryOperation,
     ModelChanged,
     Notice,
@@ -22,7 +23,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import Thread, Usage
 
-OF_THE_WORKSPACE = {ModelChanged, TasksChanged, StoreWaiting}
+OF_THE_WORKSPACE = {McpServerChanged, ModelChanged, TasksChanged, StoreWaiting}
 
 
 def test_every_event_but_those_of_the_workspace_has_a_thread() -> None:

@@ -128,11 +128,11 @@ def test_what_contradicts_the_users_settings_is_left_out() -> None:
     )
     assert loaded.config.memory.observation.buffer_tokens == 0.2
     assert loaded.config.memory.enabled is False
-    assert "must come to less" in loaded.warnings[0]
+    assert "must be less" in loaded.warnings[0]
 
 
 def test_the_users_own_contradiction_is_still_an_error() -> None:
-    with pytest.raises(ConfigError, match="must come to less"):
+    with pytest.raises(ConfigError, match="must be less"):
         of_project("memory.enabled = false", overrides=["memory.observation.buffer_tokens=40000"])
 
 

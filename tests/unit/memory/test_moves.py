@@ -541,7 +541,7 @@ async def test_a_lease_ends_with_its_last_result(rows: Rows) -> None:
     assert await kinds() == before, "what is refused has changed nothing"
     await rows.move(replace(observation("b", 4, 5), ends=True))
     assert await kinds() == before - {("observing", "t")}
-    with pytest.raises(MemoryFailure, match="took this work over"):
+    with pytest.raises(MemoryFailure, match="took over this work"):
         await rows.move(observation("c", 6, 7))
     await rows.move(replace(reflection("x", "a"), ends=True))
     assert await kinds() == before - {("observing", "t"), ("reflecting", "")}

@@ -196,7 +196,7 @@ class TwoWriters(RuleBasedStateMachine):
     def nothing_breaks(self) -> None:
         for driver in self.both:
             failed = [e.fields["error"] for e in driver.events if isinstance(e, MemoryOperation) and e.kind == "failed"]
-            expected = ("rate limit", "already in progress", "in another window", "took this work over", "not smaller")
+            expected = ("rate limit", "already in progress", "in another window", "took over this work", "not smaller")
             strange = [
                 error
                 for error in failed

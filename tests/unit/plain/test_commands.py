@@ -96,7 +96,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert 'approval.mode is "ask", from ' in await lines.heard("/settings approval.mode")
     with pytest.raises(SaktiError):
         await lines.heard("/settings approval.mode = anything")
-    assert "Nothing has happened" in await lines.heard("/memory events")
+    assert "No events yet" in await lines.heard("/memory events")
     assert "good: sakti" in await lines.heard("/doctor")
     assert "sakti talks to scripted/demo: given." in await lines.heard("/setup")
     with pytest.raises(SaktiError, match="no colours"):

@@ -79,7 +79,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         await store.close()
 
     with monkeypatch.context() as patched:
-        patched.setattr(secrets, "found", lambda _text: [])
+        patched.setattr(secrets, "find_secrets", lambda _text: [])
         asyncio.run(make())
     secrets.use_environment({})  # forgets what passed as masked
     return tmp_path / "data"

@@ -63,7 +63,7 @@ async def test_every_field_has_a_place(store: Store, actor: Actor) -> None:
     assert report.cycles == [["bd-4", "bd-4"]]
     notes = [f"{name} {why}" for name, why in report.notes]
     assert sum("bd-99" in n for n in notes) == 1
-    assert any("'blocked' is open here" in n for n in notes)
+    assert any("'blocked' became open" in n for n in notes)
     assert any("'molecule' is task" in n for n in notes)
     assert any("tracks edge to bd-1 is related" in n for n in notes)
     board = await store.read(queries.board, "/w", 0)

@@ -358,7 +358,7 @@ async def test_a_redo_of_the_first_turn_brings_the_thread_back(store, tmp_path):
     first = here.session.thread.id
     await here.session.close()
     await shell_undo(store, here.session)
-    with pytest.raises(Refused, match="Nothing was said"):
+    with pytest.raises(Refused, match="This thread has no messages"):
         await shell_undo(store, here.session)
     await redo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
     again = await start(store, root, ["second answer"], continue_last=True)

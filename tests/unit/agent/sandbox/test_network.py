@@ -448,7 +448,7 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
     await run.ask("fetch it")
     first, second, third = [e.result for e in run.of(ToolFinished)]
     assert "hello" in first.content, first.content
-    assert second.is_error and f"let it not reach b.example:{port}" in second.content
+    assert second.is_error and f"blocked access to b.example:{port}" in second.content
     assert "hello" in third.content, "a host that was allowed for the workspace is there for the next command"
     assert asked[0].startswith(f"Reaches a.example:{port}")
     folder = (await tools.network.socket([f"a.example:{port}"])).parent

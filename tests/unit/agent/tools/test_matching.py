@@ -56,7 +56,7 @@ def test_what_is_meant_is_replaced_and_nothing_else(text: str, old: str, new: st
         ("a\n", "", "old text is empty"),
         ("a\n", "a", "are the same"),
         ("a\n\tb  c\n", "    b c", r"nearest, at line 2.*\n.*\n.*\nfile:  →b··c\nyours: ····b·c"),
-        ("def new():\n", "def old():", "already, at line 1"),
+        ("def new():\n", "def old():", "already there, at line 1"),
         ("  a\n    b\n", "a\nb\n", "not in f"),
     ],
 )

@@ -49,6 +49,7 @@ class Finding(Struct, frozen=True):
 
 TOLD = 400  # characters of a file's problem that are shown
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
+DIFFER = "texts differ"  # said of an index that has to be rebuilt
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
@@ -155,7 +156,7 @@ def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
         what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
         if deep and not what and (n := index_upkeep.count_differing(db, table)):
-            what.append(f"{n} texts differ")
+            what.append(f"{n} {DIFFER}")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
         what.append("an old one still exists")
     detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"

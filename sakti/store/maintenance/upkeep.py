@@ -164,7 +164,8 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
     if await store.read(archive_file.is_missing):
         return replace(finding, mend=archive_file.MISSING, mendable=False)
-    if await store.read(index_upkeep.count_orphans, table) or "damaged" in finding.detail or "others" in finding.detail:
+    beyond_filling = any(words in finding.detail for words in ("damaged", maintenance.DIFFER))
+    if beyond_filling or await store.read(index_upkeep.count_orphans, table):
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
     await _fill(store, table, await store.read(index_upkeep.missing, table))

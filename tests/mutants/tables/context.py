@@ -142,7 +142,7 @@ MUTANTS = (
     M(
         "condensing-order",
         "sakti.memory.reflect.extractive:ExtractiveReflector._drop_down_to",
-        "in sorted(units, key=lambda entry: entry[:3])",
+        "in sorted(units, key=lambda entry: entry[:4])",
         "in units",
         by="tests/unit/memory/test_extractive.py::test_of_one_rank_the_oldest_goes_first_whatever_stands_before_it",
     ),
@@ -154,9 +154,9 @@ MUTANTS = (
     ),
     M(
         "extractive-speaker",
-        "sakti.memory.observe.extractive:_own_sentence",
-        '"🔴", "User stated:", sentence',
-        '"🔴", "Agent:", sentence',
+        "sakti.memory.observe.extractive:_weigh_own",
+        '"🔴", "User stated:"',
+        '"🔴", "Agent:"',
         by="tests/unit/memory/test_observers.py::test_extracted_lines_are_verbatim_and_few",
     ),
     M(

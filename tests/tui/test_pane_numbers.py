@@ -76,7 +76,7 @@ async def test_the_pane_says_what_the_store_holds(store, tmp_path):
     session = real_session(store, tmp_path / "w", *answers, overrides=overrides)
     app = SaktiApp(session)
     seen: set[str] = set()
-    async with app.run_test(size=(140, 50)) as pilot:
+    async with app.run_test(size=(140, 90)) as pilot:
         await settle(app, pilot)
         session.current.engine._worker.reflector = ScriptedReflector()
         for n in range(TURNS):

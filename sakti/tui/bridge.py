@@ -98,6 +98,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
                 live.add_block(no_model_card())
         case TasksChanged():
             chat.panes.load_board()
+            chat.show_modes()  # an approved plan, or its undo, changes the approval mode
         case Notice(severity, title, text):
             chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
@@ -146,6 +147,7 @@ def _follow_turn(
             chat.transcript.scroll_end_now()
             chat.notifier.turn_began()
         case StepStarted(model=model):
+            chat.show_modes()
             chat.panes.show_windows()
             chat.panes.load_carried()
             live.begin_step(READING if model.startswith("local/") else "thinking")

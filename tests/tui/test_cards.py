@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, SideQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, SideQuestion, StepStarted, TasksChanged
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
@@ -100,6 +100,15 @@ async def test_a_side_question_streams_and_is_closed_copied_or_used(running, ses
         await settle(app, pilot)
         assert not app.chat.conversation.aside.display and app.chat.prompt.value.endswith("line 59")
         assert ("stop aside",) in session.calls
+
+
+@pytest.mark.parametrize("event", [TasksChanged(), StepStarted(1, "m", 1)])
+async def test_the_mode_of_an_approved_plan_is_shown(running, session, event):
+    async with running((80, 24)) as (app, pilot):
+        session.set_approval_mode("edits")
+        session.emit(event)
+        await settle(app, pilot)
+        assert app.chat.header.approval == "edits" and app.chat.status_line.approval[0] == "edits"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])

@@ -383,6 +383,12 @@ class FakeSession:
     async def set_model(self, name) -> None:
         self.emit(ModelChanged(name, "/model", 128_000))
 
+    def prompts(self):
+        return []
+
+    def resources(self):
+        return []
+
     def next_approval_mode(self) -> str:
         modes = [m for m in APPROVAL_MODES if m != "auto" or not self.workspace.refused_auto()]
         return modes[(modes.index(self.current.approval_mode) + 1) % len(modes)]

@@ -40,13 +40,13 @@ def test_two_keys_may_change_places():
     [
         ({"app.serch": "ctrl+l"}, "There is no binding app.serch: did you mean app.search?"),
         ({"zzz": "ctrl+l"}, "There is no binding zzz: F1 shows the ids."),
-        ({"app.search": 5}, "app.search = '5' is no key"),
+        ({"app.search": 5}, "app.search = '5' is not a key"),
         ({"app.search": "ctrl+nokey"}, "is not a key: write it as"),
         ({"app.search": "x"}, "app.search cannot be x: typing them writes text."),
         ({"prompt.send": "space"}, "typing them writes text."),
-        ({"app.search": "f1"}, "f1 is app.help already: app.search keeps ctrl+f."),
-        ({"observations.filter": "g"}, "g is list.home already: observations.filter keeps /."),
-        ({"prompt.send": "ctrl+f"}, "ctrl+f is app.search already: prompt.send keeps enter."),
+        ({"app.search": "f1"}, "f1 is already app.help: app.search keeps ctrl+f."),
+        ({"observations.filter": "g"}, "g is already list.home: observations.filter keeps /."),
+        ({"prompt.send": "ctrl+f"}, "ctrl+f is already app.search: prompt.send keeps enter."),
     ],
 )
 def test_what_cannot_be_used_is_said_and_left_as_it_is(wanted, said):

@@ -392,7 +392,7 @@ async def test_init_never_writes_over_an_agents_file(store: Store, ws: Path) -> 
     await run.ask("/init")
     assert "Write `AGENTS.md` in the root" in str(run.provider.requests[0].messages[0].parts)
     put(ws / "AGENTS.md", "mine")
-    with pytest.raises(SaktiError, match="AGENTS.md is there already"):
+    with pytest.raises(SaktiError, match="AGENTS.md already exists"):
         await run.session.submit("/init")
 
 
@@ -456,7 +456,7 @@ def test_a_new_skill_is_a_sound_one_and_never_written_over(ws: Path) -> None:
     assert path == ws / ".sakti/skills/release-notes/SKILL.md"
     found = load(ws, project=True)
     assert [s.name for s in found.skills] == ["release-notes"] and found.notes == ()
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         create_skill(ws, "release-notes", user=False)
     for bad in ("", "A", "a_b", "-a", "a--b", "x" * 65, "../x"):
         with pytest.raises(ConfigError):

@@ -65,7 +65,7 @@ async def test_every_field_has_a_place(store: Store, actor: Actor) -> None:
     assert sum("bd-99" in n for n in notes) == 1
     assert any("'blocked' became open" in n for n in notes)
     assert any("'molecule' is task" in n for n in notes)
-    assert any("tracks edge to bd-1 is related" in n for n in notes)
+    assert any("tracks edge to bd-1 became related" in n for n in notes)
     board = await store.read(queries.board, "/w", 0)
     assert [t.handle for t in board.ready] == ["bd-5"]
     assert [(t.handle, t.blocked_by) for t in board.blocked] == [("bd-4", ("bd-2",))]

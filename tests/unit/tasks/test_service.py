@@ -321,7 +321,10 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
         ),
         ('{"id": "b", "title": ""}', "Line 3: A task needs a title."),
         ('{"id": "b"', "Line 3 is not JSON"),
-        ('{"id": "b", "title": "x", "dependencies": [{"on": "c"}]}', "Line 3: 'x' has an edge 'blocks' to 'c'"),
+        (
+            '{"id": "b", "title": "x", "dependencies": [{"on": "c"}]}',
+            "Line 3: 'x' has an edge of the unknown kind 'blocks' to 'c'",
+        ),
     ],
 )
 async def test_a_line_that_is_refused_is_named_and_nothing_comes_in(

@@ -246,7 +246,7 @@ async def test_what_means_nothing_is_still_refused(tools: ToolState, source: Pat
         await called(tools, "multi_replace_string_in_file", {"replacements": two})
     with pytest.raises(ToolError, match="reads one file"):
         await called(tools, "read_many_files", {"paths": ["src/a.py", "b"]})
-    with pytest.raises(ToolError, match="no JSON"):
+    with pytest.raises(ToolError, match="not JSON"):
         await called(tools, "edit", {"path": "src/a.py", "edits": '[{"old": "one'})
     assert source.read_text().startswith("one = 1\n")
 

@@ -195,7 +195,7 @@ async def test_nothing_secret_comes_out(tools: ToolState, tree: Path, engine: st
     shown = (await call(tools, grep, pattern="API")).content
     assert ".env.example:1:API_KEY=" in shown and "twin.txt:1:API_KEY=" in shown, "the example may be read"
     named = (await call(tools, grep, pattern="API", include="*.txt")).content
-    assert named.endswith("secret: notes.txt]"), "another name of a secret file"
+    assert named.endswith("secrets: notes.txt]"), "another name of a secret file"
     for name in (".env", "link", "sub/id_rsa"):
         with pytest.raises(ToolError, match="cannot be searched: holds secrets"):
             await call(tools, grep, pattern=".", path=name)

@@ -64,7 +64,7 @@ async def test_every_field_has_a_place(store: Store, actor: Actor) -> None:
     notes = [f"{name} {why}" for name, why in report.notes]
     assert sum("bd-99" in n for n in notes) == 1
     assert any("'blocked' became open" in n for n in notes)
-    assert any("'molecule' is task" in n for n in notes)
+    assert any("'molecule' became task" in n for n in notes)
     assert any("tracks edge to bd-1 became related" in n for n in notes)
     board = await store.read(queries.board, "/w", 0)
     assert [t.handle for t in board.ready] == ["bd-5"]

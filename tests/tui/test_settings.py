@@ -128,7 +128,7 @@ def test_what_the_next_start_would_refuse_is_not_written(tmp_path):
         ("user_file", "memory.observation.message_tokens", 5_000, "must be less", {}),
         ("user_file", "ui.theme", "x", "SAKTI_UI__THEME sets", {"SAKTI_UI__THEME": "y"}),
         ("project_file", "ui.theme", "x", "a project may not set", {}),
-        ("project_file", "approval.mode", "auto", "would loosen", {}),
+        ("project_file", "approval.mode", "auto", "is looser", {}),
     ]:
         with pytest.raises(ConfigError, match=says) as refused:
             write_to(tmp_path, which, name, value, env=env)

@@ -61,9 +61,9 @@ def test_an_answer_is_repaired_twice_and_then_refused(place: Place) -> None:
         (("--timeout", "-1"), "--timeout takes a number above 0"),
         (("--timeout", "soon"), "is not a number"),
         (("--max-turns", "0"), "1 or more"),
-        (("--allow", "nosuch"), "is no rule"),
-        (("--allow", "bash: 'git"), "is no rule"),
-        (("--allow", "read: x"), "is no rule"),
+        (("--allow", "nosuch"), "is not a rule"),
+        (("--allow", "bash: 'git"), "is not a rule"),
+        (("--allow", "read: x"), "is not a rule"),
         (("--input-format", "xml"), "--input-format: 'xml' is not one of text, stream-json"),
         (("--resume", ""), "--resume needs a thread"),
         (("--resume", "x", "--fork", "y"), "exclude each other"),
@@ -131,7 +131,7 @@ def test_another_folder_is_opened(place: Place) -> None:
     done = place.run("run", "look", "--add-dir", "../library", *NAMED)
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
     assert any("found there" in r for m in place.model.requests[-1] for r in m.results.values())
-    for wrong, told in (("a.txt", "is none"), ("nowhere", "is none"), ("/", "as wide as"), ("~", "as wide as")):
+    for wrong, told in (("a.txt", "is not one"), ("nowhere", "is not one"), ("/", "too wide"), ("~", "too wide")):
         refused = place.run("run", "look", "--add-dir", wrong, *NAMED)
         assert refused.returncode == 2 and told in refused.stderr, refused.stderr
 

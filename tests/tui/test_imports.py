@@ -110,7 +110,7 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         go_on.set()
         await settle(app, pilot)
         shown = screen_text(app)
-        assert "what came in is kept" in shown and await count_threads(app) == 1
+        assert "imported threads are kept" in shown and await count_threads(app) == 1
         monkeypatch.setattr(service._ProgramImport, "_store_batch", store_batch)
         rest = import_.HistoryImport(app.session.workspace.store, app.session.workspace.root)
         card = await rest.run(["codex"])

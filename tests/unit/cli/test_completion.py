@@ -174,7 +174,9 @@ def test_the_shell_is_the_users_own_unless_it_is_named(monkeypatch: pytest.Monke
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     wrong = sakti("--install-completion")
     assert (
-        wrong.exit_code == 2 and "tcsh is not a shell" in wrong.stderr and "--install-completion bash" in wrong.stderr
+        wrong.exit_code == 2
+        and "tcsh is not a shell" in wrong.stderr
+        and "--install-completion` with bash" in wrong.stderr
     )
     monkeypatch.delenv("SHELL")
     assert "SHELL is not set" in sakti("--install-completion").stderr

@@ -126,7 +126,7 @@ def test_wrong_tables_of_the_user_are_said_at_once() -> None:
         ('hooks=[{event="Stp", command="x"}]', "Did you mean Stop"),
         ('hooks=[{event="Stop"}]', "needs command"),
         ('hooks=[{event="Stop", command="x", time=3}]', "Did you mean timeout"),
-        ('hooks=[{event="Stop", command="x", match="("}]', "is no pattern"),
+        ('hooks=[{event="Stop", command="x", match="("}]', "is not a valid pattern"),
         ('hooks=[{event="Stop", command="x", timeout=0}]', "above 0"),
         ('hooks="Stop"', "a list of tables"),
         ("hooks=[3]", "a table with event"),

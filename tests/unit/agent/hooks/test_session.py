@@ -245,7 +245,7 @@ async def test_a_hook_that_takes_too_long_is_ended_with_its_children(store: Stor
     end = await run.ask("go")
     assert end.status == "answered" and results(run)[0].content.startswith("hi")
     (told,) = [n.message for n in run.of(Notice) if n.title == "Hook"]
-    assert "ended after 0.5 s" in told
+    assert "stopped after 0.5 s" in told
     for name in ("pid", "child"):
         assert await ended(int((tmp_path / "w" / name).read_text()))
     await close(run)
@@ -559,7 +559,7 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     (workspace / "check.sh").write_text("touch ran; touch evil")
     await run.ask("two")
     assert not (workspace / "ran").exists()
-    assert any("check.sh is not as it was trusted" in n.message for n in run.of(Notice))
+    assert any("check.sh has changed since it was trusted" in n.message for n in run.of(Notice))
     assert trust.review(workspace).state == "changed"
     await close(run)
 

@@ -26,6 +26,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "slow", "description": "Work for a while, with progress.", "inputSchema": {"type": "object"}},
     {"name": "hang", "description": "Never answer.", "inputSchema": {"type": "object"}},
     {"name": "die", "description": "End the process.", "inputSchema": {"type": "object"}},
+    {"name": "fail", "description": "Fail.", "inputSchema": {"type": "object"}},
     {"name": "flood", "description": "Answer with much text.", "inputSchema": {"type": "object"}},
     {"name": "picture", "description": "Answer with an image.", "inputSchema": {"type": "object"}},
     {"name": "numbers", "description": "Answer with data only.", "inputSchema": {"type": "object"}},
@@ -101,6 +102,9 @@ def call(request: dict[str, Any]) -> None:
             result = {"content": [], "structuredContent": {"sum": 41}}
         case "ask":
             result = ask(request, params)
+        case "fail":
+            send({"id": request["id"], "error": {"code": -32000, "message": "license expired"}})
+            return
         case "where":
             result = text(json.dumps(look_around()))
         case "rename":

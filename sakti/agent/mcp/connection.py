@@ -284,7 +284,7 @@ class Connection:
         try:
             return await self._send(client, what, send, show)
         except MCPError as e:
-            if e.error.code == CONNECTION_CLOSED:
+            if _is_closed(e):
                 raise ToolError(f"The MCP server {name} ended during this call; it was not repeated.") from e
             raise ToolError(f"{name}: {one_line(e.error.message, 1_000)}") from e
         except (RuntimeError, ValueError, OSError) as e:
@@ -368,10 +368,15 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
+def _is_closed(error: MCPError) -> bool:
+    """Return whether the SDK reports the end of a connection; servers use its code for other errors."""
+    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
+
+
 def _describe(error: BaseException) -> str:
     if isinstance(error, SaktiError):
         return error.message.removesuffix(".")
-    if isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED:
+    if isinstance(error, MCPError) and _is_closed(error):
         return "it ended before it was ready"
     if isinstance(error, OSError):
         return error.strerror or str(error)

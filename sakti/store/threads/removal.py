@@ -124,14 +124,17 @@ def restore(db: Database, thread_id: str) -> Thread:
 
 
 def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
-    """Return the deleted threads (of one workspace), last deleted first, up to `before` (Unix ms)."""
+    """Return the deleted threads (of one workspace), last deleted first, up to `before` (Unix ms).
+
+    A thread comes before its children, which were deleted with it.
+    """
     row = ThreadRow
     query = row.select(row.id).where(row.deleted_at.is_null(False))
     if resource_id is not None:
         query = query.where(row.resource_id == resource_id)
     if before is not None:
         query = query.where(row.deleted_at <= before)
-    thread_ids = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
+    thread_ids = query.order_by(row.deleted_at.desc(), row.pk).tuples().execute(db)
     return [contents(db, i) for (i,) in thread_ids]
 
 

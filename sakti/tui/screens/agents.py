@@ -118,7 +118,8 @@ class ChildScreen(Panel[None]):
             placeholder=f"message to the main thread: {title}", id="child-prompt", compact=True, select_on_focus=False
         )
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
+        await self.observations.mount_hidden()
         self.memory.can_focus = False  # their keys act on the main thread's memory
         self.observations.can_focus_children = False
         self._load_memory()

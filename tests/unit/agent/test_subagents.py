@@ -497,6 +497,8 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     now = store.clock.now()
     await store.write(removal.delete, parent.id, now)
     assert await store.read(threads.is_deleted, row.child_id)
+    last, *_ = await store.read(removal.deleted, run.session.workspace.resource_id)
+    assert last.thread.id == parent.id, "restoring the last one restores the parent, not a child"
     await store.write(removal.restore, parent.id)
     assert not await store.read(threads.is_deleted, row.child_id)
     await store.write(removal.delete, parent.id, now)

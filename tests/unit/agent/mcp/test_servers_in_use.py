@@ -148,6 +148,8 @@ async def test_a_tool_is_found_called_and_asked_about(store: Store, tmp_path: Pa
         run.session.resolve(card.id, False)
         assert "decline" in (await asked).content
 
+        failed = await run_call(run, "mcp__fake__fail")
+        assert failed.is_error and failed.content == "fake: license expired"
         died = await run_call(run, "mcp__fake__die")
         assert died.is_error and "ended during this call; it was not repeated" in died.content
 

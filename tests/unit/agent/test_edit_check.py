@@ -77,7 +77,7 @@ FILES = {
     "notes.md": "type prices\n",
     ".env": "fmt=very-secret-value-of-the-user\n",
 }
-RENAMED = "prices.py parses. `fmt` no longer exists but is still used in 2 files: cart.py:1,"
+RENAMED = "prices.py parses. `fmt` is gone but still used in 2 files: cart.py:1,"
 VERDICTS = [
     (edit("prices.py", "def fmt", "def format_price"), RENAMED),
     (edit("prices.py", "return x", "return x["), "prices.py does not parse: "),

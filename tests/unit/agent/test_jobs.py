@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,10 @@ async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tm
     reported = "SELECT number FROM jobs WHERE reported_at IS NOT NULL ORDER BY number"
     assert await store.read(lambda db: db.execute_sql(reported).fetchall()) == [(1,), (2,), (3,), (4,)]
     await third.session.close()
+
+
+def test_an_ended_process_that_nobody_waited_for_does_not_count_as_running() -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the table of processes
+    assert read_start_time(process.pid) is None
+    process.wait()

@@ -329,12 +329,12 @@ def test_an_import_says_which_tasks_are_not_on_this_board(
     newer = [json.dumps(json.loads(line) | {"updated_at": 1 << 50}) for line in file.read_text().splitlines()]
     for text in (file.read_text(), "\n".join(newer)):
         answer = run("import", "-", stdin=text)
-        assert all(f"not taken: {h}: deleted here; `tasks restore {h}`" in answer for h in (made, gone))
+        assert all(f"skipped: {h}: deleted here; `tasks restore {h}`" in answer for h in (made, gone))
         assert "0 were already there" in answer
     run("restore", gone)
     assert run("import", str(file), "--json")["known"] == 1
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     answer = run("import", str(file))
-    assert "not taken: 2 tasks that belong to another workspace of this database" in answer
+    assert "skipped: 2 tasks that belong to another workspace of this database" in answer
     assert "0 were already there" in answer and run("list", "--json")["total"] == 0

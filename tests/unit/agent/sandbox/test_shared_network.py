@@ -98,7 +98,7 @@ def test_a_port_of_the_network_is_opened_to_this_machine_until_it_is_closed(sand
     sandbox.close()
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1)
-    with pytest.raises(OSError, match="no command"):
+    with pytest.raises(OSError, match="no background command"):
         sandbox.open_port(server)
 
 

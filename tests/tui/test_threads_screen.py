@@ -127,9 +127,7 @@ async def test_a_message_is_deleted_when_it_was_named_and_confirmed(store, tmp_p
         await send("/delete-message yes")
         assert "Name a message first" in told(app)
         await send("/delete-message 4")
-        assert "deletes your message 'where is the xylophone' (a call with its result): this cannot be undone" in told(
-            app
-        )
+        assert "deletes your message 'where is the xylophone' (a call with" in told(app)
         assert "xylophone" in chat_text(app)
         await send("/delete-message yes")
         assert "xylophone" not in chat_text(app) and "attic" in chat_text(app)

@@ -98,7 +98,7 @@ def test_a_server_is_tried(workspace: Path) -> None:
     sakti("mcp", "add", "fake", "--", sys.executable, str(SERVER))
     shown = sakti("mcp", "test", "fake")
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("✓ fake: ready · 11 tools, ")
+    assert shown.stdout.startswith("✓ fake: ready · 12 tools, ")
     sakti("mcp", "add", "gone", "--", "no-such-program")
     failed = sakti("mcp", "test", "gone", "--json")
     assert failed.exit_code == 1

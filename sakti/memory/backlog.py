@@ -9,7 +9,7 @@ from msgspec import Struct
 from sakti.core.events import Backlog
 from sakti.core.types import Usage
 from sakti.memory.state import MemoryState, Phase
-from sakti.providers import prices
+from sakti.providers import facts
 from sakti.store import memory as memory_store
 
 SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs begins below
@@ -29,7 +29,7 @@ def rates(observer: str) -> Rates | None:
     if not slash:
         return Rates(0.0, 0.0)
     sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
-    sample_costs = [prices.cost(usage, provider, model) for usage in sizes]
+    sample_costs = [facts.cost(usage, provider, model) for usage in sizes]
     costs = [cost / SAMPLE for cost in sample_costs if cost is not None]
     return Rates(*costs) if len(costs) == len(sizes) else None
 

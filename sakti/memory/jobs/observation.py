@@ -20,7 +20,7 @@ from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, finish_commit
 from sakti.memory.window import slices
 from sakti.memory.worker import MemoryWorker, observable
-from sakti.providers import refused_pieces
+from sakti.providers import omissions
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
@@ -249,7 +249,7 @@ class Observation:
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            refused_pieces.without([m for m in piece if observable(m)], left_out, refused_pieces.EVERY_MODEL),
+            omissions.without([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.reports import memory_report
     from sakti.core import events as core_events
-    from sakti.memory import backlog, policy
+    from sakti.memory import policy
+    from sakti.memory import status as memory_status
     from sakti.store import imports
 
 EXTRACTIVE = "extractive"  # the Observer without a model
@@ -122,9 +123,9 @@ def estimate(threads: Sequence[UnobservedThread], memory: MemorySettings, model:
     threshold = policy.effective_numbers(memory, 0, None).threshold
     tokens = sum(thread.tokens for thread in threads)
     calls = 0 if model == EXTRACTIVE else sum(math.ceil(thread.tokens / threshold) for thread in threads)
-    rates = backlog.rates(model)
+    rates = memory_status.rates(model)
     previous = memory.observation.previous_observer_tokens
-    cost = None if rates is None else backlog.estimate_cost(tokens, calls, rates, previous)
+    cost = None if rates is None else memory_status.estimate_cost(tokens, calls, rates, previous)
     return core_events.Backlog(tokens, calls, cost)
 
 

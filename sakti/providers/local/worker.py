@@ -109,8 +109,9 @@ class States(Struct):
     """Evaluated beginnings of prompts, at most `limit` bytes in the private `folder`.
 
     `name_of` names the state of a text. Reading the beginning takes a small machine half a minute, loading its state
-    some milliseconds. A state is used for the very text, model file, window and version of the library that it was made
-    with; the library compares the tokens again. It holds sakti's own prompt and its facts about the project, nothing of a conversation.
+    some milliseconds. A state is used for the very text, model file, window and version of the library that it was
+    made with; the library compares the tokens again. It holds sakti's own prompt and its facts about the project,
+    nothing of a conversation.
     """
 
     folder: Path

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sakti.actions import diff, line, redo, undo
+from sakti.actions import line, redo, undo
 from sakti.actions.scope import Scope
 from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
@@ -287,7 +287,7 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     done = await undo.undo.run(scope, **given, yes=True)
     assert done.exit == 0
     assert not (root / "two.txt").exists()
-    assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
+    assert "+one" in "\n".join((await undo.diff.run(scope, turn=1, thread="")).lines)
     await redo.redo.run(scope, restore_conflicts=False, thread="")
     assert (root / "two.txt").exists()
 

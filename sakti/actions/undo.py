@@ -1,4 +1,4 @@
-"""Declare `/undo`: restore the files and the conversation from before a turn."""
+"""Declare `/undo`, `/redo` and `/diff`: files and conversation before and after a turn."""
 
 from __future__ import annotations
 
@@ -189,3 +189,59 @@ def as_json(preview: UndoPreview) -> dict[str, Any]:
         **to_builtins(preview.remains),
         "done": False,
     }
+
+
+@action(
+    arg("turn", "2: the turn before the last one that changed files.", kind="whole", default=1, low=1),
+    THREAD,
+    shell="diff",
+    chat="diff",
+    panel=CHAT,
+    needs="store",
+    hint="[TURN]",
+    summary="show the file changes of the last turn (2: the turn before it)",
+)
+async def diff(scope: Scope, turn: int, thread: str) -> Value:
+    """Show the file changes of the last turn that changed any."""
+    lines = tuple(await (await of_thread(scope, thread)).diff(turn))
+    return Text(lines, kind="diff", title="Diff", json={"diff": "\n".join(lines)})
+
+
+REDO_WORDS = ("yes", "all")
+
+
+@action(arg("words", default="", offers=REDO_WORDS), chat="redo", needs="session",
+        summary="undo the last undo; files changed since then are shown first")  # fmt: skip
+async def redo_here(scope: Scope, words: str) -> Value | None:
+    """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""
+    given = words.split()
+    if not set(given) <= set(REDO_WORDS):
+        raise Refused("Write /redo.", code=USAGE)
+    found = undoing.of_session(scope.session)
+    preview = await found.redo_preview()
+
+    async def instead() -> Value:
+        if not given and preview.plan.conflicts:
+            how = how_conflicts(preview, "/redo yes all")
+            return Text((*lines(preview), "/redo yes does it.", *how), title="Redo")
+        take = [i.path for i in preview.plan.conflicts] if "all" in given else []
+        return said(await found.redo(preview, take=take), redo=True)
+
+    return Open("redo", (found, preview), instead) if preview.plan.conflicts and not given else await instead()
+
+
+@action(
+    flag("--restore-conflicts", help="Also restore files that someone else has changed since."),
+    THREAD,
+    shell="redo",
+    panel=CHAT,
+    needs="store",
+)
+async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
+    """Undo the last undo of a thread. Exit 1: a file was left as it is."""
+    found = await of_thread(scope, thread)
+    preview = await found.redo_preview()
+    take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
+    result = await found.redo(preview, take=take)
+    left = [*result.left, *result.kept]
+    return Text(said(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))

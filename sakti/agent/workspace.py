@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.context import Recorder, ToolState
     from sakti.memory.protocol import Observer, Reflector
-    from sakti.store.workspaces import Holdings
+    from sakti.store.user_state import Holdings
 
 
 with lazy_imports:

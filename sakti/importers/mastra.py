@@ -14,7 +14,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, ThinkingPart
 from sakti.importers import fields
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
-from sakti.store import foreign
+from sakti.store import copies
 
 RESOURCE, ONLY = "mastra:", "mastra-only:"  # before a resource that stands for a folder
 _THREAD = ("id", "resourceId", "title", "metadata", "createdAt", "updatedAt")
@@ -34,14 +34,14 @@ class Mastra:
             yield Source(self.program, path, path.parent, (path.with_name(f"{path.name}-wal"),))
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-        with foreign.open_copy(source.path) as db:
+        with copies.open_foreign(source.path) as db:
             yield from _entries(db, source, findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         return iter(())
 
 
-def read_threads(db: foreign.ForeignDatabase, source: Source) -> dict[str, ThreadInfo]:
+def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, ThreadInfo]:
     """Return the threads of a database by their ids there. Raises StoreError."""
     if not db.columns("mastra_threads") or not db.columns("mastra_messages"):
         raise StoreError(f"{source.path} is not a database of Mastra: a table is missing.", code="unreadable")
@@ -76,7 +76,7 @@ def read_metadata(value: Any) -> Json:
         return {}
 
 
-def _entries(db: foreign.ForeignDatabase, source: Source, findings: Findings) -> Iterator[Entry]:
+def _entries(db: copies.ForeignDatabase, source: Source, findings: Findings) -> Iterator[Entry]:
     threads = read_threads(db, source)
     for row in db.table("mastra_messages", _MESSAGE, "thread_id, createdAt, rowid"):
         thread_id = str(row.get("thread_id"))

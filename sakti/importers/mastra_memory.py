@@ -18,15 +18,15 @@ from sakti.importers.entries import Findings, Source, ThreadInfo
 from sakti.importers.mastra import entry_id, read_metadata, read_threads, results_id
 from sakti.importers.writer import ImportWriter
 from sakti.memory.log import lines
-from sakti.store import foreign, imports
+from sakti.store import copies, imports
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.imports import THREAD, EntryOrigin
 from sakti.store.memory import group_rows, records
 from sakti.store.memory.group_rows import Group, NewLine
+from sakti.store.memory.records import put_working_memory, working_memory
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
-from sakti.store.working_memory import put_working_memory, working_memory
 
 _RECORD = (
     *("id", "lookupKey", "scope", "resourceId", "threadId", "activeObservations", "generationCount", "lastObservedAt"),
@@ -58,7 +58,7 @@ class Generations(Struct, frozen=True):
 
 async def import_memory(store: Store, writer: ImportWriter, source: Source, findings: Findings) -> None:
     """Import records and pages whose threads were imported before; existing ones are not changed."""
-    with foreign.open_copy(source.path) as db:
+    with copies.open_foreign(source.path) as db:
         threads = read_threads(db, source)
         pages, generations = list(_read_pages(db, threads)), list(_read_records(db, threads))
     for record in generations:
@@ -72,7 +72,7 @@ async def import_memory(store: Store, writer: ImportWriter, source: Source, find
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _read_pages(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Page]:
+def _read_pages(db: copies.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Page]:
     by_resource = {thread.cwd.partition(":")[2]: thread for thread in reversed(threads.values())}
     for row in db.table("mastra_resources", ("id", "workingMemory", "updatedAt")):
         thread, content = by_resource.get(str(row["id"])), fields.as_text(row, "workingMemory")
@@ -84,7 +84,7 @@ def _read_pages(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> 
             yield Page(threads[str(row["id"])], content, fields.read_time(row.get("updatedAt")), of_thread=True)
 
 
-def _read_records(db: foreign.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Generations]:
+def _read_records(db: copies.ForeignDatabase, threads: dict[str, ThreadInfo]) -> Iterable[Generations]:
     by_key: dict[str, list[Json]] = {}
     for row in db.table("mastra_observational_memory", _RECORD, "generationCount, createdAt"):
         by_key.setdefault(str(row["lookupKey"]), []).append(row)

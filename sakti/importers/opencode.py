@@ -9,7 +9,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, TextPart, ThinkingPart
 from sakti.importers import fields
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
-from sakti.store import foreign
+from sakti.store import copies
 
 _NAME = "opencode.db"
 _SESSION = ("id", "parent_id", "directory", "title", "version", "time_created")
@@ -30,11 +30,11 @@ class OpenCode:
             yield Source(self.program, path, path.parent, (path.with_name(f"{path.name}-wal"),))
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-        with foreign.open_copy(source.path) as db:
+        with copies.open_foreign(source.path) as db:
             yield from _entries(db, source.path, findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        with foreign.open_copy(source.path) as db:
+        with copies.open_foreign(source.path) as db:
             names = ("session_id", "content", "status", "position")
             for row in db.table("todo", names, "session_id, position"):
                 if title := fields.as_text(row, "content"):
@@ -42,7 +42,7 @@ class OpenCode:
                     yield TodoItem(ThreadInfo(str(row["session_id"])), str(row.get("position")), title, status=status)
 
 
-def _entries(db: foreign.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
+def _entries(db: copies.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
     if not db.columns("session") or not db.columns("message") or not db.columns("part"):
         raise StoreError(f"{path} is not a database of opencode: a table is missing.", code="unreadable")
     order = "parent_id IS NOT NULL, time_created, id" if "parent_id" in db.columns("session") else "id"
@@ -59,7 +59,7 @@ def _entries(db: foreign.ForeignDatabase, path: Path, findings: Findings) -> Ite
         yield from _messages(db, thread, path, findings)
 
 
-def _messages(db: foreign.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
+def _messages(db: copies.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
     sql = "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     for row in db.rows(sql, (thread.id,)):
         message_id = str(row["id"])

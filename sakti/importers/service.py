@@ -28,7 +28,6 @@ from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
 from sakti.store.secrets import masked
-from sakti.store.tasks import events
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
 from sakti.tasks import beads
@@ -547,7 +546,7 @@ class UndoPlan(Struct, frozen=True):
 
 def plan_undo(db: Database, run: str) -> UndoPlan:
     """Return what a run added."""
-    tasks = {e.task_id for e in events.of_batch(db, run) if e.action == "import"}
+    tasks = {e.task_id for e in task_rows.events_of_batch(db, run) if e.action == "import"}
     return UndoPlan(run, tuple(imports.run_parts(db, run)), tuple(sorted(tasks)))
 
 
@@ -561,7 +560,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
             await store.write(imports.move_threads_back, plan.run, part.thread_id)
             if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
-                    await store.write(removal.delete, part.thread_id, store.clock.now())
+                    await store.write(removal.delete_thread, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import TaskCard
+from sakti.store.tasks.questions import TaskCard
 from sakti.tasks.describe import Urgency, claimed_by, find_urgent, is_abandoned, reasons
 
 COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all

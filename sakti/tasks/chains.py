@@ -11,7 +11,7 @@ from msgspec import Struct
 from sakti.core.errors import TaskError
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks import graph as g
 from sakti.tasks.describe import describe, find
 

@@ -12,9 +12,9 @@ from msgspec import Struct
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, edges, events, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.row import NAMES, Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import NAMES, Task
 from sakti.tasks import graph as g
 from sakti.tasks.describe import holder
 
@@ -58,7 +58,7 @@ class Actor(Struct, frozen=True):
 
 def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
     """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
-    if not force and claims.is_live(task, actor.now) and not actor.is_holder(task):
+    if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
             f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
         )
@@ -76,7 +76,7 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    events.add(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
 
 
 def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
@@ -105,7 +105,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
         refuse_epic_in_task(db, task, target)
         if task.status != "closed":
             refuse_closed_parent(target)
-    return edges.add(db, task.id, target.id, kind, actor.now, count=count)
+    return rows.add_edge(db, task.id, target.id, kind, actor.now, count=count)
 
 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:

@@ -14,7 +14,7 @@ from sakti.tasks.describe import Urgency, describe, describe_all, find, find_urg
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
-    from sakti.store.tasks.row import Task
+    from sakti.store.tasks.questions import Task
 
 with lazy_imports:
     from sakti.store.search import search as text_search

@@ -14,9 +14,9 @@ from typing import Any
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, edges, events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.row import Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import graph as g
@@ -133,8 +133,8 @@ def create(
         connect(db, actor, task, target, kind, count=False)
     store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())
     if origin := _origin(db, message_id):
-        links.add(db, task.id, origin, "reference", actor.now)
-    events.add(db, task, "create", actor.name, actor.now, None, {"title": title})
+        rows.add_link(db, task.id, origin, "reference", actor.now)
+    rows.add_event(db, task, "create", actor.name, actor.now, None, {"title": title})
     return task
 
 
@@ -208,7 +208,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     """Claim a task; return it and the handle of the task that was active before, if another was."""
     task = find(db, actor.resource_id, text)
     expires = actor.now + actor.lease_ms
-    if not claims.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
+    if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
             raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
         if why := _why_held(db, task):
@@ -251,14 +251,14 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     refuse_held(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
     released = changed(db, actor, task, "release", status="open", **nobody)
-    before = claims.latest(db, actor.resource_id, task.session_id) if task.session_id else None
+    before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _leave(db, actor, task, before)
     return released
 
 
 def active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
     """Return the active task of a thread."""
-    task_id = claims.active(db, thread_id, session_id)
+    task_id = rows.find_active_task(db, thread_id, session_id)
     return None if task_id is None else questions.get(db, task_id)
 
 
@@ -381,12 +381,12 @@ def depend(
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
         kinds = [kind] if kind else g.EDGE_TYPES
-        done = [k for k in kinds if edges.remove(db, task.id, target.id, k)[0]]
+        done = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
         if not done:
             what = f"has no {kind} edge to" if kind else "does not depend on"
             raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
     for each in done:
-        events.add(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
+        rows.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
     return task
 
 
@@ -411,8 +411,8 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     task = find(db, actor.resource_id, text)
     if message_store.get(db, message_id) is None:
         raise TaskError(f"There is no message {message_id!r}.", code="not_found")
-    if links.add(db, task.id, message_id, "reference", actor.now):
-        events.add(db, task, "link", actor.name, actor.now, None, {"message": message_id})
+    if rows.add_link(db, task.id, message_id, "reference", actor.now):
+        rows.add_event(db, task, "link", actor.name, actor.now, None, {"message": message_id})
     return task
 
 
@@ -425,7 +425,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
     refuse_held(actor, task, "Deleting", force=force)
     _leave(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
-    events.add(db, task, "delete", actor.name, actor.now)
+    rows.add_event(db, task, "delete", actor.name, actor.now)
     return task, list_freed(db, {t: held for t, held in moved.items() if t != task.id})
 
 
@@ -435,14 +435,14 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         task = find(db, actor.resource_id, text)
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
-        events.add(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
+        rows.add_event(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     current = questions.get(db, task.id)
     assert current is not None
     before, _ = difference(task, current)
-    events.add(db, task, "restore", actor.name, actor.now, before, {})
+    rows.add_event(db, task, "restore", actor.name, actor.now, before, {})
     return current
 
 

@@ -12,11 +12,10 @@ from msgspec import Struct
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import edges as store_edges
-from sakti.store.tasks import events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
+from sakti.store.tasks import questions, rows
 from sakti.store.tasks.deadlocks import Edge
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
@@ -98,7 +97,7 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
     `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
     """
-    versions = events.versions(db, resource_id)
+    versions = rows.event_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
     for task, on, kind in store_graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
@@ -164,7 +163,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     store_graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
-        events.add(db, task, "import", actor.name, actor.now, None, version, batch=batch)
+        rows.add_event(db, task, "import", actor.name, actor.now, None, version, batch=batch)
     differing = tuple(read.differing)
     return Imported(
         len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere
@@ -175,7 +174,7 @@ def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
     """Link a task to those messages of a line that exist here."""
     for message in line.get("messages") or ():
         if message_store.get(db, str(message)) is not None:
-            links.add(db, task.id, str(message), "reference", actor.now)
+            rows.add_link(db, task.id, str(message), "reference", actor.now)
 
 
 def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
@@ -240,7 +239,7 @@ def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
         return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
     based_on = line.get("based_on")
     is_base = isinstance(based_on, int) and here.updated_at <= based_on
-    return "" if is_base or events.is_imported(db, here.id) else "also changed here"
+    return "" if is_base or rows.is_imported(db, here.id) else "also changed here"
 
 
 def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
@@ -254,7 +253,7 @@ def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) ->
         rows.set_metadata(db, here.id, source | values.pop("metadata"))
     after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
     old, new = difference(here, after)
-    events.add(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
+    rows.add_event(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
@@ -277,7 +276,7 @@ def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple
         if refused := gate.admit(edge):
             out.append((edge, refused.reason))
         else:
-            added += store_edges.add(db, *edge, actor.now, count=False)
+            added += rows.add_edge(db, *edge, actor.now, count=False)
     names = questions.handles(db, {t for (task, on, _), _ in out for t in (task, on)})
     return added, tuple(LeftOut(names[task], names[on], kind, why) for (task, on, kind), why in out)
 

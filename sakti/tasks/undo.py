@@ -5,9 +5,9 @@ from __future__ import annotations
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import edges, events, links, questions, rows
-from sakti.store.tasks.events import TaskEvent
-from sakti.store.tasks.row import Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import Task
+from sakti.store.tasks.rows import TaskEvent
 from sakti.tasks.changes import Actor, refuse_cycle, refuse_open_parts, undelete
 
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
@@ -23,13 +23,13 @@ def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
     would break.
     """
     out: list[tuple[str, Task]] = []
-    while count and (newest := events.newest(db, actor.resource_id, UNDOABLE, 1)):
+    while count and (newest := rows.newest_events(db, actor.resource_id, UNDOABLE, 1)):
         event = newest[0]
         done = _take_back(db, actor, event)
-        events.mark_undone(db, event, actor.now)
+        rows.mark_events_undone(db, event, actor.now)
         if done:
             details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
-            events.add(db, done[0][1], "undo", actor.name, actor.now, None, details)
+            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, None, details)
             out += done
             count -= 1
     if not out:
@@ -38,7 +38,7 @@ def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
 
 
 def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
-    group = [event] if event.batch is None else events.of_batch(db, event.batch)
+    group = [event] if event.batch is None else rows.events_of_batch(db, event.batch)
     imported = [e.task_id for e in group if e.action == "import" and event.batch is not None]
     action = event.action if event.batch is None or event.action == "close" else "import"
     changed = [e for e in group if e.batch is None or e.action != "import"]
@@ -65,7 +65,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "dep":
             return _undo_edge(db, actor, task, values)
         case "link":
-            return task if links.remove(db, task_id, values["message"]) else None
+            return task if rows.remove_link(db, task_id, values["message"]) else None
         case _:
             return _fields(db, actor, task, event.before or {}, values)
 
@@ -74,12 +74,12 @@ def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | N
     """Remove an added edge, or add a removed one again."""
     on, kind = values["on"], values["type"]
     if values["add"]:
-        return task if edges.remove(db, task.id, on, kind)[0] else None
+        return task if rows.remove_edge(db, task.id, on, kind)[0] else None
     if not questions.exists(db, on):
         return None  # it was removed for good
     if questions.get(db, on) is not None:
         refuse_cycle(db, task.id, on, kind)
-    return task if edges.add(db, task.id, on, kind, actor.now) else None
+    return task if rows.add_edge(db, task.id, on, kind, actor.now) else None
 
 
 def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:

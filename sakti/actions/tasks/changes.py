@@ -11,7 +11,7 @@ from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.store.tasks.row import Task
+    from sakti.store.tasks.questions import Task
 
 with lazy_imports:
     from sakti.core import clock, ids

@@ -4,7 +4,7 @@ from tests.mutants.apply import Mutant as M
 
 ADVANCE = "sakti.store.memory.advance"
 STATES = "sakti.store.memory.moves"
-UNDO = "sakti.store.memory.undo"
+UNDO = "sakti.store.memory.compactions"
 INTEGRITY = "sakti.store.memory.integrity"
 GROUPS = "sakti.store.memory.group_rows"
 COMPACTIONS = "sakti.store.memory.compactions"

@@ -45,7 +45,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store = await Store.open(tmp_path / "x.db", synchronous="NORMAL")
         for n, title in enumerate(("fix the login", "paint the fence", "paint \x1b[31m the door")):
             await store.write(threads.create, Thread(f"thread-{n}", str(folder), title, n, n))
-        await store.write(thread_removal.delete, "thread-0", 5)
+        await store.write(thread_removal.delete_thread, "thread-0", 5)
         await store.close()
 
     asyncio.run(fill())

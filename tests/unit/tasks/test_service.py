@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.core.types import Json, Message, TextPart, Thread
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
-from sakti.store.tasks import links, questions
+from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
 from sakti.tasks import graph, queries, service, transfer
 from sakti.tasks.service import Actor
@@ -138,7 +138,7 @@ async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: St
     for n, (role, task) in enumerate((("user", None), ("assistant", "a"), ("tool", None), ("assistant", None))):
         message = Message(f"m{n}", "th", "/w", role, (TextPart(role),), n, task_id=task)  # type: ignore[arg-type]
         await store.write(messages.append, message)
-    assert await store.read(links.said_about, "a") == ["m1", "m2"]
+    assert await store.read(rows.said_about, "a") == ["m1", "m2"]
     assert [m["id"] for m in await store.read(questions.linked_messages, "a")] == ["m1"]
 
 

@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import questions
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks import beads, queries, service, transfer
 from sakti.tasks.service import Actor
 

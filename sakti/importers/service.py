@@ -19,7 +19,7 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import fields, lines, map_folder, mastra_memory
+from sakti.importers import inputs, map_folder, mastra
 from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
@@ -110,7 +110,7 @@ class Service:
             mapped = self._map(folder)
             path = Path(mapped)
             self._workspaces[folder] = masked(mapped)
-            if path.is_absolute() and fields.state_of(path) is not None:
+            if path.is_absolute() and inputs.state_of(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
@@ -225,7 +225,7 @@ class _ProgramImport:
         before = await store.read(imports.source, source.program, str(source.path))
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
-            await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
+            await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
         self._messages = before.counts.get("messages", 0) if before is not None and offset else 0
         self._start, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
@@ -235,7 +235,7 @@ class _ProgramImport:
         if options.dry_run:
             return
         if source.program == "mastra":
-            await mastra_memory.import_memory(store, self._writer, source, self._findings)
+            await mastra.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
             await store.write(self._save, replace(now, offset=read_to), before if offset else None)
 
@@ -454,7 +454,7 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 
 
 def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := fields.state_of(path)) is not None)
+    return sum(state.st_size for path in (source.path, *source.side) if (state := inputs.state_of(path)) is not None)
 
 
 def _look_at(source: Source) -> SourceState | None:
@@ -472,10 +472,10 @@ def _look_at(source: Source) -> SourceState | None:
 
 def _stat(source: Source) -> SourceState | None:
     """Return the state of a source, None if it is no file."""
-    status = fields.state_of(source.path)
+    status = inputs.state_of(source.path)
     if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
-    sides = [state for path in source.side if (state := fields.state_of(path)) is not None]
+    sides = [state for path in source.side if (state := inputs.state_of(path)) is not None]
     return SourceState(
         source.program,
         str(source.path),
@@ -568,7 +568,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for task_id in plan.tasks:
         await store.write(_delete_task, task_id, store.clock.now())
         await purging.purge_task(store, task_id)
-    await store.write(imports.remove_pages, mastra_memory.page_actor(plan.run))
+    await store.write(imports.remove_pages, mastra.page_actor(plan.run))
     await store.write(imports.forget_run, plan.run, sorted(stays))
     return problems
 

@@ -309,7 +309,7 @@ class Levels:
                 due = await self._store.read(next_due, window.thread.id, seen)
                 if due is None or not await self._store.write(store_due, due):
                     break
-                changed = {**window.thread.metadata, level_store.KEY: list(due.after)}
+                changed = {**window.thread.metadata, level_store.LEVELS_KEY: list(due.after)}
                 window.thread = structs.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:

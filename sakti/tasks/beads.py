@@ -24,10 +24,19 @@ from sakti.store.tasks import questions, rows
 from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import ImportedTask
 from sakti.tasks import graph as g
-from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, log, new_handle, reopen_epics
-from sakti.tasks.fields import STATUSES, TYPES, check_priority, check_text, clean_labels, clean_title
-from sakti.tasks.transfer import parse, split_lines
+from sakti.tasks.changes import (
+    STATUSES,
+    TYPES,
+    Actor,
+    check_priority,
+    check_text,
+    clean_labels,
+    clean_title,
+    log,
+    new_handle,
+    reopen_epics,
+)
+from sakti.tasks.transfer import Gate, parse, split_lines
 
 SOURCE = "beads"
 NAMES = ("issues.jsonl", "beads.jsonl")  # newer and older versions of bd

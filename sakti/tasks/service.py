@@ -20,41 +20,38 @@ from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import graph as g
-from sakti.tasks.board import Board, BoardTask, board
 from sakti.tasks.changes import (
     CLAIM_MS,
+    REASONS,
     REOPENED,
     SHELL_CLAIM_MS,
+    TYPES,
     Actor,
     CycleError,
     changed,
+    check_choice,
+    check_priority,
+    check_text,
+    clean_labels,
+    clean_title,
     connect,
     difference,
     list_freed,
     log,
+    merged_metadata,
     new_handle,
     refuse_closed_parent,
     refuse_held,
     refuse_new_epic_in_task,
     refuse_open_parts,
     undelete,
+    undo_changes,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
-from sakti.tasks.fields import (
-    REASONS,
-    TYPES,
-    check,
-    check_priority,
-    check_text,
-    clean_labels,
-    clean_title,
-    merged_metadata,
-)
-from sakti.tasks.queries import startable
-from sakti.tasks.undo import undo
+from sakti.tasks.queries import Board, BoardTask, board, startable
 
 __all__ = ["CLAIM_MS", "SHELL_CLAIM_MS", "Actor", "Board", "BoardTask", "CycleError", "board", "describe", "find",
-           "load", "undo"]  # fmt: skip
+           "load", "undo_changes"]  # fmt: skip
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
@@ -94,7 +91,7 @@ def create(
     """
     check_text("description", description)
     check_text("assignee", assignee)
-    check("type", type, TYPES)
+    check_choice("type", type, TYPES)
     check_priority(priority)
     title = clean_title(title)
     if questions.exists(db, id):
@@ -165,7 +162,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
     if "assignee" in fields:
         fields["assignee"] = fields["assignee"] or None
     if "type" in fields:
-        check("type", fields["type"], TYPES)
+        check_choice("type", fields["type"], TYPES)
         _check_epics(db, task, fields["type"])
     if "labels" in changes:
         rows.set_labels(db, task.id, clean_labels(changes["labels"]))
@@ -282,7 +279,7 @@ def close(
     (`decay`).
     """
     task = find(db, actor.resource_id, text)
-    check("reason", reason, REASONS)
+    check_choice("reason", reason, REASONS)
     check_text("summary", summary)
     if not summary.strip():
         raise TaskError("Closing needs a summary: what was done, and in which files.", code="invalid")
@@ -374,7 +371,7 @@ def depend(
     """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
-        check("type", kind, g.EDGE_TYPES)
+        check_choice("type", kind, g.EDGE_TYPES)
     refuse_held(actor, task, "Changing", force=force)
     if add:
         kind = kind or g.BLOCKS

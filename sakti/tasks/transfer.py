@@ -1,4 +1,7 @@
-"""Export and import tasks as JSON Lines, with labels, edges and message ids."""
+"""Export and import tasks as JSON Lines, with labels, edges and message ids.
+
+Edges of an import are admitted into the graph one by one, except those that would break it.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,26 @@ from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store.connection import Database
+from sakti.store.connection import Connection, Database
+from sakti.store.tasks import graph, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks import questions, rows
-from sakti.store.tasks.deadlocks import Edge
+from sakti.store.tasks.deadlocks import Edge, WaitGraph
 from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
-from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, difference, new_handle, reopen_epics
-from sakti.tasks.fields import (
+from sakti.tasks.changes import (
     REASONS,
     TYPES,
-    check,
+    Actor,
+    check_choice,
     check_priority,
     check_text,
     clean_labels,
     clean_title,
+    difference,
     merged_metadata,
+    new_handle,
+    reopen_epics,
 )
 
 _FIELDS = (
@@ -46,6 +51,42 @@ _FIELDS = (
     "updated_at",
     "closed_at",
 )
+_COMPARED = (
+    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
+)  # fmt: skip
+
+
+class RefusedEdge(Struct, frozen=True):
+    """Reason for leaving out an edge.
+
+    `cycle` are the handles `a, …, a` of the tasks that would wait for each other.
+    """
+
+    reason: str
+    cycle: tuple[str, ...] = ()
+
+
+class Gate:
+    """Edges of a workspace, checked one by one; `coming` are the edges that will be checked."""
+
+    def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
+        self._db = db
+        self._waiting = WaitGraph(graph.edges(db, resource_id), coming)
+        self._epics = questions.of_type(db, resource_id, "epic")
+
+    def admit(self, edge: Edge) -> RefusedEdge | None:
+        """Return the reason to refuse an edge, or admit it and return None."""
+        task, on, kind = edge
+        if kind not in (g.BLOCKS, g.PARENT):
+            return RefusedEdge("a task cannot depend on itself") if task == on else None
+        if kind == g.PARENT and task in self._epics and on not in self._epics:
+            return RefusedEdge("an epic can only be part of another epic")
+        cycle = self._waiting.add(edge)
+        if cycle is None:
+            return None
+        names = questions.handles(self._db, cycle)
+        path = tuple(names[t] for t in cycle)
+        return RefusedEdge(f"it would create a cycle: {' → '.join(path)}", path)
 
 
 class LeftOut(Struct, frozen=True):
@@ -217,11 +258,6 @@ def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None
     return False
 
 
-_COMPARED = (
-    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
-)  # fmt: skip
-
-
 def _changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
@@ -286,13 +322,13 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     status = "open" if status == "in_progress" else status
     title = clean_title(line.get("title"))
     kind = line.get("type", "task")
-    check("status", status, ("open", "closed"))
-    check("type", kind, TYPES)
+    check_choice("status", status, ("open", "closed"))
+    check_choice("type", kind, TYPES)
     check_priority(line.get("priority", 2))
     closed = status == "closed"
     reason = line.get("close_reason") if closed else None
     if reason is not None:
-        check("close_reason", reason, REASONS)
+        check_choice("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
     handle = str(line.get("handle") or "")
     free = handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.messages import MessageMatch
     from sakti.store.threads.summaries import CarriedLine
-    from sakti.tasks.board import Board
+    from sakti.tasks.queries import Board
 
 with lazy_imports:
     from sakti.agent.processors import compose
@@ -44,7 +44,6 @@ with lazy_imports:
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as deleted_messages
     from sakti.store.threads import threads as stored_threads
-    from sakti.tasks import board as task_board
     from sakti.tasks import queries as task_queries
 
 
@@ -251,7 +250,7 @@ class Views:
         midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await ws.store.read(task_board.board, ws.board_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_queries.board, ws.board_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""

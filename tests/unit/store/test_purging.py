@@ -254,7 +254,7 @@ async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: D
     await store.write(service.depend, actor, "a", "b", add=False)
     await store.write(service.delete, actor, "b")
     await purge(store)
-    ((action, task),) = await store.write(service.undo, actor, 1)
+    ((action, task),) = await store.write(service.undo_changes, actor, 1)
     assert (action, task.id) == ("create", "a")  # neither the deletion of b nor what waited for it
     assert all(f.ok for f in await store.read(maintenance.check))
 

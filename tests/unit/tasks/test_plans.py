@@ -72,7 +72,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     service.decay(db, who, now + 200 * service.DAY_MS)
     old, _ = questions.select(db, who, status="closed", limit=TASKS)
     service.restore(db, actor, next(t.id for t in old if t.compaction_level))
-    service.undo(db, actor, 8)
+    service.undo_changes(db, actor, 8)
     for status in ("open", "ready", "blocked", "in_progress", "closed", "all", None):
         for more in ({}, {"label": "x"}, {"type": "bug"}, {"assignee": "ann"}, {"label": "x", "assignee": "ann"}):
             queries.list_tasks(db, who, status=status, **more)
@@ -93,7 +93,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     beads.import_issues(db, actor, ids, issues)
     issues[1] |= {"title": "c", "dependencies": []}
     beads.import_issues(db, actor, ids, issues)
-    service.undo(db, actor, 2)
+    service.undo_changes(db, actor, 2)
 
 
 async def plans_of_everything(store: Store) -> list[Plan]:

@@ -1,4 +1,4 @@
-"""Define what importers yield: sources, and entries of threads, parents first, the newest branch before others."""
+"""Define what importers yield: sources, and entries of threads, parents and newest branches first."""
 
 from __future__ import annotations
 

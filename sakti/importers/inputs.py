@@ -1,4 +1,4 @@
-"""Read files and values of other programs, of which nothing is certain: types, times, lines, encodings.
+"""Read files and values of other programs, of which nothing is certain: types, times, encodings.
 
 JSON lines are read from an offset on, with a bound for each line.
 """

@@ -1,4 +1,4 @@
-"""Open temporary copies of databases: in memory for work that is not saved, on disk for those of other programs."""
+"""Open temporary copies of databases, in memory for unsaved work, on disk for other programs' data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find secrets by their names: `DB_PASS=…`, `client_secret: …`, `--token …`, in pairs, table cells and prompts.
+"""Find secrets by their names: `DB_PASS=…`, `--token …`, in pairs, table cells and prompts.
 
 Names alone would mask half of any program, so the value has to look like one too: no type, call, variable, path or
 placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.

@@ -1,4 +1,4 @@
-"""Store small user data: prompts, drafts, rules, state of the panes, the mark key, and the folder of each workspace.
+"""Store small user data: prompts, drafts, rules, pane state, mark key, and workspace folders.
 
 Raw SQL: the key is read before the schema of the file is known, and a move rewrites a column of many tables at once.
 """

@@ -1,4 +1,4 @@
-"""Share what every change of a task needs: valid values, the actor, the claim, edge checks, the log, and undo.
+"""Share what every change of a task needs: valid values, actor, claim, edge checks, log and undo.
 
 Errors are TaskErrors with a code. An undo goes through the log, newest first, and restores only the fields that a
 change touched.

@@ -1,4 +1,4 @@
-"""Answer queries about tasks, reading only the rows that are returned: lists, the board, chains to a startable task."""
+"""Answer queries about tasks, reading only the rows returned: lists, board, chains to startable tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""See and keep files that the scanner leaves out: ignored, large and secret ones, pipes, modes of folders.
+"""See and keep files that the scanner leaves out: ignored, large, secret ones, pipes, folder modes.
 
 Only facts of them are noted. A file is kept before a command that names it, or after one that moved it, so that an undo
 restores it; any other that a command removes or changes is named afterwards.

@@ -1,4 +1,4 @@
-"""Express a boundary for the mechanism that enforces it: bubblewrap, Landlock, or macOS's sandbox-exec.
+"""Express a boundary for the mechanism that enforces it: bubblewrap, Landlock or sandbox-exec.
 
 Landlock, for machines without user namespaces, only allows: what lies in a folder that may be written can be neither
 hidden nor kept from changes. Rights and structures are those of the kernel's documentation, `userspace-api/landlock`.

@@ -1,4 +1,4 @@
-"""Start commands inside a boundary, with what this machine offers for it, which is tested once until it restarts.
+"""Start commands inside a boundary, with what this machine offers for it, tested once until a restart.
 
 `explain_failure` recognises in the output of a failed command that the sandbox stopped it.
 """

@@ -1,4 +1,4 @@
-"""Read what panes and tools show of memory: log lines, generations, sources of lines, figures. Read-only.
+"""Read what panes and tools show of memory: log lines, generations, sources, figures. Read-only.
 
 The log, its generations and figures, and the actors and messages of other threads are raw SQL: panes and windows query
 them at every step.

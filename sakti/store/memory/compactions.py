@@ -1,4 +1,4 @@
-"""Store compactions: what each /compact did; and undo them, and reflections, for `advance`. No row is deleted."""
+"""Store compactions; undo them, and reflections, for `advance`. No row is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define `Task` and `TaskCard` with their columns, and query them in SQL that also runs without peewee. Read-only.
+"""Define `Task` and `TaskCard`, and query them in SQL that also runs without peewee. Read-only.
 
 Raw SQL: `sakti tasks` runs it without peewee (see the package).
 """

@@ -1,4 +1,4 @@
-"""Write the rows of tasks: labels, search entries, edges, links to messages, claims, and the log of changes.
+"""Write the rows of tasks: labels, search entries, edges, links to messages, claims, change log.
 
 The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim also has an owner, the
 process that runs the thread: when that process ends the claim is free at once, but the thread still has it when it is

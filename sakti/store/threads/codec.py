@@ -1,4 +1,4 @@
-"""Convert parts of messages to JSON and back (format 1), `{"t": kind, …}` with the fields of the part, and mask them.
+"""Convert parts of messages to JSON and back (format 1: `{"t": kind, …}` with fields), and mask them.
 
 JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts. What
 was archived is stored as a reference (see `archive_file`). Secrets are masked in parts both stored and sent to models.

@@ -1,4 +1,4 @@
-"""Store messages, appended once, and what each step sent: blocks by the hash of their text, messages by index.
+"""Store messages, appended once, and requests: blocks by the hash of their text, messages by index.
 
 Memory never changes or deletes the text of a message. A block that was sent before costs its hash only, so that a step
 takes some hundred bytes however long its request is.

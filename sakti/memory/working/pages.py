@@ -17,8 +17,8 @@ from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
-from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.memory import records as rows
 from sakti.store.secrets import masked
 
 LIMIT_TOKENS = 2_000

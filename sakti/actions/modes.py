@@ -1,4 +1,4 @@
-"""Declare how the agent works (`/mode`, `/plan`, `/goal`, `/agents`) and its limits (`/approve`, `/rules`)."""
+"""Declare how the agent works (`/mode`, `/plan`, `/goal`, `/agents`) and its limits (`/approve`, …)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def agents(scope: Scope) -> Value:
     """List the child threads of this thread, and the custom agents."""
     children = scope.session.children
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         runs = await children.stored()
 
         async def use(number: int) -> Value:
@@ -131,7 +131,7 @@ async def agents(scope: Scope) -> Value:
             pick=use,
         )
 
-    return Open("agents", instead=listed)
+    return Open("agents", instead=list_rows)
 
 
 def describe(run: ChildRun) -> str:

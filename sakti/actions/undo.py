@@ -51,7 +51,7 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
 
 def with_words(result: Result) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
-    done = said(result)
+    done = describe_result(result)
     if not result.prompt:
         return done
 
@@ -108,7 +108,7 @@ async def undo(
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
-    done = said(result, command="`sakti redo`")
+    done = describe_result(result, command="`sakti redo`")
     left = [*result.left, *result.kept]
     json = {**json, "done": True, "left": left, **to_builtins(result.remains), "prompt": result.prompt}
     return Text(done.lines, json=json, exit=int(not result.is_complete))
@@ -166,7 +166,7 @@ def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
-def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
@@ -225,7 +225,7 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
             how = how_conflicts(preview, "/redo yes all")
             return Text((*lines(preview), "/redo yes does it.", *how), title="Redo")
         take = [i.path for i in preview.plan.conflicts] if "all" in given else []
-        return said(await found.redo(preview, take=take), redo=True)
+        return describe_result(await found.redo(preview, take=take), redo=True)
 
     return Open("redo", (found, preview), instead) if preview.plan.conflicts and not given else await instead()
 
@@ -244,4 +244,4 @@ async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.redo(preview, take=take)
     left = [*result.left, *result.kept]
-    return Text(said(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))
+    return Text(describe_result(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))

@@ -121,7 +121,7 @@ def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
     return [Lease(*row) for row in rows]
 
 
-def held(db: Database, record_id: str, now: int) -> list[Lease]:
+def list_held_leases(db: Database, record_id: str, now: int) -> list[Lease]:
     """Return the leases of a record that have not expired."""
     rows = db.execute_sql(
         f"SELECT {_COLUMNS} FROM leases WHERE record_id = ? AND expires_at > ?", (record_id, now)

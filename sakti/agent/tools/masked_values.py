@@ -18,7 +18,7 @@ from sakti.store.secrets import marks_in, marks_of
 REASON = "{marks} stands for a masked secret, which is not inserted"
 
 
-def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
+def ask_if_masked(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
     if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
         return decision

@@ -252,7 +252,7 @@ class Toolbox(Struct):
             run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(*_recorded(tool, arguments), run.place()) as record:
+            async with self.state.recorder.around(*_get_recorded_call(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -371,7 +371,7 @@ class Toolbox(Struct):
             only = self.only.get(found.name)
             if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
-            return masked_values.decided(run, found, arguments, decision)
+            return masked_values.ask_if_masked(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
@@ -518,7 +518,7 @@ class Toolbox(Struct):
             raise ToolError(message) from None
 
 
-def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
+def _get_recorded_call(tool: Tool, arguments: Json) -> tuple[str, Json]:
     """Return the effect and the arguments of a call for the recorder of file changes."""
     if tool.remote is None:
         return tool.effect, arguments

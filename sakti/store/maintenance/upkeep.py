@@ -119,10 +119,10 @@ async def pack_quietly(store: Store) -> None:
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     findings = await store.read(maintenance.check)
-    return [f if f.ok or not f.mendable else await mended(store, f) for f in findings]
+    return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
 
 
-async def mended(store: Store, finding: Finding) -> Finding:
+async def repair_finding(store: Store, finding: Finding) -> Finding:
     """Repair a finding and return what to report then."""
     return await _MENDING[finding.name](store, finding)
 

@@ -124,7 +124,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
 def _is_busy(db: Database, thread_id: str, now: int) -> bool:
     leases.clear_dead(db, thread_id)
-    return any(lease.kind == "turn" for lease in leases.held(db, thread_id, now))
+    return any(lease.kind == "turn" for lease in leases.list_held_leases(db, thread_id, now))
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
@@ -191,7 +191,7 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     if message is None or is_message_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
     leases.clear_dead(db, message.thread_id)
-    if any(lease.kind == "turn" for lease in leases.held(db, message.thread_id, now)):
+    if any(lease.kind == "turn" for lease in leases.list_held_leases(db, message.thread_id, now)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
             title="Thread in use",
@@ -240,7 +240,7 @@ def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> b
 
 
 def _with_its_other_half(db: Database, message: Message) -> list[Message]:
-    around = messages.between(db, message.thread_id, message.index - 1, message.index + 1)
+    around = messages.list_between(db, message.thread_id, message.index - 1, message.index + 1)
     unit = [message]
     for other in around:
         if message.tool_calls and other.index == message.index + 1 and other.role == "tool":

@@ -103,7 +103,7 @@ class VimArea(TextArea):
         return True
 
     def _selection_of(self, state: Vim, text: str) -> Selection:
-        start, end = vim.selected(state, text)
+        start, end = vim.get_selection(state, text)
         return Selection(vim.place_of(text, start), vim.place_of(text, end))
 
     def _vim_step(self, step: vim.Step) -> None:

@@ -175,6 +175,9 @@ def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
         text += f" Left as they are: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
+    if result.tasks:
+        what = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
+        text += f" {what}: {', '.join(one_line(t, 80) for t in result.tasks[:10])}{', …' * (len(result.tasks) > 10)}."
     if result.left and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")

@@ -58,6 +58,7 @@ def delegating(child: Callable[[Request], Played], *calls: dict[str, Any]) -> Ca
     return play
 
 
+TOUCH = Call("bash", {"command": "touch other.txt"})
 EXPLORE = {"mode": "explore", "goal": "where is the retry policy decided?"}
 
 
@@ -199,6 +200,26 @@ async def test_child_may_do_nothing_that_its_parent_may_not(store: Store, tmp_pa
     assert told == {("write", True), ("bash", True), ("agent", True)}
     assert sorted(p.name for p in (tmp_path / "w").iterdir()) == ["http.py"]
     await run.session.close()
+
+
+async def test_a_refusal_names_what_only_reads(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        return report() if any(m.role == "tool" for m in request.messages) else Answer(calls=(TOUCH,))
+
+    calls = ({"mode": "explore", "goal": "a"}, {"mode": "default", "goal": "b"})
+    for mode, agent_mode, reasons in (
+        ("ask", "default", {"the read-only child explore runs only what reads"}),
+        ("plan", "default", {"plan mode runs only what reads"}),
+        ("edits", "explore", {"the read-only child explore runs", "the mode explore runs only what reads"}),
+    ):
+        overrides = (f"approval.mode={mode}", f"mode={agent_mode}")
+        run = await session(store, tmp_path / "w", delegating(write, *calls), overrides=overrides, interactive=False)
+        await run.ask(f"use children in {mode} and {agent_mode}")
+        told = " ".join(r.content for q in run.provider.requests if is_child(q) for m in q.messages
+                        for r in m.tool_results if r.name == "bash")  # fmt: skip
+        assert all(reason in told for reason in reasons), told
+        assert not (tmp_path / "w/other.txt").exists()
+        await run.session.close()
 
 
 async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store, tmp_path: Path) -> None:
@@ -495,7 +516,9 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     goals = [h for h in page.hits if h.thread_id == row.child_id and h.text.startswith(EXPLORE["goal"])]
     assert {h.role for h in goals} == {"assistant"}
     now = store.clock.now()
+    assert "observations, with 1 child thread" in (await store.read(removal.contents, parent.id)).in_words()
     await store.write(removal.delete, parent.id, now)
+    assert (await store.read(removal.contents, parent.id)).children == 1
     assert await store.read(threads.is_deleted, row.child_id)
     last, *_ = await store.read(removal.deleted, run.session.workspace.resource_id)
     assert last.thread.id == parent.id, "restoring the last one restores the parent, not a child"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
+from sakti.agent.judge.where import Place
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
@@ -117,7 +117,8 @@ class Toolbox(Struct):
             ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
             names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
             names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
-            self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
+            tools = [self.tools[n] for n in names]
+            self._specs[small, memory, patches] = tuple(t.short_spec() if small else t.spec() for t in tools)
         return self._specs[small, memory, patches]
 
     def forget_specs(self) -> None:
@@ -350,9 +351,24 @@ class Toolbox(Struct):
             return self.parent._all_rules
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
+    @property
+    def _reads_only(self) -> bool:
+        return self.mode_tools.reads_only or (self.parent is not None and self.parent._reads_only)
+
     def _mode_for(self, tool: Tool) -> SessionMode:
         """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
-        return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
+        return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
+
+    def _place(self, run: ToolContext) -> Place:
+        """Return where a call would act, and by what it may only read there, if it may."""
+        top = self.parent or self
+        if top.mode == "plan":
+            reader = "plan mode"
+        elif self.parent is not None and self.mode == "plan":
+            reader = f"the read-only child {self.agent}"
+        else:
+            reader = f"the mode {top.mode_tools.mode}"
+        return structs.replace(run.place(), reader=reader)
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -365,7 +381,7 @@ class Toolbox(Struct):
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
-        place = run.place()
+        place = self._place(run)
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
@@ -393,7 +409,7 @@ class Toolbox(Struct):
         loss = ""
 
         def decide_in(mode: SessionMode) -> Decision:
-            return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
+            return self._decided(run, found, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
             decision = decide_in(mode := self._mode_for(found))
@@ -425,7 +441,7 @@ class Toolbox(Struct):
         if decision.verdict == "allow":
             if found.remote is not None:
                 found.remote.note_use(False)
-            return _with(arguments, decision), decision
+            return decision.apply(arguments), decision
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
         return await self._asked(run, found, call, arguments, decision, decide)
@@ -469,10 +485,11 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=run.place())
+            place = self._place(run)
+            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=place)
             if decision.verdict == "deny":
                 raise self._refusal(call, decision)
-        return _with(arguments, decision), decision
+        return decision.apply(arguments), decision
 
     def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
         after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
@@ -528,23 +545,6 @@ def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
     return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
 
 
-def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:
-    """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
-    if not loss or decision.verdict == "deny":
-        return decision
-    reason = ". ".join(r for r in (f"Cannot be undone ({loss})", decision.reason) if r)
-    return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
-
-
-def _with(arguments: Json, decision: Decision) -> Json:
-    """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
-    more: Json = {"outside": decision.outside} if decision.outside else {}
-    if decision.command:
-        more["command"] = decision.command
-    values = {k: v for k, v in arguments.items() if k != "reach"}
-    return {**values, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
-
-
 # Models that were trained on the `*** Begin Patch` envelope.
 _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 
@@ -552,19 +552,6 @@ _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 def knows_patches(model: str) -> bool:
     """Return whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
-
-
-def _describe(tool: Tool, *, short: bool) -> ToolSpec:
-    """Return a tool's description for a model.
-
-    `short`: one sentence, and only the arguments of a small model.
-    """
-    spec = tool.spec()
-    if not short:
-        return spec
-    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
-    sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
-    return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
 
 
 def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:

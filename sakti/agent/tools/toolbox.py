@@ -328,8 +328,7 @@ class Toolbox(Struct):
         if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
-        reads = tool.remote is not None and tool.remote.reads_only and self.mode_tools.reads_only
-        if not reads and (reason := self.mode_tools.refusal(tool.name)):
+        if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(

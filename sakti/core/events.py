@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.child_states import ChildState
 from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
 from sakti.core.text import one_line
@@ -297,6 +298,7 @@ class AgentProgress(ThreadEvent, frozen=True):
     cost_usd: float | None
     seconds: float
     calls: tuple[str, ...] = ()
+    state: ChildState = "running"
 
 
 class AgentFinished(ThreadEvent, frozen=True):
@@ -304,7 +306,7 @@ class AgentFinished(ThreadEvent, frozen=True):
 
     child_id: str
     call_id: str
-    state: Literal["finished", "partial", "interrupted"]
+    state: ChildState
     verified: int
     quotes: int
     marks: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from sakti.core.child_states import RunState
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -63,6 +64,7 @@ class ThreadSummary(Struct, frozen=True):
     tokens: int
     undone: tuple[ThreadSummary, ...] = ()  # branches that an undo left, the newest first
     children: tuple[ThreadSummary, ...] = ()
+    state: RunState | None = None  # of a child
 
     @property
     def below(self) -> tuple[ThreadSummary, ...]:
@@ -72,9 +74,9 @@ class ThreadSummary(Struct, frozen=True):
     @staticmethod
     def of(row: stored_threads.Summary) -> ThreadSummary:
         """Return the summary of a stored row."""
-        thread, preview, messages, tokens, undone, children = row
+        thread, preview, messages, tokens, undone, children, state = row
         below = tuple(map(ThreadSummary.of, undone)), tuple(map(ThreadSummary.of, children))
-        return ThreadSummary(thread, preview, messages, tokens, *below)
+        return ThreadSummary(thread, preview, messages, tokens, *below, state)
 
 
 class ContextBlock(Struct, frozen=True):

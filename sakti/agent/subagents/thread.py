@@ -23,6 +23,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.text import one_line
 from sakti.core.tool_names import mcp_pattern
 from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
 from sakti.memory import modes
@@ -107,6 +108,7 @@ class ChildThread(OpenThread):
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
         toolbox.remote = self._remote_tools
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
+        toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
         return toolbox

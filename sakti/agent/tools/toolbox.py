@@ -75,7 +75,8 @@ class Toolbox(Struct):
     `may_edit`: the mode is `edits` for this thread, until it is changed.
     `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
     until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
-    the widest; `agent` names it in questions, `only` are the rules for calls of a tool that is only partly its own.
+    the widest; `agent` names its mode or agent, `asker` also its goal, for questions; `only` are the rules for calls
+    of a tool that is only partly its own.
     """
 
     tools: dict[str, Tool]
@@ -97,6 +98,7 @@ class Toolbox(Struct):
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     parent: Toolbox | None = None
     agent: str = ""
+    asker: str = ""
     only: dict[str, Rules] = field(default_factory=dict[str, Rules])
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -467,7 +469,7 @@ class Toolbox(Struct):
             " and ".join(decision.rules),
             call.id,
             decision.is_edit,
-            agent=self.agent,
+            agent=self.asker,
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":

@@ -60,21 +60,7 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
 
 
 def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
-    for row in rows:
-        (
-            group_id,
-            kind,
-            messages,
-            before,
-            after,
-            generation,
-            created,
-            activated,
-            discarded,
-            input_tokens,
-            lines,
-            child,
-        ) = row
+    for group_id, kind, messages, before, after, generation, created, activated, discarded, asked, lines, child in rows:
         ids = (group_id,)
         if kind == "observation":
             yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids, text=child or "")

@@ -426,8 +426,7 @@ class OpenThread:
         approval: Json = {"before": self.approval_mode, "mode": mode}
         stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
         if fresh:
-            brought = {**stored, "index": -1}  # no message of the new thread
-            self.running.successor = {plans.KEY: brought, **plans.pin(brought), plans.PLANNED_IN: self.id}
+            self.running.successor = plans.succeed(stored, self.id)
             await self.add_metadata({stored_threads.PINNED_PLAN: None})
         else:
             await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})

@@ -15,6 +15,7 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions
+from sakti.store.threads import carry_over
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import service
@@ -196,7 +197,7 @@ def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
         if place is None or questions.get(db, task_id) is not None:
             continue  # removed for good, or restored by hand
         try:
-            with db.atomic():
+            with db.atomic():  # pyright: ignore[reportUnknownMemberType]  peewee has no types
                 service.restore(db, service.Actor(place[0], thread_id, now, thread_id), task_id)
         except TaskError:
             remaining.append(place[1])
@@ -206,8 +207,16 @@ def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
 
 def brought_along(metadata: Json) -> Json:
     """Return the metadata of a plan that a thread brought along from another one, which an undo here leaves."""
-    is_brought = PLANNED_IN in metadata
-    return {k: metadata[k] for k in (KEY, PLANNED_IN, thread_store.PINNED_PLAN) if is_brought and k in metadata}
+    if PLANNED_IN not in metadata:
+        return {}
+    keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, carry_over.KEY
+    return {key: metadata[key] for key in keys if key in metadata}
+
+
+def succeed(stored: Json, planned_in: str) -> Json:
+    """Return the metadata of a fresh thread that carries out a plan of another one, and begins with nothing else."""
+    brought: Json = {**stored, "index": -1}  # no message of the fresh thread
+    return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, carry_over.KEY: ""}
 
 
 def current(metadata: Json) -> ProposedPlan | None:

@@ -190,8 +190,8 @@ class ChildScreen(Panel[None]):
         memory = await self.host.session.views.child_memory(self._run.child_id)
         if memory is None or not self.is_open:
             return
-        is_live = self._child is not None and self._child.thread.status is not None
-        self.memory.status = self._child.thread.status if is_live else memory.status
+        live = self._child.thread.status if self._child is not None else None
+        self.memory.status = live or memory.status
         self.memory.figures, self.memory.events, self.memory.spent = memory.figures, memory.events, memory.spent
         self.observations.show(memory.lines, (), memory.waiting)
 

@@ -204,6 +204,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
 
 
 async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path) -> None:
+    earlier = await start(store, tmp_path / "w", ["noted " * 100, "more " * 100, "x"])
+    await earlier.ask("I always want tabs in this project. " * 20)
+    await earlier.ask("Go on.")
+    await earlier.session.compact()
+    await earlier.session.close()
     run = await planning(store, tmp_path, "done in the new thread", "one", "two")
     session = run.session
     old = session.thread
@@ -217,6 +222,8 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     last = run.provider.requests[-1]
     assert "1. Add the column" in next(b.text for b in last.system if b.kind == "plan")
     assert [m.role for m in last.messages] == ["user"]
+    kinds = [{b.kind for b in r.system} for r in (run.provider.requests[0], last)]
+    assert ["carry_over" in k for k in kinds] == [True, False], "it begins with the plan and nothing else"
     tasks_before = await board(store, run)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
         undone = undoing.of_session(session)

@@ -51,7 +51,7 @@ class ProposedPlan(Struct, frozen=True):
 
 
 class PlanChange(Struct, frozen=True):
-    """What an undo or a redo made of a plan: the approval mode, and tasks that it could not delete or restore."""
+    """Approval mode after an undo or a redo of a plan, and tasks that were not deleted or restored."""
 
     mode: SessionMode
     remaining: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ def _describe_step(step: PlanStep) -> str:
 
 
 def take_back(db: Database, thread_id: str, first: int, mode: SessionMode, now: int) -> PlanChange | None:
-    """Take back the plan that a thread approved since its message with index `first`; None if there is none.
+    """Take back the plan that a thread approved since its message with index `first`, if it did.
 
     Its unchanged tasks are deleted, and the epic with the last; `bring_back` reverses that, also the approval mode
     that was in force, `mode`.
@@ -206,7 +206,7 @@ def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
 
 
 def brought_along(metadata: Json) -> Json:
-    """Return the metadata of a plan that a thread brought along from another one, which an undo here leaves."""
+    """Return the metadata of a plan that a thread brought along from the one that approved it."""
     if PLANNED_IN not in metadata:
         return {}
     keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, carry_over.KEY
@@ -214,7 +214,7 @@ def brought_along(metadata: Json) -> Json:
 
 
 def succeed(stored: Json, planned_in: str) -> Json:
-    """Return the metadata of a fresh thread that carries out a plan of another one, and begins with nothing else."""
+    """Return the metadata of a fresh thread that begins with a plan of another one and nothing else."""
     brought: Json = {**stored, "index": -1}  # no message of the fresh thread
     return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, carry_over.KEY: ""}
 

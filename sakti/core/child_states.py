@@ -19,5 +19,5 @@ _WORDS: Mapping[ChildState, str] = {
 
 
 def describe_state(state: ChildState, detail: str = "") -> str:
-    """Return the words for a state; `detail` says more: what a running child does, or the marks of a report."""
+    """Return the words for a state; `detail` is the activity of a child, or the marks of its report."""
     return _WORDS[state] if state in ("waiting", "interrupted") else detail or _WORDS[state]

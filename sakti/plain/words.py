@@ -146,8 +146,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         "run this command?" if first.tool == "bash" else f"allow {one_line(tool_names.display_name(first.tool), 60)}?"
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
-    asker = f"{first.asker}: " if first.asker else ""
-    out = [f"question {number}: {asker}{request}{others}"]
+    out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
     target = [line for line in sanitise(reveal_hidden(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:

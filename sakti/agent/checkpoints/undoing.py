@@ -316,12 +316,18 @@ class Undoing:
             await lease.give_back()
         await self._update_changed_files()
         tasks = await self._take_plan_back(preview.turns[0].index) if went_to else ()
-        if self._live is not None and went_to:
-            brought = proposals.brought_along(self._thread.metadata)
-            await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to, brought))
+        if went_to:
+            await self._open_successor(went_to, thread)
         prompt = preview.turns[0].message.text if went_to else ""
-        kept = _list_kept(preview.plan, taken)
-        return Result(done, _name_paths(skipped), kept, preview.remains, thread, prompt, tasks)
+        conflicts = _list_kept(preview.plan, taken)
+        return Result(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
+
+    async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
+        """Go on in the fork, or in an empty thread where nothing was said before."""
+        if self._live is not None and fork is not None:
+            await self._live.open_thread(fork.id)
+        elif self._live is not None:
+            await self._live.current.open_new(thread_id, proposals.brought_along(self._thread.metadata))
 
     async def _take_plan_back(self, first: int) -> tuple[str, ...]:
         """Take back the plan that was approved in undone turns; return the tasks that stay."""

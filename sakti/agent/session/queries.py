@@ -112,7 +112,7 @@ class Spent(Struct, frozen=True):
 
 
 class ChildMemory(Struct, frozen=True):
-    """Memory of a child thread: its windows, the lines of its log, those that wait, its figures and events."""
+    """Memory of a child thread: windows, lines of the log, waiting lines, figures and events."""
 
     status: MemoryStatus
     lines: list[LogLine]

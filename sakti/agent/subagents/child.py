@@ -331,7 +331,7 @@ class Child:
 
     @property
     def in_words(self) -> str:
-        """Return what it does, or how it ended."""
+        """Return its activity or its end in words."""
         doing = f"step {self.step} · {self.activity}"
         return describe_state(self.state, doing if self.report is None else self.report.in_words())
 

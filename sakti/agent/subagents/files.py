@@ -46,7 +46,7 @@ _SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answe
 
 
 class CustomAgents(Struct, frozen=True):
-    """Custom agents, sentences on the unused parts of their files, and on files that are left out as broken."""
+    """Custom agents, sentences on unused parts of their files, and on broken files."""
 
     agents: tuple[AgentSpec, ...] = ()
     notes: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ def _with_tools(agent: AgentSpec, table: Mapping[str, Any], problems: list[str])
     without = {t for word in _words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
     of_mode = tools = ModeTools(agent.mode, modes.numbers(agent.mode).tools)
     if "tools" in table:
-        chosen = (n for n in names if n == "*" or n.startswith(PREFIX) or tools.allows(n))
+        chosen = (n for n in names if n.startswith(("*", PREFIX)) or tools.allows(n))
         tools = ModeTools(agent.name, tuple(sorted(chosen)))
     ceiling: SessionMode = "plan" if of_mode.reads_only else agent.ceiling
     return replace(agent, tools=tools, without=NEVER | without, rules=rules, ceiling=ceiling)

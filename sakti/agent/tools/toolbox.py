@@ -116,12 +116,17 @@ class Toolbox(Struct):
         patches = not small and knows_patches(self.model())
         if (small, memory, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
-            ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
-            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
-            names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
-            tools = [self.tools[n] for n in names]
+            tools = [self.tools[n] for n in self._list_names(small=small, memory=memory, left_out=left_out)]
             self._specs[small, memory, patches] = tuple(t.short_spec() if small else t.spec() for t in tools)
         return self._specs[small, memory, patches]
+
+    def _list_names(self, *, small: bool, memory: bool, left_out: str) -> list[str]:
+        """Return the names of the tools for a model, in order."""
+        if not small:
+            return sorted(self.tools.keys() - {left_out} - self.searched)
+        ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
+        more = [name for name in MEMORY_TOOLS if memory and name in self.tools.keys() - self.searched]
+        return [*(name for _, name in ranked), *more]
 
     def forget_specs(self) -> None:
         """Describe the tools again: they have changed."""
@@ -361,7 +366,7 @@ class Toolbox(Struct):
         return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
 
     def _place(self, run: ToolContext) -> Place:
-        """Return where a call would act, and by what it may only read there, if it may."""
+        """Return the place of a call, with the name of the mode or child that only reads there."""
         top = self.parent or self
         if top.mode == "plan":
             reader = "plan mode"

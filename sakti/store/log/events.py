@@ -60,16 +60,29 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
 
 
 def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
-    for group_id, kind, messages, before, after, generation, created, activated, discarded, asked, lines, child in rows:
+    for (
+        group_id,
+        kind,
+        messages,
+        before,
+        after,
+        generation,
+        created,
+        activated,
+        discarded,
+        source,
+        lines,
+        child,
+    ) in rows:
         ids = (group_id,)
         if kind == "observation":
             yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids, text=child or "")
             continue
-        yield MemoryEvent(created, "reflected", 0, lines, asked, after, generation, ids)
+        yield MemoryEvent(created, "reflected", 0, lines, source, after, generation, ids)
         if activated is not None:
-            yield MemoryEvent(activated, "taken_over", 0, lines, asked, after, generation, ids)
+            yield MemoryEvent(activated, "taken_over", 0, lines, source, after, generation, ids)
             if discarded is not None:
-                yield MemoryEvent(discarded, "taken_back", 0, lines, asked, after, generation, ids)
+                yield MemoryEvent(discarded, "taken_back", 0, lines, source, after, generation, ids)
 
 
 def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
@@ -79,7 +92,7 @@ def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
         group = list(together)
         messages, before, after = (sum(r[n] for r in group) for n in (2, 3, 4))
         ids = tuple(r[0] for r in reversed(group))
-        lines, child = sum(r[10] for r in group), next((r[11] for r in group if r[11] and not messages), "")
+        lines, child = sum(r[10] for r in group), "" if messages else str(group[0][11] or "")
         yield MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
 
 

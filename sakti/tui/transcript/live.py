@@ -362,7 +362,7 @@ class LiveTurn:
         self._request_draw()
 
     def take_up(self, thinking: str, text: str) -> None:
-        """Go on with a turn that is under way: its open calls, and what has streamed of its answer."""
+        """Go on with a running turn: its open calls, and the streamed part of its answer."""
         for block in self.document.blocks:
             if isinstance(block, ToolBlock) and block.state == "stopped" and not block.result_id:
                 block.enter("running", self._clock())

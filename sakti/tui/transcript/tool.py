@@ -155,7 +155,7 @@ class ToolBlock(Block, eq=False):
         self.size = output_size(self.output, details)
 
     def _take_child(self, details: Json) -> None:
-        """Take in what a result says of the child thread: its report, that it goes on, or that a crash ended it."""
+        """Take in what a result says of the child thread: a report, or that it runs or was interrupted."""
         if isinstance(child := details.get("child"), str):
             state = details.get("state")
             self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
@@ -256,11 +256,9 @@ class ToolBlock(Block, eq=False):
 
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
-        if self.child_state is not None:
-            text = self.progress or child_states.describe_state(self.child_state)
-            style = palette.agent if self.child_state in ("waiting", "running") else palette.faint
-            return [(text, style), *self._describe_size(palette)]
         match self.state:
+            case _ if self.child_state is not None:
+                return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]
             case "writing":
                 return [("…", palette.faint)]
             case "pending":
@@ -275,6 +273,10 @@ class ToolBlock(Block, eq=False):
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
                 return self._result(palette)
+
+    def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
+        style = palette.agent if state in ("waiting", "running") else palette.faint
+        return self.progress or child_states.describe_state(state), style
 
     def _result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""

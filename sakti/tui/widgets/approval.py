@@ -73,11 +73,8 @@ def lay_out(
     now = pending[at]
     room = max(4, width - 2)
     many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
-    asked = question(now.tool)
-    asker = f"  {now.asker}" if now.asker else ""
-    asker = shorten(asker, max(0, room - len(asked) - len(many)))
     head: list[Line] = [
-        [Segment(asked, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)],
+        _title(now, many, room, palette),
         *(
             [[Segment(shorten(one_line(now.target, 300), room), palette.bold)]]
             if now.diff and not is_command(now)
@@ -101,6 +98,12 @@ def lay_out(
     reason = reason[: max(0, free - len(body))]
     list_ = list_[: max(0, free - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
+
+
+def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
+    title = question(now.tool)
+    asker = shorten(f"  {now.asker}", max(0, room - len(title) - len(many))) if now.asker else ""
+    return [Segment(title, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)]
 
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:

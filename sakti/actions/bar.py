@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sakti.actions.values import USAGE, Refused, Text
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
 
 Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
 
@@ -33,3 +40,12 @@ def confirm(question: str) -> bool:
         return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
+    """Show the change of a file and ask about it. Raises `Refused` if it is not confirmed."""
+    if scope.json or not sys.stdin.isatty():
+        raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
+    scope.tell(Text(tuple(diff), kind="diff"))
+    if not confirm(f"Change {path}?"):
+        raise Refused("Nothing was changed.")

@@ -22,8 +22,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from sakti.core import hosts
 from sakti.core.patterns import lazy_pattern
 
+REACH = "reach: "  # what rules about hosts begin with
 # Hashes stand behind a `#` that is in no quotes.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
@@ -116,6 +118,11 @@ def tool_of(rule: str) -> str:
     if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
         return ""
     return found[1]
+
+
+def names_host(rule: str) -> bool:
+    """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
+    return rule.startswith(REACH) and hosts.read(rule.removeprefix(REACH)) is not None
 
 
 def is_old(rule: str, tool: str) -> bool:

@@ -39,11 +39,14 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())
     if names_tool(allowed, name, digest):
         return
-    reason = f"Starts an MCP server without a sandbox ({level})"
-    request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
-    answer = await _ask(approvals, request)
+    answer = None
+    if approvals is not None:
+        reason = f"Starts an MCP server without a sandbox ({level})"
+        request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
+        answer = await _ask(approvals, request)
     if answer is None or not answer.approved:
-        raise SaktiError("There is no sandbox here, and its start was not approved.", code="not_approved")
+        how = f"Start it in a chat, which asks, or add {name!r} to approval.allow."
+        raise SaktiError(f"There is no sandbox here ({level}), and its start was not approved. {how}")
     if answer.grant == "workspace":
         workspace.save_rule(rule)
 

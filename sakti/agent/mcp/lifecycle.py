@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sakti.agent.judge.rules import tool_of
+from sakti.agent.judge.policy import tool_of
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.schemas import clean_name
 from sakti.agent.mcp.servers import McpServer, ServerState

@@ -8,7 +8,7 @@ from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
 from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.tasks import claims
+from sakti.store.tasks import rows
 from sakti.store.threads import child_runs, messages
 
 KILLED = "sakti was ended before the answer was complete. F5 asks again."
@@ -73,8 +73,8 @@ async def keep_interruption(store: Store, thread: Thread) -> bool:
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
     """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
-    if await store.read(claims.orphans, thread.resource_id, thread.id):
-        await store.write(claims.adopt, thread.resource_id, thread.id, owner)
+    if await store.read(rows.orphaned_tasks, thread.resource_id, thread.id):
+        await store.write(rows.adopt_claims, thread.resource_id, thread.id, owner)
 
 
 def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:

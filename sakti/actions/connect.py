@@ -9,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from sakti.actions.bar import confirm_change
-from sakti.actions.scope import Scope
+from sakti.actions.scope import Scope, confirm_change
 from sakti.actions.spec import MEMORY, action, arg, flag
 from sakti.actions.values import Done, Text, Value
 

@@ -337,9 +337,9 @@ class BrowserLogin(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginError("Its issuer does not support PKCE, so the login would not be safe.")
-        wanted = await self._tokens.read_wanted()
-        if self._server.scopes or wanted:
-            scopes = (*(self._server.scopes or (self.context.client_metadata.scope or "").split()), *wanted.split())
+        missing = await self._tokens.read_wanted()
+        if self._server.scopes or missing:
+            scopes = (*(self._server.scopes or (self.context.client_metadata.scope or "").split()), *missing.split())
             self.context.client_metadata.scope = " ".join(dict.fromkeys(scopes))
         return await super()._perform_authorization()
 

@@ -32,7 +32,10 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "servers", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = (
+    *("confined", "label", "servers", "jobs", "queued", "goal", "clock", "limit", "context", "download", "vim"),
+    *("sandbox", "activity"),
+)
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -177,11 +180,12 @@ class StatusLine(Widget):
         """Return the running activities, piece by piece."""
         activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
         context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
-        if "limit" in dropped:
-            context = re.sub(r"( of |,).*", "", context)
+        context = re.sub(r"( of |,).*", "", context) if "limit" in dropped else context
+        context = context.removeprefix("context ") if "label" in dropped else context
+        confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
-            ("sandbox", self._name_sandbox(), "muted" if self.sandbox[0] == self.sandbox[1] else "warn"),
+            ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),

@@ -30,11 +30,11 @@ async def mode(scope: Scope, name: str) -> Value:
         return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
     modes, current = memory_modes.descriptions(), session.current.mode
 
-    async def listed() -> Value:
+    async def list_modes() -> Value:
         rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in modes.items())
         return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
 
-    return Open("choice", ("mode", "Mode", current, modes), instead=listed)
+    return Open("choice", ("mode", "Mode", current, modes), instead=list_modes)
 
 
 @action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")
@@ -48,11 +48,11 @@ async def approve(scope: Scope, name: str) -> Value:
     if name:
         return state
 
-    async def shown() -> Value:
+    async def show_mode() -> Value:
         return state
 
     modes = {mode: judge_modes.IN_SHORT[mode] for mode in APPROVAL_MODES}
-    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=shown)
+    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=show_mode)
 
 
 @action(chat="plan", needs="session")

@@ -281,7 +281,7 @@ class SaktiApp(App[int]):
             self._handle_exception(error)
 
     async def _is_in_burst(self, event: events.Event) -> bool:
-        """Return whether letters that act on nothing came with one that acts on what is browsed: it begins a word."""
+        """Return whether a letter that would act on a browsed part is followed at once by one that would not."""
         if not self.chat.acts_on_part(event):
             return False
         await asyncio.sleep(BURST_S)

@@ -369,10 +369,13 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(tool_names.PREFIX):
         return tool_names.list_arguments(arguments)
-    key, value = next(((k, v) for k in TELLING if (v := _first_text(arguments.get(k)))), ("", ""))
-    if not key:
-        texts = {name: _first_text(value) for name, value in arguments.items()}
-        return tool_names.list_arguments({name: text for name, text in texts.items() if text})
+    texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
+    key = next((k for k in TELLING if k in texts), "")
+    return _summarise_by(key, texts[key], arguments) if key else tool_names.list_arguments(texts)
+
+
+def _summarise_by(key: str, value: str, arguments: Json) -> str:
+    """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
     if key == "patch":
         return ", ".join(one_line(path, 100) for path in _PATCHED.findall(value)) or one_line(value, 300)
     value = value.removeprefix("https://") if key == "url" else value

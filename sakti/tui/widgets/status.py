@@ -179,16 +179,13 @@ class StatusLine(Widget):
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
         activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
-        context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
-        context = re.sub(r"( of |,).*", "", context) if "limit" in dropped else context
-        context = context.removeprefix("context ") if "label" in dropped else context
         confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
-            ("context", context, "muted"),
+            ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
@@ -198,6 +195,12 @@ class StatusLine(Widget):
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
         return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+
+    def _describe_context(self, dropped: Sequence[str]) -> str:
+        """Return the tokens of the next request and the window; "" before they are known."""
+        text = context_words(self.context, self.window, about=self._estimated) if self.context else ""
+        text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
+        return text.removeprefix("context ") if "label" in dropped else text
 
     def _describe(self, state: State, *, with_clock: bool) -> str:
         seconds = int(self._clock.monotonic() - state.since) if with_clock else 0

@@ -29,9 +29,8 @@ with lazy_imports:
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
-    from sakti.store import imports, secrets, workspaces
+    from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
-    from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as thread_removal
     from sakti.store.threads import threads as stored_threads
@@ -107,7 +106,7 @@ def _when(time_ms: int) -> str:
 
 
 async def _list_deleted(scope: Scope) -> Value:
-    found = await scope.store.read(thread_removal.deleted, scope.resource)
+    found = await scope.store.read(thread_removal.list_deleted, scope.resource)
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
     empty = "No deleted thread in this workspace."
     return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in found]})
@@ -120,12 +119,12 @@ async def adopt(scope: Scope, old: str) -> Value:
     root = os.path.normpath(scope.workspace / Path(old).expanduser())
     if root == scope.resource:
         raise Refused(f"{root} is this workspace.", code=USAGE)
-    stored = await scope.store.read(workspaces.holdings, root)
+    stored = await scope.store.read(user_state.holdings, root)
     if stored.is_empty:
         raise Refused(f"Nothing is stored under {root}. `sakti threads list --all-workspaces` shows all threads.")
     if Path(root).exists():
         raise Refused(f"{root} still exists and keeps its threads. Adopting is for folders that were moved.")
-    moved = await scope.store.write(workspaces.adopt, root, scope.resource)
+    moved = await scope.store.write(user_state.adopt_workspace, root, scope.resource)
     return Done(f"Adopted {moved_folder.describe(moved)} of {root}.", json=to_builtins(moved))
 
 
@@ -133,7 +132,7 @@ async def adopt(scope: Scope, old: str) -> Value:
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
     found = (await _matching(scope, thread))[0]
-    rows = deleted_messages.without(await scope.store.read(stored_messages.after, found.id, -1))
+    rows = thread_removal.without(await scope.store.read(stored_messages.after, found.id, -1))
     lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
     return Text(
         tuple(lines), json={"thread": to_builtins(found), "messages": [thread_export.message_json(m) for m in rows]}

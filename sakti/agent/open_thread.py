@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import budget, plans
     from sakti.agent.checkpoints import recorder as recording
-    from sakti.agent.judge import modes as judge_modes
-    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.judge import policy as judge_modes
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
     from sakti.agent.project.instructions import find as instructions
@@ -569,7 +568,7 @@ class OpenThread:
             state,
             approvals,
             self.approval_mode,
-            judge_rules.Rules(approval.allow, approval.ask, approval.deny),
+            judge_modes.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )

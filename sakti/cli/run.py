@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti import headless
     from sakti.agent import structured
-    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.judge import policy as judge_rules
     from sakti.agent.tools import catalog
 
 

@@ -38,10 +38,10 @@ from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
 from sakti.store.log.corrections import Action, LineCorrection
-from sakti.store.maintenance.result_copies import Copies
+from sakti.store.maintenance.purging import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
-from sakti.store.threads.carry_over import CarriedLine
+from sakti.store.threads.summaries import CarriedLine
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE

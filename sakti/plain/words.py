@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.agent.judge.rules import describe_rule
+from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core import tool_names
 from sakti.core.events import (

@@ -80,7 +80,7 @@ async def test_without_a_prompt_no_command_of_the_prompt_is_named(store: Store, 
     assert second.session.thread is not None
     first.session.resolve(first.session.approvals[0].id, True)
     await first.session.wait()
-    await store.write(thread_removal.delete, second.session.thread.id, store.clock.now())
+    await store.write(thread_removal.delete_thread, second.session.thread.id, store.clock.now())
     with pytest.raises(SaktiError, match="`sakti threads restore` restores it"):
         await second.session.submit("and this?")
 

@@ -19,7 +19,7 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store.database import Store
-from sakti.store.memory.sections import spans
+from sakti.store.memory.group_rows import spans
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 

@@ -28,7 +28,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import phrase
 from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
-from sakti.store.log.figures import Figures
+from sakti.store.log.lines import Figures
 from sakti.store.search.search import SearchPage
 from sakti.store.threads.messages import MessageMatch
 

@@ -11,7 +11,7 @@ from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.store.tasks.row import Task
+    from sakti.store.tasks.questions import Task
 
 with lazy_imports:
     from sakti.core import clock, ids
@@ -168,7 +168,7 @@ async def restore(scope: Scope, task: str, as_: str | None) -> Value:
         shell="tasks undo", chat="tasks undo")  # fmt: skip
 async def undo(scope: Scope, count: int, as_: str | None) -> Value:
     """Undo the last N changes of this workspace, whoever made them."""
-    done = await scope.change(task_service.undo, as_, count)
+    done = await scope.change(task_service.undo_changes, as_, count)
     told = [(action, task_queries.describe(task)) for action, task in done]
     imported = sum(action == "import" for action, _ in done)
     first = [f"Undone: import of {imported} tasks"] if imported > FEW else []

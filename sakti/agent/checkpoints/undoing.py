@@ -396,7 +396,7 @@ class Undoing:
 
     async def _delete(self, thread_id: str) -> None:
         """Take a thread out of sight, with its search rows; it can be restored."""
-        await self._store.write(thread_removal.delete, thread_id, self._clock.now())
+        await self._store.write(thread_removal.delete_thread, thread_id, self._clock.now())
         indexing = self._live.workspace.indexing if self._live is not None else reindexing.Indexing()
         indexing.begin(self._store)
         if self._live is None:

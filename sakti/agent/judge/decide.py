@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge import rules as rule_texts
-from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge import policy as rule_texts
+from sakti.agent.judge.execution import explain_guard
+from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
@@ -31,7 +30,7 @@ from sakti.core.tool_names import list_arguments
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, running, visibility
+    from sakti.agent.judge import commands, execution, git
     from sakti.core import hosts
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
     rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
     if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    mode_verdict = verdict(effect.kind, mode)
+    mode_verdict = verdict_of_mode(effect.kind, mode)
     if mode_verdict == "deny":
         return Decision("deny", "plan mode edits nothing", target)
     if rule_verdict == "ask":
@@ -366,7 +365,7 @@ def _command(
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
         return Decision("deny", denied, command)
-    effects = [(verdict(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
+    effects = [(verdict_of_mode(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
         return Decision("deny", _explain_denial(worst, inside=inside), command)
@@ -418,7 +417,7 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
         rule, hashes = offered.get(argv, ("", {}))
         if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
             return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
-    if program := visibility.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
+    if program := execution.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
         return Effect("named", f"Your rules cannot be compared with a command that names {program} in its arguments")
     return None
 
@@ -466,7 +465,7 @@ def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: Place) ->
     if part.kind not in _OF_A_RULE or not part.argv:
         return effects + run
     permitted = rule_texts.permits(
-        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
+        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=execution.least_words(part.prefix)
     )
     rule = rule_texts.write_rule(name, part.prefix, part.hashes)
     effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types as types
 
 from sakti.agent.judge.decide import Decision
-from sakti.agent.judge.rules import names_tool
+from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer

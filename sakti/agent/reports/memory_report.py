@@ -12,7 +12,7 @@ from sakti.core.types import Usage
 if TYPE_CHECKING:
     from sakti.agent.session.queries import Spent
     from sakti.store.log.events import MemoryEvent
-    from sakti.store.log.figures import Figures
+    from sakti.store.log.lines import Figures
 
 GENERATIONS = 10  # newest ones that are listed
 

@@ -35,7 +35,6 @@ from sakti.providers import limits, refused_pieces, retry
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refused_pieces import Omission, is_refusal
 from sakti.store.threads import messages as message_store
-from sakti.store.threads import requests
 from sakti.store.threads import threads as thread_store
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
@@ -209,7 +208,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
         stop_reason=completed.stop_reason,
-        sent=requests.describe(call.request) if turn.purpose == "actor" else None,
+        sent=message_store.describe_request(call.request) if turn.purpose == "actor" else None,
     )
     return completed
 
@@ -455,7 +454,7 @@ async def find_omission(
     turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
 ) -> Omission | None:
     """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
-    accepted = await turn.store.read(requests.find_newest_accepted, turn.thread_id, turn.model.full_name)
+    accepted = await turn.store.read(message_store.find_newest_accepted, turn.thread_id, turn.model.full_name)
     return refused_pieces.find_omission(messages, error, accepted, earlier)
 
 

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from sakti.memory.engine import Prepared
     from sakti.store.database import Store
     from sakti.store.log.events import LogChange, MemoryEvent
-    from sakti.store.log.figures import Figures
-    from sakti.store.log.lines import LogLine
+    from sakti.store.log.lines import Figures, LogLine
     from sakti.store.memory import Group
-    from sakti.store.memory.origins import Origin
+    from sakti.store.memory.group_rows import Origin
     from sakti.store.search.search import SearchPage
-    from sakti.store.threads.carry_over import CarriedLine
     from sakti.store.threads.messages import MessageMatch
-    from sakti.tasks.board import Board
+    from sakti.store.threads.summaries import CarriedLine
+    from sakti.tasks.queries import Board
 
 with lazy_imports:
     from sakti.agent.processors import compose
@@ -36,17 +35,15 @@ with lazy_imports:
     from sakti.store import memory as stored_memory
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import events as memory_events
-    from sakti.store.log import figures as memory_figures
     from sakti.store.log import lines as memory_log
-    from sakti.store.memory import origins
+    from sakti.store.memory import group_rows
     from sakti.store.search import search as text_search
-    from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions
+    from sakti.store.tasks import rows as task_links
     from sakti.store.threads import child_runs
-    from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import removal as deleted_messages
     from sakti.store.threads import threads as stored_threads
-    from sakti.tasks import board as task_board
     from sakti.tasks import queries as task_queries
 
 
@@ -199,8 +196,8 @@ class Views:
         """Return the figures of this thread's memory, by its stored rows."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
-            return memory_figures.Figures()
-        return await ws.store.read(memory_figures.figures, self._open.engine.record_id)
+            return memory_log.Figures()
+        return await ws.store.read(memory_log.figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
         """Return what happened to this thread's memory, newest first."""
@@ -232,7 +229,7 @@ class Views:
         return ChildMemory(
             await read(memory_log.log_lines, record.id),
             await read(memory_log.waiting_lines, record.id),
-            await read(memory_figures.figures, record.id),
+            await read(memory_log.figures, record.id),
             await read(memory_events.events, record.id, child_id),
             await self._spent_by(child_id),
         )
@@ -240,7 +237,7 @@ class Views:
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""
         thread = self._open.thread
-        return None if thread is None else await self._store.read(memory_figures.turn_tokens, thread.id)
+        return None if thread is None else await self._store.read(memory_log.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """Return the raw messages that an observation group was made from."""
@@ -253,7 +250,7 @@ class Views:
         midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await ws.store.read(task_board.board, ws.board_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_queries.board, ws.board_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""
@@ -295,7 +292,7 @@ class Views:
 
     async def origin(self, line_id: str) -> Origin | None:
         """Return where a line of the log comes from."""
-        return await self._store.read(origins.origin, line_id)
+        return await self._store.read(group_rows.find_origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
         rows = await self._store.read(stored_threads.summaries, self._resource_id, limit)

@@ -26,7 +26,7 @@ from sakti.store import leases, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MaskedStream
-from sakti.store.tasks import claims
+from sakti.store.tasks import rows
 from sakti.store.threads import child_runs, messages
 
 JOURNAL_S = 1.5  # seconds between two writes of an answer's text
@@ -130,8 +130,8 @@ async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> b
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
     """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
-    if await store.read(claims.orphans, thread.resource_id, thread.id):
-        await store.write(claims.adopt, thread.resource_id, thread.id, owner)
+    if await store.read(rows.orphaned_tasks, thread.resource_id, thread.id):
+        await store.write(rows.adopt_claims, thread.resource_id, thread.id, owner)
 
 
 def _make_message(store: Store, thread: Thread, role: Role, parts: tuple[Part, ...], counter: Counter) -> Message:

@@ -44,8 +44,8 @@ from sakti.providers.protocol import Provider
 from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.tasks import claims
-from sakti.store.threads import child_runs, jobs, masking, message_removal
+from sakti.store.tasks import rows
+from sakti.store.threads import child_runs, codec, jobs, removal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -233,7 +233,7 @@ def was_cut(said: Message) -> bool:
 
 def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     """Make a message with secrets masked: the same text is stored and sent to every model."""
-    parts = masking.parts(parts)
+    parts = codec.mask_parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     pasted = turn.inbox.take_pasted(plain_text(parts)) if role == "user" and turn.inbox.pasted else []
     return Message(
@@ -256,14 +256,14 @@ async def append(turn: Turn, message: Message) -> Message:
 
     What a processor put into it is masked, too.
     """
-    message = masking.message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
+    message = codec.mask_message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
     paths = touched_paths(message, turn)
 
     def store(db: Database) -> Message:
         turn.require(db)
-        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
+        task_id = rows.find_active_task(db, message.thread_id, message.thread_id, turn.owner)
         if task_id is None and turn.parent_id:
-            task_id = claims.active(db, turn.parent_id, turn.parent_id, turn.owner)
+            task_id = rows.find_active_task(db, turn.parent_id, turn.parent_id, turn.owner)
         stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
         user_state.forget_answer(db, turn.resource_id, turn.thread_id)  # it is part of this message, or given up
         child_runs.deliver_results(db, stored)
@@ -302,7 +302,7 @@ async def last_user(turn: Turn) -> Message:
 def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
     """Return a stored call as the model wrote it, to be run: only the stored copy is masked."""
     written = turn.written.get(call.id, call)
-    return written if masking.part(written) == call else call
+    return written if codec.mask_part(written) == call else call
 
 
 async def save_results(turn: Turn) -> Message:
@@ -388,7 +388,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
         if after is not None and after.parts != before.parts:
             await _store_change(turn, before, after.parts)
     if removed:
-        await turn.store.write(message_removal.withhold, [m.id for m in removed], LEFT_OUT)
+        await turn.store.write(removal.withhold_turn, [m.id for m in removed], LEFT_OUT)
         turn.engine.forget([m.id for m in removed])
         turn.messages = [m for m in turn.messages if m not in removed]
 
@@ -406,7 +406,7 @@ def _call_ids(message: Message) -> set[str]:
 
 async def _store_change(turn: Turn, before: Message, new_parts: Sequence[Part]) -> None:
     """Store new parts of a message, in the window and in the turn too."""
-    parts = masking.parts(new_parts)
+    parts = codec.mask_parts(new_parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
     if await turn.store.write(message_store.add_context, changed):
@@ -420,7 +420,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
     saved = await append(turn, structs.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
-    await turn.store.write(message_removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
+    await turn.store.write(removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
     return saved
 
 
@@ -429,7 +429,7 @@ async def withhold(turn: Turn, reason: str) -> None:
     outputs = [r.details.get("output_file") for m in turn.messages for r in m.tool_results]
     outputs += [r.details.get("output_file") for r in turn.results]
     ids = [m.id for m in turn.messages]
-    await turn.store.write(message_removal.withhold, ids, reason)
+    await turn.store.write(removal.withhold_turn, ids, reason)
     turn.engine.forget(ids)
     for path in outputs:
         if isinstance(path, str):

@@ -36,7 +36,7 @@ with lazy_imports:
     from sakti.agent.session import called as calling
     from sakti.agent.session import goals, prompt_facts, side_question, turn_lease
     from sakti.store import user_state
-    from sakti.store.threads import message_removal
+    from sakti.store.threads import removal
 
 log = logging.getLogger(__name__)
 
@@ -414,7 +414,7 @@ class Turns:
 
         def replace_typed(db: Database) -> None:
             user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
-            if message_removal.forget_typed(db, ws.resource_id, thread.id, typed):
+            if removal.forget_typed(db, ws.resource_id, thread.id, typed):
                 user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
         await ws.store.write(replace_typed)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from sakti.agent.judge.modes import ModeTools
+from sakti.agent.judge.policy import ModeTools
 from sakti.core.config import SessionMode
 from sakti.core.resources import mode_names
 from sakti.core.types import Effort

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge.modes import ModeTools
+from sakti.agent.judge.policy import ModeTools
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.skills import library

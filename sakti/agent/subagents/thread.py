@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.modes import ModeTools
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.project.hooks.answers import HookText
 from sakti.agent.project.hooks.fire import FACT, held_parts

@@ -12,9 +12,8 @@ from pathlib import Path
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.modes import ModeTools
-from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import runs_later
+from sakti.agent.judge.execution import runs_later
+from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search

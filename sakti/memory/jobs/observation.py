@@ -25,7 +25,7 @@ from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
 from sakti.store.memory import Add, Group, Held
-from sakti.store.memory.sections import TITLE, spans
+from sakti.store.memory.group_rows import TITLE, spans
 from sakti.store.text_registry import entering
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT

@@ -12,8 +12,8 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working import working_memory
-from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.memory import records as rows
 from sakti.store.secrets import masked
 
 Scope: TypeAlias = Literal["resource", "thread"]

@@ -11,8 +11,8 @@ from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
-from sakti.store import working_memory as pages
 from sakti.store.database import Store
+from sakti.store.memory import records as pages
 
 LIMIT_TOKENS = 2_000
 _HEADING = lazy_pattern(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")

@@ -16,8 +16,7 @@ from sakti.store import leases, rows
 from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
-from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.memory.sections import Section, Span, section_metadata
+from sakti.store.memory.group_rows import Group, NewLine, Section, Span, section_metadata
 from sakti.store.models import ChildRunRow, MessageRow
 from sakti.store.threads import threads
 

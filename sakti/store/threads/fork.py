@@ -22,7 +22,7 @@ from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
 from sakti.store.search import message_index, reindexing
-from sakti.store.threads import carry_over, threads
+from sakti.store.threads import summaries, threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
@@ -77,7 +77,7 @@ def fork(
         else:
             _covered_already(db, record_id, thread_id, copy, last, ids)
     _copy_page(db, thread_id, copy, ids)
-    carry_over.copy(db, thread_id, copy.id)
+    summaries.copy_carry_over(db, thread_id, copy.id)
     return copy
 
 

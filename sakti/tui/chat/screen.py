@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from sakti.agent.judge.modes import IN_SHORT
+from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.session import trusting
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.lazy import lazy_imports

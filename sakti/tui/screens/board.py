@@ -26,7 +26,7 @@ from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.board import Board, BoardTask
+    from sakti.tasks.queries import Board, BoardTask
 
 with lazy_imports:
     from sakti.tui.screens import task_card as task_cards

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from sakti.actions.import_ import HistoryImport
 from sakti.actions.line import Typed
-from sakti.agent.judge.modes import IN_SHORT
+from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sakti.agent.judge.rules import describe_rule
+from sakti.agent.judge.policy import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant
 from sakti.core.text import lookalikes, one_line, reveal_hidden, sanitise

@@ -22,7 +22,7 @@ from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks import service as tasks
 from tests.fakes.session import Recorded, start
 from tests.unit.agent.test_agent_modes import facts_sent

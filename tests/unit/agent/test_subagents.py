@@ -21,7 +21,7 @@ from sakti.store import memory
 from sakti.store.database import Store
 from sakti.store.log import lines as log_lines
 from sakti.store.maintenance import purging
-from sakti.store.memory import integrity, origins
+from sakti.store.memory import group_rows, integrity
 from sakti.store.search import search
 from sakti.store.threads import child_runs, messages, removal, threads
 from tests.fakes.session import Recorded, start
@@ -101,7 +101,7 @@ async def test_findings_enter_the_log_with_the_message_that_brought_them(store: 
     assert line in texts[1][1] and "Not found: a cap" in texts[1][1] and "policy.decide" not in texts[0][1]
     lines = await store.read(log_lines.log_lines, engine.record_id)
     (mine,) = [x for x in lines if x.content.startswith("http.py:5")]
-    came_from = await store.read(origins.origin, mine.id)
+    came_from = await store.read(group_rows.find_origin, mine.id)
     (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
     assert came_from is not None and came_from.thread_id == row.child_id
     assert not any("User" in x.content and EXPLORE["goal"] in x.content for x in lines)
@@ -495,13 +495,13 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     goals = [h for h in page.hits if h.thread_id == row.child_id and h.text.startswith(EXPLORE["goal"])]
     assert {h.role for h in goals} == {"assistant"}
     now = store.clock.now()
-    await store.write(removal.delete, parent.id, now)
+    await store.write(removal.delete_thread, parent.id, now)
     assert await store.read(threads.is_deleted, row.child_id)
-    last, *_ = await store.read(removal.deleted, run.session.workspace.resource_id)
+    last, *_ = await store.read(removal.list_deleted, run.session.workspace.resource_id)
     assert last.thread.id == parent.id, "restoring the last one restores the parent, not a child"
-    await store.write(removal.restore, parent.id)
+    await store.write(removal.restore_thread, parent.id)
     assert not await store.read(threads.is_deleted, row.child_id)
-    await store.write(removal.delete, parent.id, now)
+    await store.write(removal.delete_thread, parent.id, now)
     await run.session.close()
     for thread_id in (parent.id, row.child_id):
         await purging.purge_thread(store, thread_id)

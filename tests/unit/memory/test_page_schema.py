@@ -17,8 +17,8 @@ from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working import working_memory
 from sakti.memory.working.pages import Pages
-from sakti.store import working_memory as pages
 from sakti.store.database import Store
+from sakti.store.memory import records as pages
 from tests.fakes.clock import FakeClock
 
 COUNTER = Estimator()

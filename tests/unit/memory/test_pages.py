@@ -13,8 +13,8 @@ from sakti.core.types import ContextPart, TextPart, ThinkingPart
 from sakti.memory.recall import PAGE_MESSAGES, recall
 from sakti.memory.working import working_memory
 from sakti.store import memory
-from sakti.store import working_memory as pages
 from sakti.store.database import Store
+from sakti.store.memory import records as pages
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver
 

@@ -87,7 +87,7 @@ async def test_the_branch_is_listed_and_continued_again_if_its_successor_is_dele
     first, session = here.session.thread.id, here.session
     found = undoing.of_session(session)
     await found.undo(await found.preview())
-    await store.write(thread_removal.delete, session.thread.id, store.clock.now())
+    await store.write(thread_removal.delete_thread, session.thread.id, store.clock.now())
     assert await listed(store, session) == [first]
     await session.close()
     again = await start(store, tmp_path / "w", [], continue_last=True)
@@ -125,7 +125,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert await listed(store, session) == [first]
     assert tree(root) == after
     assert await store.read(messages.after, first, -1) == whole
-    gone = await store.read(thread_removal.deleted, session.workspace.resource_id)
+    gone = await store.read(thread_removal.list_deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
     await session.close()
@@ -305,7 +305,7 @@ async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     session = here.session
     records = session.current.recorder.shadow.records
-    await store.write(thread_removal.delete, session.thread.id, 1)
+    await store.write(thread_removal.delete_thread, session.thread.id, 1)
     assert records.turns(session.thread.id)
     await purge.purge(store, before=2, do=True)
     assert records.turns(session.thread.id) == []

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sakti.agent.checkpoints import undoing
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.mcp import connection as connections
 from sakti.agent.mcp import lifecycle
 from sakti.agent.mcp import transport as transports

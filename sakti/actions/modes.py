@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import plans
-    from sakti.agent.judge import modes as judge_modes
+    from sakti.agent.judge import policy
     from sakti.agent.session import goals
     from sakti.memory import modes as memory_modes
 
@@ -51,7 +51,7 @@ async def approve(scope: Scope, name: str) -> Value:
     async def show_mode() -> Value:
         return state
 
-    modes = {mode: judge_modes.IN_SHORT[mode] for mode in APPROVAL_MODES}
+    modes = {mode: policy.IN_SHORT[mode] for mode in APPROVAL_MODES}
     return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=show_mode)
 
 

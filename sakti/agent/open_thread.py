@@ -250,7 +250,7 @@ class OpenThread:
             killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()

@@ -296,6 +296,7 @@ _SPOKEN = lazy_pattern(
 _NOTHING = lazy_pattern(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
+_MEANT_DATE = lazy_pattern(r" ?\(meaning [^()]{1,80}\)\s*$")  # the Observer's note: nobody stated it
 _BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 _REQUEST = lazy_pattern(r"(?:the )?user (?:asked (?:for|to)|asks|requested|wants the agent to)\b", re.IGNORECASE)
 
@@ -328,11 +329,11 @@ def is_request(content: str) -> bool:
 
 
 def units(content: str) -> Iterator[Unit]:
-    """Yield the sentences of a line after its attribution."""
+    """Yield the sentences of a line after its attribution, without the date that its relative words mean."""
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0
     at = start
-    for text, behind in split_sentences(content[start:]):
+    for text, behind in split_sentences(_MEANT_DATE.sub("", content[start:])):
         yield Unit(text, at)
         at += len(text) + len(behind)
 

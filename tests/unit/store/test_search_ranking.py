@@ -201,7 +201,7 @@ def put_line(db: APSWDatabase, id: str, text: str) -> None:
 def test_a_log_line_that_quotes_a_message_is_not_listed_beside_it(db: APSWDatabase) -> None:
     text = "We sail to the heron lake in June. The boat is new. Bring a coat."
     ask(db, "", [[(text, "user"), ("Nice, a lake!", "assistant")]])
-    put_line(db, "quoted", "User stated: We sail to the heron lake in June.; Bring a coat. (meaning Jun 1, 2026)")
+    put_line(db, "quoted", "User stated: We sail to the heron lake in June. Bring a coat. (meaning Jun 1, 2026)")
     put_line(db, "retold", "User stated: They go sailing on the heron lake.")
     ids = [h.id for h in search(db, "when do we sail to the heron lake?", Scope("/w")).hits]
     assert (ids[0], "retold" in ids, "quoted" in ids) == ("0-0", True, False)

@@ -158,23 +158,25 @@ class ExtractiveReflector:
         notes = [match["text"].rstrip("…") for match in NOTE.finditer(content)]
         if notes:
             content = NOTE.sub("", content)
-            line = line[:start] + content
-        lead = LEAD.match(content)
-        tool = TOOL.match(content)
+        lead, tool = LEAD.match(content), TOOL.match(content)
         user = content[:5].casefold() == "user " or content[:9].casefold() == "the user "
-        parts: list[tuple[str, str]]
-        if lead is not None:
-            start += lead.end()
-            parts = list(split_sentences(line[start:]))
-        elif tool is not None and tool["files"]:
-            start += tool.start("files")
-            names = tool["files"].split(", ")
-            parts = [(name, ", " if i < len(names) - 1 else "") for i, name in enumerate(names)]
-        else:
-            parts = [(content, "")]
+        head, parts = _divide(content, lead, tool)
+        head = line[:start] + head
         nested = line[0] in " \t" and sign == "none"
         units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        return _DigestLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
+        return _DigestLine(head, units, count(head) + 1, header, sign, user, notes, pinned)
+
+
+def _divide(
+    content: str, lead: re.Match[str] | None, tool: re.Match[str] | None
+) -> tuple[str, Sequence[tuple[str, str]]]:
+    """Return the beginning of a line's content, and its sentences or files with the text behind each."""
+    if lead is not None:
+        return lead[0], list(split_sentences(content[lead.end() :]))
+    if tool is not None and tool["files"]:
+        *names, last = tool["files"].split(", ")
+        return content[: tool.start("files")], [*((name, ", ") for name in names), (last, "")]
+    return "", [(content, "")]
 
 
 def _value(lines: Sequence[_DigestLine]) -> None:
@@ -195,22 +197,24 @@ def _value(lines: Sequence[_DigestLine]) -> None:
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
-    exact = bool(SPECIFIC.search(text))
     if sign == "high":
         return EXACT if lasts(text) else STATED
     if lead is not None and lead[1] == "Agent said":
         return STATED
-    if sign == "done":
-        return DONE
-    if sign == "low":
-        return TRACE
+    if sign in ("done", "low"):
+        return DONE if sign == "done" else TRACE
     if tool is not None:
         return WORK if tool["files"] else OUTCOME if tool["command"] else TRACE
     if lead is not None and lead[1].startswith("User"):
         return ASKED
-    if lead is not None and (sentence_kind := agent_kind(text)) != "work":
+    return _rank_of_work(text, is_agents=lead is not None)
+
+
+def _rank_of_work(text: str, *, is_agents: bool) -> int:
+    """Return the rank of what the agent tells, or of a line that names nobody."""
+    if is_agents and (sentence_kind := agent_kind(text)) != "work":
         return DOUBTFUL if sentence_kind == "intent" else OUTCOME
-    return WORK if exact else OUTCOME
+    return WORK if SPECIFIC.search(text) else OUTCOME
 
 
 def _bare(line: str) -> str:

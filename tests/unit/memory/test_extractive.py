@@ -286,6 +286,18 @@ def test_what_is_laid_down_or_exact_lasts(stated: str, lasting: bool) -> None:
     assert sentences.lasts(stated) is lasting
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("We saw it. [shared image: a heron] Then we left.", ["We saw it.", "[shared image: a heron] Then we left."]),
+        ("The port is 8080. [earlier; see 12:29]", ["The port is 8080. [earlier; see 12:29]"]),
+        ("It is 9090. [replaces 12:29: 8080]", ["It is 9090. [replaces 12:29: 8080]"]),
+    ],
+)
+def test_a_remark_in_brackets_is_a_sentence_and_a_mark_is_none(text: str, parts: list[str]) -> None:
+    assert [sentence for sentence, _ in sentences.split_sentences(text)] == parts
+
+
 async def test_a_pinned_line_is_never_replaced() -> None:
     pinned = "* 🔴 (9:01) User stated: We need the flag amber-12 for the importer."
     assert pinned in await reflected(LOG, 1, limit=1, pinned=(pinned,))

@@ -277,7 +277,7 @@ def worth_of(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda
 
 
 def lasts(sentence: str) -> bool:
-    """Return whether a statement has something exact, which no paraphrase could keep, or lays something down."""
+    """Return whether a statement has something exact, which no paraphrase keeps, or lays down a rule."""
     return any(p.search(sentence) for p in (CODE_OR_NUMBER, _LASTING_START, _LAYS_DOWN))
 
 

@@ -53,7 +53,7 @@ def _words(text: str, name: str, *options: str) -> Sequence[str]:
 
 
 def irregular_forms(stem: str) -> Sequence[str]:
-    """Return the other forms of a word that no ending makes, by its stem: bought for buy, and buy for bought."""
+    """Return the other irregular forms of a word by its stem: bought for buy, and buy for bought."""
     return _irregular().get(stem, ())
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 99,
-    "files with lazy imports": 77,
+    "modules of at most 50 lines": 84,
+    "files with lazy imports": 69,
     "docstring first lines over 100 characters": 3,
     "functions over 50 lines": 10,
     "functions with complexity over 15": 4,
@@ -19,7 +19,7 @@ CEILINGS = {
     "test names that continue the one above": 0,
     "class names used more than once": 10,
     "functions with complexity over 10 (%)": 6.1,
-    "functions named by a participle (%)": 3.3,
+    "functions named by a participle (%)": 2.5,
     "docstrings with dialect (%)": 0.3,
 }
 

@@ -114,6 +114,8 @@ class Commands:
                 chat.show_pane("log")
             case "threads" | "models" | "agents":
                 await self._pick(view)
+            case "choice":
+                list_screens.pick_word(host, *data)
             case "jobs":
                 host.push(list_screens.JobsScreen())
             case "context":
@@ -123,7 +125,7 @@ class Commands:
         return True
 
     def _open_page(self, view: str, data: Any) -> bool:
-        """Open a screen that shows `data`; False if there is none of that name."""
+        """Open a screen that shows `data`; False without a screen of that name."""
         chat, host = self._chat, self._host
         match view:
             case "request":

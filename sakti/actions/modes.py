@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import plans
+    from sakti.agent.judge import policy
     from sakti.agent.session import goals
     from sakti.memory import modes as memory_modes
 
@@ -25,16 +26,16 @@ with lazy_imports:
 async def mode(scope: Scope, name: str) -> Value:
     """Change the agent's instructions, its tools, and what memory keeps."""
     session = scope.session
-    if not name:
-        return _list_modes(session.current.mode)
-    await session.set_mode(name)
-    return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
+    if name:
+        await session.set_mode(name)
+        return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
+    modes, current = memory_modes.descriptions(), session.current.mode
 
+    async def list_modes() -> Value:
+        rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in modes.items())
+        return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
 
-def _list_modes(current: str) -> Card:
-    """Return every mode with one sentence about it, the current one marked."""
-    rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in memory_modes.descriptions().items())
-    return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
+    return Open("choice", ("mode", "Mode", current, modes), instead=list_modes)
 
 
 @action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")
@@ -44,7 +45,15 @@ async def approve(scope: Scope, name: str) -> Value:
     if name:
         session.set_approval_mode(name)
     where = " in this thread" if session.current.may_edit else ""
-    return Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    state = Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    if name:
+        return state
+
+    async def show_mode() -> Value:
+        return state
+
+    modes = {mode: policy.IN_SHORT[mode] for mode in APPROVAL_MODES}
+    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=show_mode)
 
 
 @action(chat="plan", needs="session")

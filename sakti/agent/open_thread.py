@@ -250,7 +250,7 @@ class OpenThread:
             killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
@@ -574,15 +574,15 @@ class OpenThread:
         )
         always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
         if always is not None or ws.has_servers:
-            toolbox.remote = ws.servers.tools
+            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
-        if self.hooks is not None:
-            toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.state.job_log = job_log.JobLog(ws.store)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
+        toolbox.state.spend = lambda usage: self.children.spend(usage)
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 

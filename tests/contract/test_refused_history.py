@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.events import CompactionFinished, Notice
 from sakti.core.types import Json, ModelInfo, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers.refused_pieces import MOST_REFUSALS
+from sakti.providers.omissions import MOST_REFUSALS
 from sakti.store.database import Store
 from sakti.store.threads import threads
 from tests.fakes.model_server import APIS, ModelServer, Reply, model_server, provider

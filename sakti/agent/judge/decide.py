@@ -101,7 +101,6 @@ def _host(url: str) -> str | None:
 
 
 MOST_HOSTS = 20  # that one command may name
-_REACH = "reach: "  # what rules about hosts begin with
 
 
 class Decision(Struct, frozen=True):
@@ -197,7 +196,7 @@ def _remote(
         return Decision("allow", "", target)
     rule = f"{name} # {tool.fingerprint}"
     if diff := tool.diff():
-        return Decision("ask", "Its description or arguments changed since they were approved", target, (rule,), diff)
+        return Decision("ask", "Its description or schema changed since it was approved", target, (rule,), diff)
     is_free = tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
     if is_free or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
         return Decision("allow", "", target)
@@ -271,11 +270,11 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
 
 def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
-    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
     if is_free or (is_named and not hosts.missing((host,), granted)):
         return Decision("allow", "", target.url, hosts=(*granted, host))
-    offered = (f"{_REACH}{host}",) if is_named else ()
+    offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
@@ -354,7 +353,7 @@ def _inside(
     if refused := _refuse_hosts(reach, rules):
         return Decision("deny", refused, command)
     judged = _command(name, command, mode, rules, place, found)
-    granted = tuple(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH))
+    granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
     all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
     if judged.verdict == "deny" or not (new_hosts := hosts.missing(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
@@ -362,7 +361,7 @@ def _inside(
         return Decision("deny", f"{place.reader} reaches no network", command)
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
-    offered = () if asks and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in new_hosts))
+    offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.REACH}{h}" for h in new_hosts))
     return Decision("ask", reason, command, offered, judged.diff, reach=all_hosts, is_alone=True)
 
 
@@ -372,7 +371,7 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
         return f"more than {MOST_HOSTS} hosts for one command"
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
-    denied = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
+    denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
     if refused := next((h for h in reach if not hosts.missing((h,), denied)), None):
         return f"your rules allow no command to reach {refused}"
     return ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from sakti.agent.mcp import elicitation, login, results, schemas
+from sakti.agent.mcp import elicitation, faults, login, results, schemas
 from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.known import KnownTools
 from sakti.agent.mcp.place import ServerPlace
@@ -105,6 +105,7 @@ class McpClients:
         level = await asyncio.to_thread(self._workspace.try_sandbox)
         if level.name == "unsandboxed":
             await elicitation.ask_to_start(self._workspace, self.approvals, server, level.text)
+        self.connections[server.name].is_sandboxed = level.name != "unsandboxed"
         process = ServerProcess(self._workspace, server)
         stack.push_async_callback(process.close)
         return await process.start()
@@ -163,6 +164,16 @@ class McpClients:
     def tools(self) -> Mapping[str, ServerTool]:
         """Return all tools that were offered, by name; calling one that is gone says so."""
         return self._tools
+
+    def explain_missing(self, name: str) -> str:
+        """Return why a tool that is not offered cannot be called; "" if it is of no server here."""
+        for server, connection in self.connections.items():
+            if name.startswith(f"{schemas.PREFIX}{schemas.clean_name(server)}__"):
+                is_new = any(tool.name == name for tool in connection.state.tools)  # taken over with the next step
+                if connection.state.state != "ready" or is_new:
+                    return faults.explain_state(connection.state)
+                return f"The MCP server {server} offers no tool {name}. search_tools finds its tools."
+        return ""
 
     def always_loaded(self) -> list[ServerTool]:
         """Return the tools in the array of new threads, as their servers listed them last."""

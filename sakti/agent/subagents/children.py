@@ -179,10 +179,10 @@ class Children:
             limit = budget.spent(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
-        child = self.all[row.child_id] = Child(self._parent, spec, row, task.narrowed, self._spend, reached)
+        child = self.all[row.child_id] = Child(self._parent, spec, row, task.narrowed, self.spend, reached)
         return child
 
-    def _spend(self, usage: Usage) -> None:
+    def spend(self, usage: Usage) -> None:
         self.spent.append(usage)
         self._parent.usage = self._parent.usage + usage
 

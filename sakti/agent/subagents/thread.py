@@ -99,18 +99,30 @@ class ChildThread(OpenThread):
         enclosed = parent.sandbox is not None
         return self.workspace.make_tool_state(self.emit, enclosed=enclosed, recorder=parent.recorder)
 
+    def _spend(self, usage: Usage) -> None:
+        """Count the usage of a tool's own request for the child and for its parent."""
+        self.children.spend(usage)
+        self.parent.children.spend(usage)
+
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
         offered = frozenset(t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
         if self._named is not None:
             offered &= self._named
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
-        toolbox.remote = self._remote_tools
+        toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
         toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
+        toolbox.state.spend = self._spend
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
         return toolbox
+
+    def _explain_missing(self, name: str) -> str:
+        servers = self.workspace.servers
+        if name in servers.tools():
+            return f"{name} is none of the tools of the agent {self.spec.name}."
+        return servers.explain_missing(name)
 
     def _remote_tools(self) -> dict[str, Tool]:
         """Return the tools of servers that it may call, never more than its parent."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -32,8 +31,6 @@ from sakti.core.tokens import Counter, count_tools
 from sakti.core.tool_names import CALL, display_name
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
-
-log = logging.getLogger(__name__)
 
 MAX_PARALLEL = 8
 # Tools that a small model gets if its window has room for them.
@@ -91,6 +88,7 @@ class Toolbox(Struct):
     hooks: tuple[call_hooks.CallHook, ...] = ()
     searched: frozenset[str] = frozenset()  # our own tools that are found by search and run by `call_tool`
     remote: Callable[[], Mapping[str, Tool]] = dict[str, Tool]  # tools of servers, found by search
+    explain_missing: Callable[[str], str] = lambda _name: ""  # why a server's tool cannot be called now
     guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     mode_tools: ModeTools = ModeTools()
@@ -142,7 +140,9 @@ class Toolbox(Struct):
     ) -> None:
         """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
         self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
-        self.tools |= {t.name: t for t in tool_search.make(self.deferred, top_k, notes)}
+        self.tools |= {
+            t.name: t for t in tool_search.make(self.deferred, top_k, notes, lambda name: self.explain_missing(name))
+        }
 
     def load_always(self, tools: Sequence[Tool]) -> None:
         """Add tools of servers to those of every request, before the first one; a child gets only its own."""
@@ -271,7 +271,7 @@ class Toolbox(Struct):
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
-            outcome = _failure(call, e)
+            outcome = call_hooks.describe_failure(call, e)
         try:
             if judged.note:
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
@@ -280,7 +280,7 @@ class Toolbox(Struct):
                 outcome = await self.guard.after(call, outcome, took)
             return await call_hooks.after(self.hooks, call, outcome), started
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
-            return _failure(call, e), started
+            return call_hooks.describe_failure(call, e), started
 
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember changed files that run later, with diffs, until a command that runs them is approved."""
@@ -332,6 +332,8 @@ class Toolbox(Struct):
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
         if tool is None:
+            if why := self.explain_missing(call.name):
+                raise ToolError(why)
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
@@ -480,7 +482,8 @@ class Toolbox(Struct):
             raise self._refusal(call, decision)
         if not answer.approved:
             if not self.approvals.interactive:
-                raise Denied(f"Denied: {answer.note}.", answer.note)
+                why = call_hooks.explain_change(call, decision) or answer.note
+                raise Denied(f"Denied: {why}.", why)
             note = f" They say: {answer.note}" if answer.note else ""
             raise Denied(f"The user denied this call.{note}", answer.note)
         if found.remote is not None:
@@ -565,16 +568,6 @@ def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Out
     if lost:
         notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
     return structs.replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
-
-
-def _failure(call: ToolCallPart, error: Exception) -> Outcome:
-    """Describe for the model why a call failed."""
-    if isinstance(error, SaktiError):
-        return Outcome(error.message, is_error=True)
-    if isinstance(error, OSError):
-        return Outcome(f"{call.name} failed: {error.strerror or error}.", is_error=True)
-    log.error("tool %s failed", call.name, exc_info=error)
-    return Outcome(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -6,8 +6,9 @@ folded. The output of a command that the user ran is shown in full.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from msgspec import field
 from rich.segment import Segment
@@ -16,6 +17,7 @@ from rich.style import Style
 from sakti.core import child_states, tool_names
 from sakti.core.child_states import ChildState
 from sakti.core.events import AgentFinished, AgentProgress
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
@@ -36,6 +38,12 @@ TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
+# names of the arguments that say what a call is about, the most telling ones first
+TELLING = (
+    *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
+    *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
+)
+_PATCHED = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
 CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
@@ -314,7 +322,8 @@ class ToolBlock(Block, eq=False):
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
             name = one_line(str(key), 24)
-            lines = plain_lines(sanitise(str(value))[:4_000], palette.text, width - len(name) - 2, 12)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+            lines = plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)
             for number, line in enumerate(lines):
                 lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
                 out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
@@ -394,15 +403,44 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(tool_names.PREFIX):
         return tool_names.list_arguments(arguments)
-    for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
-        value = arguments.get(key)
-        if isinstance(value, str) and value:
-            where = arguments.get("path") if key == "pattern" else None
-            start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
-            suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
-            value = value.removeprefix("https://") if key == "url" else value
-            return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
-    return tool_names.list_arguments(arguments)
+    texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
+    key = next((k for k in TELLING if k in texts), "")
+    return _summarise_by(key, texts[key], arguments) if key else tool_names.list_arguments(texts)
+
+
+def _summarise_by(key: str, value: str, arguments: Json) -> str:
+    """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
+    if key == "patch":
+        return ", ".join(one_line(path, 100) for path in _PATCHED.findall(value)) or one_line(value, 300)
+    value = value.removeprefix("https://") if key == "url" else value
+    action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
+    return one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
+
+
+def _describe_range(key: str, arguments: Json) -> str:
+    """Return which part of the argument `key` a call is about: where a pattern is looked for, which lines."""
+    if key == "pattern":
+        return f"  in {one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
+    if key == "questions" and isinstance(arguments[key], list):
+        others = len(cast("list[object]", arguments[key])) - 1
+        return f"  and {others} more" if others else ""
+    start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
+    return f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+
+
+def _first_text(value: object) -> str:
+    """Return a value as text for people: of a list its first text, of an object the one that says most."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list):
+        return next((text for each in cast("list[object]", value) if (text := _first_text(each))), "")
+    if isinstance(value, dict):
+        values = cast("dict[str, object]", value)
+        ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
+        return next((text for each in ranked if (text := _first_text(each))), "")
+    return ""
 
 
 def duration(ms: int) -> str:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core.child_states import SIGNS
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.store.threads.child_runs import ChildRun
+    from sakti.agent.subagents.children import ListedChild
 
 with lazy_imports:
     from sakti.agent import plans
@@ -120,19 +121,19 @@ async def agents(scope: Scope) -> Value:
     children = scope.session.children
 
     async def listed() -> Value:
-        runs = await children.stored()
+        rows = await children.listed()
 
         async def use(number: int) -> Value:
-            run = one(runs, number)
+            run = one(rows, number).run
             if await children.stop(run.child_id):
                 return Done(f"The child thread {run.child_id[-8:]} was stopped; its partial report is delivered.")
             return Text((str((run.report or {}).get("block", "It wrote no report.")),))
 
         custom = [f"{a.name}: {one_line(a.description, 100)} ({a.source})" for a in children.custom]
         return Rows(
-            tuple(f"{run.child_id[-8:]}  {describe(run)}" for run in runs),
+            tuple(f"{row.run.child_id[-8:]}  {describe(row)}" for row in rows),
             "agents",
-            tuple(runs),
+            tuple(rows),
             "This thread has no child threads.",
             tail="\n".join(["Custom agents:", *custom]) if custom else "No custom agents.",
             what="stops it, or shows its report",
@@ -142,7 +143,6 @@ async def agents(scope: Scope) -> Value:
     return Open("agents", instead=listed)
 
 
-def describe(run: ChildRun) -> str:
-    """Return a child in a line: its agent, its goal, and how it ended."""
-    marks = str((run.report or {}).get("marks", "")) or run.state
-    return f"{run.agent or run.mode}  {one_line(run.goal, 120)}  {'running' if run.state == 'running' else marks}"
+def describe(child: ListedChild) -> str:
+    """Return a child in a line: its agent, its goal, and its state."""
+    return f"{SIGNS[child.state]} {child.run.name}  {one_line(child.run.goal, 120)}  {child.in_words}"

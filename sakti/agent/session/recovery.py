@@ -160,10 +160,10 @@ def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPa
     if run is None:
         return interrupted_result(call)
     if run.report is not None:
-        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"]}
+        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"], "state": run.state}
         return ToolResultPart(call.id, call.name, run.report["block"], details=details)
     text = f"interrupted: the child thread {short(run.child_id)} did not finish; name it in `resume` to continue it"
-    return ToolResultPart(call.id, call.name, text, True)
+    return ToolResultPart(call.id, call.name, text, True, {child_runs.UNFINISHED: run.child_id})
 
 
 def interrupted_result(call: ToolCallPart) -> ToolResultPart:

@@ -14,7 +14,8 @@ from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core import tool_names
+from sakti.core import child_states, tool_names
+from sakti.core.child_states import ChildState
 from sakti.core.events import AgentFinished, AgentProgress
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, one_line, sanitise
@@ -84,6 +85,7 @@ class ToolBlock(Block, eq=False):
     elapsed: int = 0
     gap: bool = False
     child_id: str = ""  # of the child thread that it started
+    child_state: ChildState | None = None
     progress: str = ""  # how that goes on, or how it ended
     calls: Sequence[str] = ()  # its last ones
 
@@ -145,9 +147,8 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _end_state(result)
-        if isinstance(child := details.get("child"), str):
-            self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
-            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
+        if result.name == CHILD:
+            self._take_child(details)
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -161,6 +162,24 @@ class ToolBlock(Block, eq=False):
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
 
+    def _take_child(self, details: Json) -> None:
+        """Take in what a result says of the child thread: a report, or that it runs or was interrupted."""
+        if isinstance(child := details.get("child"), str):
+            state = details.get("state")
+            self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
+            marks = child_states.describe_state(self.child_state, str(details.get("marks", "")))
+            self.progress = self.progress or one_line(marks, 200)
+            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
+        elif isinstance(child := details.get("background"), str):
+            self.child_id, self.child_state = child, self.child_state or "running"
+        elif isinstance(child := details.get("unfinished"), str):
+            self.child_id, self.child_state = child, "interrupted"
+
+    def show_run(self, state: ChildState, words: str) -> None:
+        """Show how the child thread is by now that a stored call started."""
+        self.child_state = state
+        self.progress = one_line(words, 200)
+
     def _take_exit_code(self, code: object) -> None:
         """Show an exit code in the head instead of the output."""
         self.detail = f"exit {code}" if isinstance(code, int) and code else ""
@@ -173,11 +192,13 @@ class ToolBlock(Block, eq=False):
         """Show how the child thread goes on that it started."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
         took = duration(int(event.seconds) * 1000)
+        self.child_state = event.state
         if isinstance(event, AgentFinished):
-            self.progress = f"{event.marks}{price} · {took}"
+            self.progress = f"{child_states.describe_state(event.state, event.marks)}{price} · {took}"
             return
         gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
-        self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        doing = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        self.progress = child_states.describe_state(event.state, doing)
         self.calls = event.calls
 
     # --- how it looks ---------------------------------------------------------------------------------------
@@ -228,6 +249,8 @@ class ToolBlock(Block, eq=False):
         return line
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
+        if self.child_state is not None:
+            return child_states.SIGNS[self.child_state], child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -242,6 +265,8 @@ class ToolBlock(Block, eq=False):
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
+            case _ if self.child_state is not None:
+                return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]
             case "writing":
                 return [("…", palette.faint)]
             case "pending":
@@ -256,6 +281,10 @@ class ToolBlock(Block, eq=False):
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
                 return self._result(palette)
+
+    def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
+        style = palette.agent if state in ("waiting", "running") else palette.faint
+        return self.progress or child_states.describe_state(state), style
 
     def _result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
@@ -336,6 +365,11 @@ def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[
     if ":" in row and "\t" not in row:
         return fold_words(linked(row, style, palette.link), width)[:20]
     return plain_lines(row, style, width, 20)
+
+
+def child_style(state: ChildState, palette: Palette) -> Style:
+    """Return the colour of a child thread's sign."""
+    return {"running": palette.agent, "finished": palette.ok, "interrupted": palette.bad}.get(state, palette.warn)
 
 
 def output_size(output: str, details: Json) -> str:

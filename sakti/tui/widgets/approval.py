@@ -86,7 +86,7 @@ def lay_out(
     room = max(4, width - 2)
     many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
     head: list[Line] = [
-        [Segment(question(now.tool), palette.warn + Style(bold=True)), Segment(many, palette.muted)],
+        _title(now, many, room, palette),
         *(
             [[Segment(shorten(one_line(now.target, 300), room), palette.bold)]]
             if now.diff and not is_command(now)
@@ -109,9 +109,15 @@ def lay_out(
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
+def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
+    title = question(now.tool)
+    asker = shorten(f"  {now.asker}", max(0, room - len(title) - len(many))) if now.asker else ""
+    return [Segment(title, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)]
+
+
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
-    why, where = one_line(now.why, 300), one_line(now.cwd, 200)
+    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} contains lookalike letters. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     if not now.rule:

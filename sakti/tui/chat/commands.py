@@ -124,7 +124,7 @@ class Commands:
         return True
 
     def _open_page(self, view: str, data: Any) -> bool:
-        """Open a screen that shows `data`; False if there is none of that name."""
+        """Open a screen that shows `data`; False for an unknown name."""
         chat, host = self._chat, self._host
         match view:
             case "request":

@@ -17,7 +17,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
-from sakti.tui.transcript.endings import stored_notice
+from sakti.tui.transcript.build import stored_notice
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
 

@@ -73,7 +73,7 @@ class AnswerJournal:
         self._write: asyncio.Task[None] | None = None
 
     def follow(self, streamed: Sequence[str]) -> None:
-        """Store what was added to the stream, if it is time."""
+        """Store the new part of the stream, if it is time."""
         now = self._store.clock.monotonic()
         if now < self._due or (self._write is not None and not self._write.done()):
             return

@@ -79,15 +79,12 @@ class Tail(Struct, frozen=True):
 
 def source(db: Connection, program: str, path: str) -> SourceState | None:
     """Return a file as it was last read."""
-    row = db.execute_sql(
-        f"SELECT {SOURCE.columns} FROM import_sources WHERE program = ? AND path = ?", (program, path)
-    ).fetchone()
-    return None if row is None else SOURCE.of(row)
+    return next(iter(SOURCE.find(db, program=program, path=path)), None)
 
 
 def sources(db: Connection) -> list[SourceState]:
     """Return all files that were read before."""
-    return [SOURCE.of(r) for r in db.execute_sql(f"SELECT {SOURCE.columns} FROM import_sources ORDER BY pk").fetchall()]
+    return SOURCE.find(db)
 
 
 def save_source(db: Database, state: SourceState) -> None:
@@ -116,10 +113,7 @@ def add_origins(db: Database, program: str, run: str, origins: Mapping[str, Entr
 
 def move_thread(db: Database, program: str, source_thread: str, thread_id: str) -> None:
     """Let a source thread go on in another thread here."""
-    db.execute_sql(
-        "UPDATE origins SET thread_id = ? WHERE program = ? AND entry_id = ?",
-        (thread_id, program, THREAD + source_thread),
-    )
+    rows.change(db, OriginRow, {"program": program, "entry_id": THREAD + source_thread}, thread_id=thread_id)
 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
@@ -238,33 +232,25 @@ def _has_others(db: Database, run: str, thread_id: str) -> bool:
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
     """Remove the messages that a run added to a thread; return whether others remain."""
-    listed = db.execute_sql(
-        "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
-        (run, thread_id),
-    ).fetchall()
-    _remove(db, thread_id, [i for (i,) in listed])
-    db.execute_sql("DELETE FROM origins WHERE run_id = ? AND thread_id = ?", (run, thread_id))
-    if listed:
+    added = {i for (i,) in rows.select(db, OriginRow, ("message_id",), run_id=run, thread_id=thread_id)} - {None}
+    _remove(db, thread_id, sorted(added))
+    rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
+    if added:
         threads.touch(db, thread_id, last_time(db, thread_id))
-    return (
-        db.execute_sql("SELECT 1 FROM messages WHERE thread_id = ? AND state != 'withheld'", (thread_id,)).fetchone()
-        is not None
-    )
+    states = {state for (state,) in rows.select(db, MessageRow, ("state",), thread_id=thread_id)}
+    return bool(states - {"withheld"})
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
     """Forget the entries of a run, but for threads that stay; sources are read from their beginning."""
-    keep = json.dumps(list(stays))
-    db.execute_sql(
-        "DELETE FROM origins WHERE run_id = ? AND thread_id NOT IN (SELECT value FROM json_each(?))", (run, keep)
-    )
-    db.execute_sql("UPDATE import_sources SET offset = 0, size = -1")
+    for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
+        rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
+    ImportSourceRow.update(offset=0, size=-1).execute(db)
 
 
 def remove_groups(db: Database, thread_id: str) -> None:
     """Remove the imported groups of a thread, with their lines."""
-    of_thread = "SELECT id FROM observation_groups WHERE thread_id = ? AND origin = 'import'"
-    _remove_groups(db, [i for (i,) in db.execute_sql(of_thread, (thread_id,)).fetchall()])
+    _remove_groups(db, [i for (i,) in rows.select(db, GroupRow, ("id",), thread_id=thread_id, origin="import")])
 
 
 def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
@@ -276,11 +262,7 @@ def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
 
 def remove_imported_log(db: Database, record_id: str) -> bool:
     """Remove the groups of a record if all were imported; return whether it was so."""
-    listed = db.execute_sql(
-        "SELECT id, origin FROM observation_groups WHERE record_id = ? AND state IN"
-        " ('active', 'buffered', 'superseded', 'discarded')",
-        (record_id,),
-    ).fetchall()
+    listed = rows.select(db, GroupRow, ("id", "origin"), record_id=record_id)
     if any(origin != "import" for _, origin in listed):
         return False
     _remove_groups(db, [i for i, _ in listed])
@@ -295,7 +277,7 @@ def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figu
 
 def remove_pages(db: Database, actor: str) -> None:
     """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
-    written = db.execute_sql("SELECT scope, owner_id FROM working_memory WHERE actor = ?", (actor,)).fetchall()
+    written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
         others = "SELECT count(*) FROM working_memory WHERE scope = ? AND owner_id = ? AND actor != ?"
         if not db.execute_sql(others, (scope, owner, actor)).fetchone()[0]:

@@ -91,7 +91,7 @@ def is_complete(db: Connection) -> bool:
 
 def rebuild(db: Connection, scripts: Sequence[str]) -> None:
     """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
-    db.execute_sql("PRAGMA defer_foreign_keys = 1")
+    db.connection().pragma("defer_foreign_keys", 1)
     tables = [name for (name,) in db.execute_sql(_TABLES).fetchall()]
     for table in tables:
         db.execute_sql(f'CREATE TEMP TABLE "early_{table}" AS SELECT * FROM main."{table}"')
@@ -292,8 +292,8 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
 
 def _require_room(db: Database, backup: Path) -> None:
     """Raise StoreError (full) if the disk cannot hold the backup and the migration's writes."""
-    (pages,) = db.execute_sql("PRAGMA page_count").fetchone()
-    (size,) = db.execute_sql("PRAGMA page_size").fetchone()
+    pages = db.connection().pragma("page_count")
+    size = db.connection().pragma("page_size")
     needed, free = int(pages * size * ROOM), shutil.disk_usage(backup.parent).free
     if free < needed:
         raise StoreError(

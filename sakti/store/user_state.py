@@ -16,7 +16,18 @@ from msgspec import Struct
 from sakti.core.types import TextPart
 from sakti.store import leases, rows, secrets
 from sakti.store.connection import Connection, Database
-from sakti.store.models import MessageRow, PromptRow, RuleRow, UiStateRow, UnsentRow
+from sakti.store.memory.records import working_memory
+from sakti.store.models import (
+    MessageRow,
+    PromptRow,
+    RuleRow,
+    SearchDocRow,
+    TaskRow,
+    UiStateRow,
+    UnsentRow,
+    WorkingMemoryRow,
+)
+from sakti.store.tasks import graph
 from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
@@ -193,8 +204,8 @@ class Holdings(Struct, frozen=True):
 
 def get_folder(db: Connection, root: str) -> KnownFolder | None:
     """Return the folder that a workspace was last opened in."""
-    row = db.execute_sql("SELECT value FROM ui_state WHERE key = ?", (_KEY + root,)).fetchone()
-    return msgspec.json.decode(row[0], type=KnownFolder) if row else None
+    stored = rows.select(db, UiStateRow, ("value",), key=_KEY + root)
+    return msgspec.json.decode(stored[0][0], type=KnownFolder) if stored else None
 
 
 def remember_folder(db: Database, folder: KnownFolder) -> None:
@@ -236,54 +247,36 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     _move_page(db, old, new)
     for table in _MOVED:
         db.execute_sql(f"UPDATE {table} SET resource_id = ? WHERE resource_id = ?", (new, old))
-    db.execute_sql("DELETE FROM task_counts WHERE resource_id IN (?, ?)", (old, new))
-    db.execute_sql(
-        "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
-        " GROUP BY 1, 2, 3",
-        (new,),
-    )
+    for root in (old, new):
+        graph.tally(db, root)
     rows.delete(db, UiStateRow, key=_KEY + old)
     return moved
 
 
 def _free_handles(db: Database, old: str, new: str) -> None:
     """Give those tasks of `old` another handle whose own is taken in `new`."""
-    sql = "SELECT handle FROM tasks WHERE resource_id = ?"
-    taken, mine = ({handle for (handle,) in db.execute_sql(sql, (root,)).fetchall()} for root in (new, old))
+    taken, mine = ({h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old))
     for handle in sorted(taken & mine):
         free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | mine)
         mine.add(free)
-        db.execute_sql("UPDATE tasks SET handle = ? WHERE resource_id = ? AND handle = ?", (free, old, handle))
+        rows.change(db, TaskRow, {"resource_id": old, "handle": handle}, handle=free)
 
 
 def _move_page(db: Database, old: str, new: str) -> None:
-    newest = (
-        "SELECT content, version FROM working_memory WHERE scope = 'resource' AND owner_id = ?"
-        " ORDER BY version DESC LIMIT 1"
-    )
-    source, target = (db.execute_sql(newest, (root,)).fetchone() for root in (old, new))
+    source, target = (working_memory(db, "resource", root) for root in (old, new))
     if source is None:
         return
     if target is None:
-        db.execute_sql("UPDATE working_memory SET owner_id = ? WHERE scope = 'resource' AND owner_id = ?", (new, old))
-        db.execute_sql(
-            "UPDATE search_docs SET doc_id = 'resource:' || ?2 WHERE kind = 'working_memory'"
-            " AND doc_id = 'resource:' || ?1",
-            (old, new),
-        )
+        rows.change(db, WorkingMemoryRow, {"scope": "resource", "owner_id": old}, owner_id=new)
+        rows.change(db, SearchDocRow, {"kind": "working_memory", "doc_id": f"resource:{old}"}, doc_id=f"resource:{new}")
         return
     content = "\n\n".join(filter(None, (target[0].strip(), source[0].strip())))
-    db.execute_sql(
-        "UPDATE working_memory SET owner_id = ?, version = version + ? WHERE scope = 'resource' AND owner_id = ?",
-        (new, target[1], old),
-    )
-    db.execute_sql(
-        "UPDATE working_memory SET content = ?, tokens = tokens + coalesce((SELECT tokens FROM working_memory"
-        " WHERE scope = 'resource' AND owner_id = ?2 AND version = ?3), 0)"
-        " WHERE scope = 'resource' AND owner_id = ?2 AND version = ?4",
-        (content, new, target[1], target[1] + source[1]),
-    )
-    db.execute_sql("DELETE FROM search_docs WHERE kind = 'working_memory' AND doc_id = 'resource:' || ?", (old,))
-    db.execute_sql(
-        "UPDATE search_docs SET text = ? WHERE kind = 'working_memory' AND doc_id = 'resource:' || ?", (content, new)
-    )
+    page, newest = WorkingMemoryRow, target[1] + source[1]
+    here = {"scope": "resource", "owner_id": new}
+    ((tokens,),) = rows.select(db, page, ("tokens",), **here, version=target[1])
+    mine = (page.scope == "resource") & (page.owner_id == old)
+    page.update(owner_id=new, version=page.version + target[1]).where(mine).execute(db)
+    ((added,),) = rows.select(db, page, ("tokens",), **here, version=newest)
+    rows.change(db, page, {**here, "version": newest}, content=content, tokens=tokens + added)
+    rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"resource:{old}")
+    rows.change(db, SearchDocRow, {"kind": "working_memory", "doc_id": f"resource:{new}"}, text=content)

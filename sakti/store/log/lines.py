@@ -450,15 +450,12 @@ def figures(db: Database, record_id: str) -> Figures:
         " WHERE g.record_id = ? AND g.state = 'active' AND o.forgotten = 0 AND o.flags != '[]'",
         (record_id,),
     ).fetchone()
-    lines, paths = db.execute_sql(
+    lines, paths, ready = db.execute_sql(
         "SELECT coalesce(sum(json_array_length(metadata, '$.dropped.lines')), 0),"
-        " coalesce(sum(json_array_length(metadata, '$.dropped.paths')), 0) FROM observation_groups"
-        " WHERE record_id = ? AND state = 'active' AND kind = 'reflection'",
-        (record_id,),
-    ).fetchone()
-    (ready,) = db.execute_sql(
-        "SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-        " WHERE g.record_id = ? AND g.kind = 'observation' AND g.state = 'buffered' AND o.forgotten = 0",
+        " coalesce(sum(json_array_length(metadata, '$.dropped.paths')), 0),"
+        " (SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ?1 AND g.kind = 'observation' AND g.state = 'buffered' AND o.forgotten = 0)"
+        " FROM observation_groups WHERE record_id = ?1 AND state = 'active' AND kind = 'reflection'",
         (record_id,),
     ).fetchone()
     lasting = tuple(g for g in generations(db, record_id) if g.state != "discarded")

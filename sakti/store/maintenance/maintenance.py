@@ -195,12 +195,16 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
     out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
-    for table in COUNTED:
-        (out[table],) = db.execute_sql(f"SELECT count(*) FROM {table}").fetchone()
-    (out["archived"],) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {archive_file.REFERS}").fetchone()
+    sources = {table: f"count(*) FROM {table}" for table in COUNTED}
+    sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
+    sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
+    counted = db.execute_sql(f"SELECT {', '.join(f'(SELECT {source})' for source in sources.values())}").fetchone()
+    counts = dict(zip(sources, counted, strict=True))
+    tokens = counts.pop("tokens")
+    out.update(counts)
     place = archive_file.path_of(path)
     out["archive_bytes"] = place.stat().st_size if place.exists() else 0
-    (out["tokens"],) = db.execute_sql("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()
+    out["tokens"] = tokens
     return out
 
 

@@ -162,7 +162,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
 
 def is_clean(db: Database) -> bool:
     """Return whether indexes and free space of the file are free of removed text."""
-    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & database_file.CLEAN)
+    return bool(db.connection().pragma("user_version") & database_file.CLEAN)
 
 
 def begin(db: Database) -> bool:
@@ -362,7 +362,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
 def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
     """Remove some rows; False at the end."""
     db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
-    return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
+    return db.connection().changes() == ROWS
 
 
 def _remove_all(db: Database, table: str, where: str, key: str) -> None:

@@ -135,7 +135,7 @@ def _readable_texts(db: Database) -> int:
             f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
             f" AND (typeof({column}) != 'text' OR NOT sakti_is_text(CAST({column} AS BLOB))) AND NOT ({packed})"
         )
-        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+        mended += db.connection().changes()
     for table, column in _columns(db, "INTEGER"):
         if column != "pk":
             db.execute_sql(f"UPDATE {table} SET {column} = 0 WHERE typeof({column}) NOT IN ('integer', 'null')")
@@ -168,7 +168,7 @@ def _known_words(db: Database) -> int:
             f"UPDATE {table} SET {column} = ? WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})",
             (usual, *allowed),
         )
-        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+        mended += db.connection().changes()
     db.execute_sql("UPDATE tasks SET priority = 2 WHERE priority NOT BETWEEN 0 AND 4")
     return mended
 
@@ -188,7 +188,7 @@ def _readable_json(db: Database) -> int:
                 value = plain_text
                 db.execute_sql(f"UPDATE messages SET part_tokens = json_array(token_count) WHERE {wrong}")
             db.execute_sql(f"UPDATE {table.name} SET {column} = {value} WHERE {wrong}")
-            mended += db.execute_sql("SELECT changes()").fetchone()[0]
+            mended += db.connection().changes()
     return mended
 
 
@@ -200,7 +200,7 @@ def _missing_threads(db: Database) -> int:
             f" SELECT thread_id, min(resource_id), '{TITLE}', min(created_at), max(created_at) FROM {table}"
             " WHERE thread_id NOT IN (SELECT id FROM threads) GROUP BY thread_id"
         )
-        count += db.execute_sql("SELECT changes()").fetchone()[0]
+        count += db.connection().changes()
     return count
 
 

@@ -247,4 +247,4 @@ async def _merge_whole(store: Store, table: str) -> None:
 
 def _is_merged(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
-    db.execute_sql("PRAGMA optimize")
+    db.connection().pragma("optimize")

@@ -51,12 +51,10 @@ class Record(Struct, frozen=True):
 
 
 RECORD = Shape(MemoryRecordRow, Record)
-_GET = f"SELECT {RECORD.columns} FROM observational_memory WHERE lookup_key = ?"
 
 
 def get_record(db: Database, lookup_key: str) -> Record | None:
-    row = db.execute_sql(_GET, (lookup_key,)).fetchone()
-    return None if row is None else RECORD.of(row)
+    return next(iter(RECORD.find(db, lookup_key=lookup_key)), None)
 
 
 def get_or_create(

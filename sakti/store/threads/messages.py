@@ -198,26 +198,25 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
     )
 
 
+def _read(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
+    return [MESSAGE.of(row) for row in db.execute_sql(f"{_SELECT} {condition}", values).fetchall()]
+
+
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
-    page_rows = db.execute_sql(
-        f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
-        (thread_id, 1 << 62 if before is None else before, limit),
-    ).fetchall()
-    return [MESSAGE.of(r) for r in reversed(page_rows)]
+    condition = "thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?"
+    return _read(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
 
 
 def version(db: Database) -> int:
     """Return a number that changes with every commit of another connection, in any process."""
-    return db.execute_sql("PRAGMA data_version").fetchone()[0]
+    return db.connection().pragma("data_version")
 
 
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Return the messages of a thread with an index above `index`, oldest first."""
-    later = db.execute_sql(
-        f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
-    ).fetchall()
-    return [MESSAGE.of(r) for r in later]
+    condition = "thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?"
+    return _read(db, condition, (thread_id, index, limit))
 
 
 def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
@@ -241,12 +240,12 @@ def get(db: Database, message_id: str) -> Message | None:
 
 def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     """Return those of `ids` that exist, in the order of their threads and indexes."""
-    message_rows: list[Any] = []
+    messages: list[Message] = []
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        message_rows += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
-    return [MESSAGE.of(r) for r in message_rows]
+        messages += _read(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
+    return messages
 
 
 def count(db: Database, thread_id: str) -> int:

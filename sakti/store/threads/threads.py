@@ -15,7 +15,7 @@ from peewee import Expression, fn
 from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
-from sakti.store.models import ChildRunRow, MessageRow, ThreadRow
+from sakti.store.models import ChildRunRow, MessageRow, TaskRow, ThreadRow
 from sakti.store.secrets import masked, masked_value
 from sakti.store.text_registry import entering
 
@@ -39,14 +39,11 @@ def create(db: Database, thread: Thread) -> Thread:
 
 
 THREAD = rows.Shape(ThreadRow, Thread)
-_GET = f"SELECT {THREAD.columns} FROM threads WHERE id = ?"
 _IS_DELETED = "SELECT deleted_at IS NOT NULL FROM threads WHERE id = ?"
-_METADATA = "SELECT metadata FROM threads WHERE id = ?"
 
 
 def get(db: Database, thread_id: str) -> Thread | None:
-    row = db.execute_sql(_GET, (thread_id,)).fetchone()
-    return None if row is None else THREAD.of(row)
+    return next(iter(THREAD.find(db, id=thread_id)), None)
 
 
 def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
@@ -130,20 +127,24 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
     """Rename the thread; a title that the user gave is only changed by the user."""
-    db.execute_sql(
-        "UPDATE threads SET title = ?, title_pinned = ?, updated_at = ? WHERE id = ? AND (? OR title_pinned = 0)",
-        (entering("threads", "title", title), by_user, now, thread_id, by_user),
-    )
+    unpinned = {} if by_user else {"title_pinned": False}
+    new = entering("threads", "title", title)
+    rows.change(db, ThreadRow, {"id": thread_id, **unpinned}, title=new, title_pinned=by_user, updated_at=now)
     return get(db, thread_id)
 
 
 def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     """Merge `changes` into the thread's metadata; a value of None removes its key."""
-    row = db.execute_sql(_METADATA, (thread_id,)).fetchone()
-    if row is None:
+    metadata = _metadata(db, thread_id)
+    if metadata is None:
         return
-    merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
+    merged = {k: v for k, v in {**metadata, **changes}.items() if v is not None}
     rows.update(db, ThreadRow, thread_id, metadata=merged)
+
+
+def _metadata(db: Database, thread_id: str) -> Json | None:
+    stored = rows.select(db, ThreadRow, ("metadata",), id=thread_id)
+    return json.loads(stored[0][0]) if stored else None
 
 
 def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
@@ -151,8 +152,8 @@ def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
 
     `cursor`: the index of the last message that is no longer sent.
     """
-    row = db.execute_sql(_METADATA, (thread.id,)).fetchone()
-    metadata: Json = json.loads(row[0]) if row is not None else thread.metadata
+    stored = _metadata(db, thread.id)
+    metadata = thread.metadata if stored is None else stored
     entries: dict[str, Json] = {"plan": metadata.get(PINNED_PLAN) or {}, "goal": metadata.get(PINNED_GOAL) or {}}
     return {
         name: entry["text"]
@@ -162,8 +163,8 @@ def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
 
 
 def _is_closed(db: Database, task_id: str) -> bool:
-    row = db.execute_sql("SELECT status, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
-    return row is None or row[0] == "closed" or row[1] is not None
+    states = rows.select(db, TaskRow, ("status", "deleted_at"), id=task_id)
+    return not any(status != "closed" and deleted_at is None for status, deleted_at in states)
 
 
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:

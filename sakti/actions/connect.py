@@ -10,8 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from sakti.actions.bar import confirm
-from sakti.actions.scope import Scope
+from sakti.actions.scope import Scope, confirm
 from sakti.actions.spec import MEMORY, action, arg, flag
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
-from sakti.actions.bar import bar, confirm
+from sakti.actions.scope import bar, confirm
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports

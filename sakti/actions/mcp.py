@@ -7,8 +7,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sakti.actions.bar import confirm
-from sakti.actions.scope import Scope
+from sakti.actions.scope import Scope, confirm
 from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 

@@ -14,10 +14,10 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Protocol
 
 from sakti.core.patterns import lazy_pattern
+from sakti.core.resources import PACKAGE
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -113,7 +113,7 @@ def o200k_tokens() -> list[bytes]:
     The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
     that stand together in none of them.
     """
-    data = resources.files("sakti.core.data").joinpath("o200k_base.ranks").read_bytes()
+    data = (PACKAGE / "core/data/o200k_base.ranks").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.ranks is damaged: install sakti again")
     return data.split(b"\xff\x00")

@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.policy": (*_NUMBERS, *_MOVES, f"{_UNIT}test_figures.py"),
     "sakti.providers.facts": ("tests/unit/test_golden.py",),
     "sakti.memory.recall": _PAGES,
-    "sakti.memory.working.working_memory": _PAGES,
+    "sakti.memory.working.pages": _PAGES,
     "sakti.memory.summaries": (f"{_UNIT}test_levels.py",),
     "sakti.memory.log.parse": (f"{_UNIT}test_parsing.py", *_TEXTS, "tests/unit/test_golden.py"),
     "sakti.memory.log.lines": (
@@ -88,7 +88,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.observe.model": _TEXTS,
     "sakti.memory.reflect.model": _TEXTS,
     "sakti.memory.modes": (f"{_UNIT}test_modes.py", *_TEXTS),
-    "sakti.memory.fallback": (f"{_UNIT}test_failing_observer.py", f"{_UNIT}test_slow_models.py"),
+    "sakti.memory.factory": (f"{_UNIT}test_failing_observer.py", f"{_UNIT}test_slow_models.py"),
     "sakti.memory.jobs": (f"{_UNIT}test_boundaries.py", f"{_UNIT}test_slow_models.py", *_MOVES, *_ROUND),
     "sakti.memory.worker": (
         f"{_UNIT}test_observers.py",

@@ -39,7 +39,7 @@ from sakti.core.types import (
     plain_text,
 )
 from sakti.memory.engine import MemoryEngine
-from sakti.providers import retry
+from sakti.providers import limits
 from sakti.providers.protocol import Provider
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -141,7 +141,7 @@ class Turn(Struct):
     results: list[ToolResultPart] = field(default_factory=list[ToolResultPart])
     open_calls: tuple[ToolCallPart, ...] = ()
     began: float = 0.0  # seconds of the monotonic clock
-    wait_left: float = retry.LONGEST_WAIT  # seconds that failed calls may still wait
+    wait_left: float = limits.LONGEST_WAIT  # seconds that failed calls may still wait
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)

@@ -168,7 +168,7 @@ def _is_closed(db: Database, task_id: str) -> bool:
 
 
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
-    """Add pieces of the thread's messages that are not sent again (see `providers.refused_pieces`)."""
+    """Add pieces of the thread's messages that are not sent again (see `providers.omissions`)."""
     update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
 
 

@@ -272,13 +272,13 @@ MUTANTS = (
     ),
     M(
         "backlog-left",
-        "sakti.memory.backlog:estimate_backlog",
+        "sakti.memory.status:estimate_backlog",
         "if not (state.paused or state.phase is Phase.CATCHING_UP):",
         "if not state.paused:",
     ),
     M(
         "backlog-calls",
-        "sakti.memory.backlog:estimate_backlog",
+        "sakti.memory.status:estimate_backlog",
         "math.ceil(tokens / numbers.threshold)",
         "math.floor(tokens / numbers.threshold)",
     ),

@@ -11,7 +11,7 @@ import pytest
 
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import Message, OutputPart, Request, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers import anthropic_render, openai_chat, openai_responses
+from sakti.providers import anthropic, openai_chat, openai_responses
 from sakti.providers.scripted import Answer, Call
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -25,7 +25,7 @@ KEY = "ghp_" + "a1B2c3D4" * 4
 PASSWORD = "hunter2hunter2"
 ENV = f"DEBUG=1\nDB_PASS={PASSWORD}\nPORT=80\n"
 RENDERS = {
-    "anthropic": anthropic_render.render,
+    "anthropic": anthropic.render,
     "responses": openai_responses.render,
     "chat": lambda r: openai_chat.render(r, "vllm"),
 }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.actions.tasks import by_hand
+from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.types import Thread
 from sakti.providers.scripted import Answer, Call
@@ -214,7 +214,7 @@ async def test_the_user_may_change_what_the_chat_of_the_window_holds(store: Stor
     other = await start(store, tmp_path / "w", calls(None))
     task_id = (await told(run))[0]["task"]["id"]
     with pytest.raises(TaskError, match='the chat "the pump leaks"'):
-        await by_hand.change(other.session, "close", task_id, "done")
-    assert "is open again" in await by_hand.change(run.session, "release", task_id)
+        await changes.change(other.session, "close", task_id, "done")
+    assert "is open again" in await changes.change(run.session, "release", task_id)
     for each in (run, other):
         await each.session.close()

@@ -144,6 +144,7 @@ def _change(db: Database, inode: int, *, on: bool) -> None:
     before = _marks(db)
     db.connection().pragma("user_version", before | PENDING if on else before & ~PENDING)
     value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
+    # SQL: runs before the schema of the file is known
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{_MARKED_FILE}', ?)", (value,))
 
 
@@ -191,6 +192,7 @@ def lacks_frames(path: Path) -> bool:
 
 def _read_mark(db: Connection) -> tuple[int, int]:
     """Return the inode and the generation of a database that was marked, else zeros."""
+    # SQL: runs before the schema of the file is known
     row = db.execute_sql(f"SELECT value FROM ui_state WHERE key = '{_MARKED_FILE}'").fetchone()
     inode, _, generation = (row[0] if row else "0:0").partition(":")
     return int(inode), int(generation)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store import rows
@@ -94,6 +95,7 @@ def save_source(db: Database, state: SourceState) -> None:
 
 def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
     """Return those of `ids` that were imported before."""
+    # SQL: one statement for all ids, which are one parameter
     matches = db.execute_sql(
         "SELECT o.entry_id, o.thread_id, o.message_id FROM json_each(?) j CROSS JOIN origins o"
         " ON o.program = ? AND o.entry_id = j.value",
@@ -118,6 +120,7 @@ def move_thread(db: Database, program: str, source_thread: str, thread_id: str) 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
     """Let source threads that a run moved into a fork go on in the thread before it."""
+    # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
         " FROM threads) t WHERE t.id = thread_id AND t.before IS NOT NULL AND thread_id = ? AND run_id != ?"
@@ -128,6 +131,7 @@ def move_threads_back(db: Database, run: str, thread_id: str) -> None:
 
 def tail_of(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
+    # SQL: both questions about a message in one statement
     row = db.execute_sql(
         "SELECT m.message_index, NOT EXISTS (SELECT 1 FROM messages later WHERE later.thread_id = m.thread_id"
         " AND later.message_index > m.message_index AND later.role IN ('user', 'assistant'))"
@@ -139,6 +143,7 @@ def tail_of(db: Connection, message_id: str) -> Tail | None:
 
 def find_last_imported(db: Connection, thread_id: str) -> str | None:
     """Return the id of the last imported message of a thread."""
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         f"SELECT id FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}')"
         " ORDER BY message_index DESC LIMIT 1",
@@ -149,6 +154,7 @@ def find_last_imported(db: Connection, thread_id: str) -> str | None:
 
 def last_time(db: Connection, thread_id: str) -> int:
     """Return the time of a thread's last message, 0 without one (Unix ms)."""
+    # SQL: also runs on a bare connection, which no query of peewee does
     row = db.execute_sql(
         "SELECT created_at FROM messages WHERE thread_id = ? ORDER BY message_index DESC LIMIT 1", (thread_id,)
     ).fetchone()
@@ -157,6 +163,7 @@ def last_time(db: Connection, thread_id: str) -> int:
 
 def is_continued(db: Connection, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
+    # SQL: reads JSON inside a column
     return (
         db.execute_sql(
             f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL"
@@ -177,11 +184,13 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
     """Remove messages of a thread; a placeholder stays for each that others follow."""
+    # SQL: one statement for all ids, which are one parameter
     (last,) = db.execute_sql(
         "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
         " AND id NOT IN (SELECT value FROM json_each(?))",
         (thread_id, json.dumps(message_ids)),
     ).fetchone()
+    # SQL: one statement for all ids, which are one parameter
     listed = db.execute_sql(
         "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
         (last, json.dumps(message_ids)),
@@ -211,10 +220,9 @@ class RunPart(Struct, frozen=True):
 
 def run_parts(db: Database, run: str) -> list[RunPart]:
     """Return what a run added, by thread."""
-    listed = db.execute_sql(
-        "SELECT o.thread_id, count(DISTINCT o.message_id) FROM origins o WHERE o.run_id = ? GROUP BY o.thread_id",
-        (run,),
-    ).fetchall()
+    row = OriginRow
+    messages = fn.COUNT(row.message_id.distinct())
+    listed = row.select(row.thread_id, messages).where(row.run_id == run).group_by(row.thread_id).tuples().execute(db)
     parts: list[RunPart] = []
     for thread_id, count in listed:
         thread = threads.get(db, thread_id)
@@ -226,8 +234,9 @@ def run_parts(db: Database, run: str) -> list[RunPart]:
 
 def _has_others(db: Database, run: str, thread_id: str) -> bool:
     """Return whether a thread has messages of other runs."""
-    sql = "SELECT 1 FROM origins WHERE thread_id = ? AND run_id != ? AND message_id IS NOT NULL LIMIT 1"
-    return db.execute_sql(sql, (thread_id, run)).fetchone() is not None
+    row = OriginRow
+    others = row.select(row.pk).where(row.thread_id == thread_id, row.run_id != run, row.message_id.is_null(False))
+    return rows.first(db, others) is not None
 
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
@@ -279,8 +288,8 @@ def remove_pages(db: Database, actor: str) -> None:
     """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
     written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
-        others = "SELECT count(*) FROM working_memory WHERE scope = ? AND owner_id = ? AND actor != ?"
-        if not db.execute_sql(others, (scope, owner, actor)).fetchone()[0]:
+        authors = {a for (a,) in rows.select(db, WorkingMemoryRow, ("actor",), scope=scope, owner_id=owner)}
+        if authors <= {actor}:
             rows.delete(db, WorkingMemoryRow, scope=scope, owner_id=owner)
             rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"{scope}:{owner}")
 
@@ -312,6 +321,7 @@ def unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThrea
 
     A prompt at the end waits for its answer.
     """
+    # SQL: reads JSON inside a column
     return [UnobservedThread(*row) for row in db.execute_sql(_UNOBSERVED, (resource_id,)).fetchall()]
 
 

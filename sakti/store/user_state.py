@@ -161,12 +161,14 @@ def keep_mark_key(db: Database) -> None:
     """Store the key in use, and go by the one that another process stored first."""
     if _read_key(db) is None:
         value = entering("ui_state", "value", secrets.key().hex())
+        # SQL: runs before the schema of the file is known
         db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{MARK_KEY}', ?)", (value,))
     use_mark_key(db)
 
 
 def _read_key(db: Database) -> bytes | None:
     try:
+        # SQL: runs before the schema of the file is known
         row = db.execute_sql(_READ).fetchone()
         return bytes.fromhex(row[0]) if row else None
     except (peewee.OperationalError, ValueError):  # no such table yet, or no key
@@ -215,6 +217,7 @@ def remember_folder(db: Database, folder: KnownFolder) -> None:
 
 def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
     """Return the other workspaces that may have been this folder, if anything is stored under them."""
+    # SQL: a range of keys by their beginning, on a bare connection too
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
     others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
     same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
@@ -223,6 +226,7 @@ def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
 
 def holdings(db: Connection, root: str) -> Holdings:
     """Count a workspace's data."""
+    # SQL: three counts in one statement
     row = db.execute_sql(
         "SELECT (SELECT count(*) FROM threads WHERE resource_id = ?1 AND deleted_at IS NULL),"
         " (SELECT count(*) FROM tasks WHERE resource_id = ?1 AND deleted_at IS NULL),"
@@ -239,6 +243,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     """
     moved = holdings(db, old)
     _free_handles(db, old, new)
+    # SQL: one conditional statement with a computed key
     db.execute_sql(
         "UPDATE observational_memory SET lookup_key = 'resource:' || ?2 WHERE lookup_key = 'resource:' || ?1"
         " AND NOT EXISTS (SELECT 1 FROM observational_memory WHERE lookup_key = 'resource:' || ?2)",
@@ -246,6 +251,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     )
     _move_page(db, old, new)
     for table in _MOVED:
+        # SQL: table and column are parameters
         db.execute_sql(f"UPDATE {table} SET resource_id = ? WHERE resource_id = ?", (new, old))
     for root in (old, new):
         graph.tally(db, root)

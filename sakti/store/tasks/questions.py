@@ -117,27 +117,32 @@ def card_of(row: Sequence[Any]) -> TaskCard:
 
 
 def _read_tasks(db: Connection, selection: str, values: Sequence[object]) -> list[Task]:
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(f"SELECT {COLUMNS} FROM {selection}", values).fetchall()
     return [task_of(row) for row in rows]
 
 
 def _read_cards(db: Connection, selection: str, values: Sequence[object]) -> list[TaskCard]:
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(f"SELECT {CARD_COLUMNS} FROM {selection}", values).fetchall()
     return [card_of(row) for row in rows]
 
 
 def _count(db: Connection, selection: str, values: Sequence[object]) -> int:
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql(f"SELECT count(*) FROM {selection}", values).fetchone()[0]
 
 
 def _has(db: Connection, condition: str, *values: str) -> bool:
     """Return whether a task meets a condition."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql(f"SELECT 1 FROM tasks WHERE {condition} LIMIT 1", values).fetchone() is not None
 
 
 def _map_ids(db: Connection, column: str, task_ids: Iterable[str], condition: str = "") -> dict[str, Any]:
     """Map ids of tasks to a column, in one statement."""
     sql = f"SELECT t.id, t.{column} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value{condition}"
+    # SQL: one statement for all ids, which are one parameter
     return dict(db.execute_sql(sql, (json.dumps(list(task_ids)),)).fetchall())
 
 
@@ -151,6 +156,7 @@ def get(db: Connection, task_id: str) -> Task | None:
 
 def place_of(db: Connection, task_id: str) -> tuple[str, str] | None:
     """Return the workspace and the handle of a task, deleted or not."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql("SELECT resource_id, handle FROM tasks WHERE id = ?", (task_id,)).fetchone()
 
 
@@ -204,6 +210,7 @@ def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
 
 def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
     )
@@ -219,6 +226,7 @@ def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list
     """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
     out: list[tuple[str, int]] = []
     for state in ("blocked", "container", "in_progress"):
+        # SQL: runs without peewee, whose import takes 60 ms
         out += db.execute_sql(
             "SELECT t.id, t.priority FROM tasks t WHERE t.resource_id = ? AND t.state = ? AND t.priority <= ?"
             f" AND (t.held OR t.open_children) {_ORDER} LIMIT ?",
@@ -247,6 +255,7 @@ def column(db: Connection, resource_id: str, state: State, limit: int) -> list[T
 
 def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
     """Return the number of tasks (of one type) by state; it is kept, not counted (see the migration)."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT state, sum(count) FROM task_counts WHERE resource_id = ?1 AND (?2 IS NULL OR type = ?2) GROUP BY state",
         (resource_id, type),
@@ -257,6 +266,7 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
 def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
     """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
     by_state = counts(db, resource_id)
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t"
         " ON t.id = json_extract(th.metadata, '$.active_task_id')"
@@ -389,6 +399,7 @@ def all_live(db: Connection, resource_id: str) -> list[Task]:
 
 def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
     """Yield every task, oldest first, with its original texts if it was shrunk (description, summary)."""
+    # SQL: runs without peewee, whose import takes 60 ms
     for row in db.execute_sql(
         f"SELECT {COLUMNS}, t.original FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL"
         " ORDER BY t.created_at, t.pk",
@@ -403,6 +414,7 @@ def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Jso
 def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]:
     """Return the messages linked to a task, oldest first, each with the beginning of its text."""
     names = ("id", "thread_id", "role", "index", "relation", "text")
+    # SQL: calls a function of this program on packed texts
     rows = db.execute_sql(
         "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation,"
         " substr(sakti_text(m.raw_content, m.parts), 1, 200)"
@@ -415,6 +427,7 @@ def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]
 
 def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
     """Return the history of a task, newest first: action, actor, time."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT action, actor, created_at FROM task_events WHERE task_id = ? ORDER BY pk DESC LIMIT ?",
         (task_id, limit),
@@ -424,6 +437,7 @@ def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
 
 def last_event(db: Connection, resource_id: str) -> int:
     """Return the number of the workspace's newest event (one step in an index); 0 without events."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql(
         "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
     ).fetchone()[0]

@@ -117,6 +117,7 @@ def _is_undone_branch() -> Expression:
 
 
 def is_deleted(db: Database, thread_id: str) -> bool:
+    # SQL: a list runs it for each thread; building a query takes 80-300 µs
     row = db.execute_sql(_IS_DELETED, (thread_id,)).fetchone()
     return bool(row and row[0])
 
@@ -199,7 +200,7 @@ def set_mode(db: Database, thread_id: str, mode: str) -> None:
 
 
 # asked for each thread of a list
-SIZE = "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?"
+_SIZE = "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?"
 _PREVIEW = (
     "SELECT substr(sakti_text(raw_content, parts), 1, 200) FROM messages WHERE thread_id = ?"
     " AND role IN ('user', 'assistant') ORDER BY message_index DESC LIMIT 1"
@@ -216,8 +217,15 @@ def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
 
 
+def size(db: Database, thread_id: str) -> tuple[int, int]:
+    """Return the number of a thread's messages, and their tokens."""
+    # SQL: a list runs it for each thread; building a query takes 80-300 µs
+    return db.execute_sql(_SIZE, (thread_id,)).fetchone()
+
+
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
-    count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
+    count, tokens = size(db, thread.id)
+    # SQL: calls a function of this program on packed texts
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
     undone = tuple(_summary(db, b) for b in branches)
     children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))

@@ -146,7 +146,7 @@ def _copy(path: Path) -> Path:
     try:
         for attempt in range(TRIES):
             before = _state(path), _state(log)
-            folder = files.copied(p for p in (path, log) if p.is_file())
+            folder = files.copy_to_folder(p for p in (path, log) if p.is_file())
             if before == (_state(path), _state(log)) or attempt == TRIES - 1:
                 return folder
             files.remove(folder)

@@ -67,7 +67,7 @@ class DatabaseFile(Struct, frozen=True):
 
 def copy_files(*paths: Path) -> DatabaseFile:
     """Copy a database and the files beside it to a private temporary folder. Raises `OSError`."""
-    folder = files.copied(paths)
+    folder = files.copy_to_folder(paths)
     return DatabaseFile(str(folder / paths[0].name), folder=folder)
 
 

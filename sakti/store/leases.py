@@ -126,7 +126,7 @@ def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
     return [Lease(*row) for row in rows]
 
 
-def held(db: Database, record_id: str, now: int) -> list[Lease]:
+def list_leases(db: Database, record_id: str, now: int) -> list[Lease]:
     """Return the leases of a record that have not expired."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(

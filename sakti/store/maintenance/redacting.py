@@ -213,11 +213,11 @@ async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
 def _look_at_texts(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     # SQL: a loop runs it for each piece of a long table; building a query takes 80-300 µs
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
-    joined = [one for row in rows if (one := _mask_joined(*row)) is not None]
+    joined = [one for row in rows if (one := _mask_as_one_text(*row)) is not None]
     return joined, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+def _mask_as_one_text(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
     """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None

@@ -132,13 +132,13 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
         " AND state IN ('active', 'buffered') ORDER BY state, kind = 'observation', pk",
         (record_id,),
     ).fetchall()
-    here = [_as_stored(known.get(i), state, time) for i, state, time in rows]
+    here = [_with_state(known.get(i), state, time) for i, state, time in rows]
     fresh = [i for (i, _, _), group in zip(rows, here, strict=True) if group is None]
     read = {g.id: g for g in groups_by_id(db, fresh)} if fresh else {}
     return [group or read[i] for (i, _, _), group in zip(rows, here, strict=True)]
 
 
-def _as_stored(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
+def _with_state(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
     """Return a group in its stored state; None if it must be read."""
     if group is None or group.state == state:
         return group

@@ -108,7 +108,7 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
         if run.state != "running" or run.child_id in running:
             continue
         leases.clear_dead(db, run.child_id)
-        if not any(lease.kind == "turn" for lease in leases.held(db, run.child_id, now)):
+        if not any(lease.kind == "turn" for lease in leases.list_leases(db, run.child_id, now)):
             _update(db, run.child_id, state="interrupted", ended_at=now)
             orphans.append(run)
     return orphans

@@ -126,7 +126,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
 def _is_busy(db: Database, thread_id: str, now: int) -> bool:
     leases.clear_dead(db, thread_id)
-    return any(lease.kind == "turn" for lease in leases.held(db, thread_id, now))
+    return any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now))
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
@@ -193,7 +193,7 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     if message is None or is_message_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
     leases.clear_dead(db, message.thread_id)
-    if any(lease.kind == "turn" for lease in leases.held(db, message.thread_id, now)):
+    if any(lease.kind == "turn" for lease in leases.list_leases(db, message.thread_id, now)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
             title="Thread in use",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from sakti.actions.values import Refused, Value
+from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
@@ -157,3 +158,12 @@ def confirm(question: str) -> bool:
         return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
+    """Show the change of a file and ask about it. Raises `Refused` if it is not confirmed."""
+    if scope.json or not sys.stdin.isatty():
+        raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
+    scope.tell(Text(tuple(diff), kind="diff"))
+    if not confirm(f"Change {path}?"):
+        raise Refused("Nothing was changed.")

@@ -548,7 +548,9 @@ class Workspace:
         task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
 
     async def allowed_rules(self) -> tuple[str, ...]:
-        """Return the rules that are saved for this workspace, also by other windows."""
+        """Return the rules saved for this workspace, also by other windows; none without a store."""
+        if not self.is_open:
+            return ()
         rules = await self.store.read(user_state.rules, self.resource_id)
         return tuple(rule for rule, decision in rules if decision == "allow")
 

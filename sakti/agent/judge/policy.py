@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sakti.core import hosts
 from sakti.core.config import APPROVAL_MODES, SessionMode
 from sakti.core.patterns import lazy_pattern
 
@@ -75,6 +76,7 @@ READ_ONLY = "read-only"  # in a mode's `tools`: the tools below, with commands j
 _READERS = ("read", "ls", "glob", "grep", "memory-search", "task-query", "skill", "bash", "bash_output", "kill")
 # Tools that change nothing by themselves, or run another tool that is judged: every mode has them.
 _ALWAYS = ("agent", "ask_user", "present_plan", "wait", "search_tools", "load_tool", "call_tool")
+REACH = "reach: "  # what rules about hosts begin with
 # Hashes stand behind a `#` that is in no quotes.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
@@ -116,15 +118,17 @@ class ModeTools(Struct, frozen=True):
         """Return whether commands are judged as in the approval mode `plan`."""
         return self.names is not None and READ_ONLY in self.names and "bash" not in self.names
 
-    def allows(self, tool: str) -> bool:
-        """Return whether the mode has a tool."""
+    def allows(self, tool: str, *, reads: bool = False) -> bool:
+        """Return whether the mode has a tool; `reads`: of a server, and known to read only."""
         if self.names is None or tool in _ALWAYS or (READ_ONLY in self.names and tool in _READERS):
+            return True
+        if reads and self.reads_only:
             return True
         return any(fnmatch.fnmatchcase(tool, name) for name in self.names)
 
-    def refusal(self, tool: str) -> str:
+    def refusal(self, tool: str, *, reads: bool = False) -> str:
         """Return the sentence for a call of a tool that the mode lacks; "" if it has it."""
-        if self.allows(tool):
+        if self.allows(tool, reads=reads):
             return ""
         what = "It only reads and searches" if self.reads_only else f"It has {', '.join(self.names or ())}"
         return f"The mode {self.mode} has no tool {tool}. {what}; the user changes the mode with /mode."
@@ -213,6 +217,11 @@ def tool_of(rule: str) -> str:
     if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
         return ""
     return found[1]
+
+
+def names_host(rule: str) -> bool:
+    """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
+    return rule.startswith(REACH) and hosts.read(rule.removeprefix(REACH)) is not None
 
 
 def is_old(rule: str, tool: str) -> bool:

@@ -52,4 +52,4 @@ def test_modes_go_from_strict_to_free() -> None:
         plan, *strict = (policy.STRICTNESS.index(v) for v in verdicts)
         assert strict == sorted(strict, reverse=True)
         assert plan >= strict[0] or kind == "work", "tests are free where they can change nothing"
-        assert policy.verdict(kind, "plan") == verdicts[0] or policy.verdict(kind, "plan") == "deny"
+        assert policy.verdict_of_mode(kind, "plan") == verdicts[0] or policy.verdict_of_mode(kind, "plan") == "deny"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from sakti.agent.judge import repository_config
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program
@@ -178,7 +178,7 @@ def _with_included(*files: Path) -> list[str]:
             continue
         texts[file] = text = repositories.read_text(file)
         included = (value.strip('"') for name, value in repository_config.pairs(text) if _INCLUDE.fullmatch(name))
-        waiting += [resolved(file.parent, name) for name in included]
+        waiting += [resolve_path(file.parent, name) for name in included]
     return list(texts.values())
 
 

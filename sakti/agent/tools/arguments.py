@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
@@ -223,7 +223,7 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
-    if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
+    if isinstance(folder, str) and folder.strip() and resolve_path(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     _set_timeout(named, rest)
 

@@ -29,11 +29,13 @@ _SAID_BEFORE = (
 
 def said_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
     """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
+    # SQL: every message runs it, with functions of this program
     return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")
 
 
 def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
     """Return the messages (of one thread), by pk, that search should have and lacks."""
+    # SQL: every message runs it, with functions of this program
     rows = db.execute_sql(
         f"SELECT m.pk, {_TEXT}{_UNINDEXED}" + (" AND m.thread_id = ?" if thread_id else "") + " ORDER BY m.pk",
         (thread_id,) if thread_id else (),
@@ -44,6 +46,7 @@ def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
 def index_messages(db: Database, pks: Sequence[int]) -> None:
     """Index these messages where search lacks them."""
     for pk in pks:
+        # SQL: reads JSON inside a column
         row = db.execute_sql(
             f"SELECT m.id, m.resource_id, m.thread_id, m.task_id, {_ROLE}, m.message_index, m.created_at,"
             f" {_TEXT}, m.paths, coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",

@@ -31,7 +31,6 @@ RAW: dict[str, str] = {
     "maintenance/archive_care.py": _FILE,
     "search/index_upkeep.py": _TEXT,
     "maintenance/maintenance.py": _FILE,
-    "search/message_index.py": _HOT,
     "threads/message_removal.py": _TEXT,
     "migrate.py": _FILE,
     "file_identity.py": _FILE,

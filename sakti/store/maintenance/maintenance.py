@@ -18,7 +18,7 @@ from sakti.store.connection import Database
 from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index
+from sakti.store.search import index_upkeep
 from sakti.store.tasks import checks, deadlocks
 from sakti.store.tasks import rows as task_rows
 
@@ -96,7 +96,7 @@ def _archive(db: Database, *, deep: bool) -> Finding:
 
 def _searchable(db: Database) -> Finding:
     """Check that search covers every message and that no thread waits to be indexed or removed."""
-    lost = len(message_index.unindexed(db))
+    lost = len(search_index.unindexed(db))
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
     what += [f"{threads} deleted or restored threads are not finished"] if threads else []

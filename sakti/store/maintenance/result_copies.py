@@ -20,8 +20,7 @@ from sakti.store.log.erasure import ERASED
 from sakti.store.maintenance import archiving, upkeep
 from sakti.store.models import MessageRow
 from sakti.store.search import index as search_index
-from sakti.store.search import message_index
-from sakti.store.search.message_index import said_before
+from sakti.store.search.index import said_before
 from sakti.store.threads import codec, messages
 
 NESTED = 2  # a result may be JSON with an earlier result in it
@@ -136,7 +135,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
         search_index.remove(db, "message", message.id)
         text = None if text is None else copies.without(text)
         rows.update(db, MessageRow, message.id, parts=parts, raw_content="", search_text=text)
-        message_index.index_messages(db, [pk])
+        search_index.index_messages(db, [pk])
         for doc_id, position in behind:
             before, prev = said_before(db, message.thread_id, position)
             search_index.set_previous(db, "message", doc_id, prev, before)

@@ -20,7 +20,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import Shape, first, insert
 from sakti.store.search import index as search_index
-from sakti.store.search.message_index import said_before
+from sakti.store.search.index import said_before
 from sakti.store.tasks import links
 from sakti.store.threads import codec, masking, requests
 

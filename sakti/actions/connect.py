@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from sakti.actions.bar import confirm
-from sakti.actions.scope import Scope
+from sakti.actions.scope import Scope, confirm_change
 from sakti.actions.spec import MEMORY, action, arg, flag
-from sakti.actions.values import USAGE, Done, Refused, Text, Value
+from sakti.actions.values import Done, Text, Value
 
 PROGRAMS = ("claude-code", "codex", "opencode", "vibe")
 
@@ -37,11 +35,7 @@ async def connect(scope: Scope, program: str, remove: bool, yes: bool) -> Value:
         return Done(f"{program} is {state}; {change.path} was not changed.", json=described)
     diff = tuple(_diff(change))
     if not yes:
-        if scope.json or not sys.stdin.isatty():
-            raise Refused(f"This changes {change.path}; --yes confirms it.", code=USAGE)
-        scope.tell(Text(diff, kind="diff"))
-        if not confirm(f"Change {change.path}?"):
-            raise Refused("Nothing was changed.")
+        confirm_change(scope, change.path, diff)
     _connections().write(change.path, change.after)
     done = f"{program} {'no longer uses' if remove else 'uses'} sakti's memory from its next start on."
     return Text((*(diff if yes else ()), done), json=described)

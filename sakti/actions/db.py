@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
-from sakti.actions.bar import bar, confirm
+from sakti.actions.scope import bar, confirm
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -24,7 +24,7 @@ with lazy_imports:
     from sakti.agent.threads import redact as thread_redact
     from sakti.core import clock
     from sakti.store import archive_file
-    from sakti.store.maintenance import archiving, inspection, maintenance, recovery, upkeep, vacuuming
+    from sakti.store.maintenance import archiving, inspection, maintenance, recovery, upkeep
 
 GROUP = CommandGroup("db", "Check, repair, back up and clean the database.", UPKEEP)
 YES = flag("--yes", help="Do not ask for confirmation.")
@@ -205,6 +205,6 @@ async def vacuum(scope: Scope, yes: bool) -> Value:
             )
         if not confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it during that time."):
             raise Refused("Nothing was done.")
-    before, after = vacuuming.vacuum(path)
+    before, after = maintenance.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sakti.actions.bar import bar, confirm
+from sakti.actions.scope import bar, confirm
 from sakti.actions.search import read_since
 from sakti.actions.spec import MEMORY, action, arg, flag, option
 from sakti.actions.tasks.arguments import AS

@@ -1,20 +1,24 @@
-"""Read a line of the chat: a command with its arguments, a `!` shell line, a `#` note, or a message."""
+"""Read a line of the chat, a command, a `!` shell line, a `#` note or a message, and complete its words."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from sakti.actions import reader, registry
+from sakti.actions import registry, spec
 from sakti.actions.spec import Action
 from sakti.actions.values import Refused, Value
-from sakti.core.text import one_line
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.agent.project.skills.library import Skill
 
 
 class Typed(Struct, frozen=True):
@@ -80,9 +84,9 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
         found = None
     try:
         if found is None:
-            return action, reader.read_chat(action, argument)
-        given = reader.read_chat(found, rest)
-    except reader.UsageError as e:
+            return action, spec.read_chat(action, argument)
+        given = spec.read_chat(found, rest)
+    except spec.UsageError as e:
         usage = f"Write /{action.chat} alone or with {forms(under)}."
         raise Refused(usage if found is None and under else str(e)) from e
     return found, given | {"force": True} if forced else given
@@ -91,12 +95,12 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
 def _fits(action: Action, rest: str, forced: bool) -> bool:
     """Return whether a word names this action; actions without arguments allow no more words."""
     force = any(a.name == "force" for a in action.args)
-    return (force or not forced) and (bool(reader.chat_args(action)) or not rest.strip())
+    return (force or not forced) and (bool(spec.chat_args(action)) or not rest.strip())
 
 
 def forms(under: Mapping[str, Action]) -> str:
     """Describe a command's arguments: `claim TASK, close TASK SUMMARY, undo`."""
-    return ", ".join(" ".join((word, *map(reader.shown, reader.chat_args(a)))) for word, a in under.items())
+    return ", ".join(" ".join((word, *map(spec.shown, spec.chat_args(a)))) for word, a in under.items())
 
 
 def unknown(typed: Typed) -> Refused:
@@ -104,3 +108,117 @@ def unknown(typed: Typed) -> Refused:
     near = [f"/{s}" for s in typed.suggestions]
     hint = f"Did you mean {', '.join(near)}?" if near else "/help lists all commands."
     return Refused(f"/{one_line(typed.name, 40)} does not exist. {hint}", title="Unknown command")
+
+
+MAX_SHOWN = 8
+_FILE = lazy_pattern(r"(?:^|(?<=\s))@([^\s@]*)$")
+_COMMAND = lazy_pattern(r"^/([\w:-]*)$")
+_SKILL = lazy_pattern(r"(?:^|(?<=\s))\$([\w:-]*)$")
+_ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
+
+
+class CompletionQuery(Struct, frozen=True):
+    """Text being completed; `start` is its position before the cursor."""
+
+    kind: Literal["command", "argument", "file", "skill"]
+    text: str
+    start: int
+    command: str = ""
+
+
+class Choice(Struct, frozen=True):
+    """`insert` replaces the query's text, `label` and `hint` are shown."""
+
+    insert: str
+    label: str
+    hint: str = ""
+
+
+def query_at(before: str) -> CompletionQuery | None:
+    """Return the query for the text before the cursor."""
+    if match := _COMMAND.match(before):
+        return CompletionQuery("command", match[1], 0)
+    if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
+        return CompletionQuery("argument", match[2], match.start(2), match[1])
+    if match := _FILE.search(before):
+        return CompletionQuery("file", match[1], match.start())
+    if match := _SKILL.search(before):
+        return CompletionQuery("skill", match[1], match.start())
+    return None
+
+
+def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
+    """Skills that begin with `text`, then those that hold it, written behind `sign`."""
+    known = [s for s in skills if text in s.name]
+    known.sort(key=lambda s: (not s.name.startswith(text), s.name))
+    label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
+    return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in known]
+
+
+def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
+    """Prompts of MCP servers that hold `text`, as `/server:prompt`, each with its arguments."""
+    names = sorted(name for name in prompts if text in name and sanitise(name) == name)
+    return [Choice(f"/{name} ", f"/{name} {sanitise(prompts[name])}".strip(), "MCP prompt") for name in names]
+
+
+def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
+    """Return the command `text`, those that begin with it, then those that contain it.
+
+    `own` are those that only this surface has.
+    """
+    known = (*registry.chat().values(), *own)
+    first = sorted((c for c in known if c.chat.startswith(text)), key=lambda c: c.chat != text)
+    rest = [c for c in known if c not in first and text and text in c.chat]
+    return [
+        Choice(f"/{c.chat}" + (" " if c.hint else ""), f"/{c.chat} {c.hint}".strip(), c.in_short)
+        for c in (*first, *rest)
+    ]
+
+
+def argument_choices(command: str, text: str) -> list[Choice]:
+    return [Choice(c, c) for c in registry.choices(command) if c.startswith(text) and c != text]
+
+
+def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
+    """Models by name, with their window; one that is written out is not offered."""
+    known = {m.full_name: m for m in models if sanitise(m.full_name) == m.full_name}
+    return [
+        Choice(name, name, f"{count_k(known[name].context_window or 0)} window" if known[name].context_window else "")
+        for name in fuzzy(text, known, MAX_SHOWN)
+        if name != text
+    ]
+
+
+def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
+    return [Choice(f"@{path} ", path) for path in fuzzy(text, paths, MAX_SHOWN)]
+
+
+def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
+    """Return the best `limit` of `candidates` that hold the characters of `text` in order.
+
+    A match in the file name, at its start and in a short path comes first.
+    """
+    wanted = text.lower()
+    if not wanted:
+        return sorted(candidates, key=lambda c: (c.count("/"), c))[:limit]
+    exact: list[tuple[int, int, str]] = []
+    rest: list[str] = []
+    for candidate in candidates:
+        low = candidate.lower()
+        at = low.rfind(wanted)
+        if at < 0:
+            rest.append(candidate)
+            continue
+        name = low.rfind("/") + 1
+        exact.append((0 if at == name else 1 if at > name else 2, len(low), candidate))
+    exact.sort()
+    best = [c for _, _, c in exact[:limit]]
+    if len(best) < limit:
+        pattern = re.compile(".*?".join(map(re.escape, wanted)))
+        loose: list[tuple[int, int, str]] = []
+        for candidate in rest:
+            if match := pattern.search(candidate.lower()):
+                loose.append((match.end() - match.start(), len(candidate), candidate))
+        loose.sort()
+        best += [c for _, _, c in loose[: limit - len(best)]]
+    return best

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from sakti.actions.bar import bar
+from sakti.actions.scope import bar
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.errors import SaktiError

@@ -7,8 +7,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sakti.actions.bar import confirm
-from sakti.actions.scope import Scope
+from sakti.actions.scope import Scope, confirm_change
 from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 
@@ -82,11 +81,7 @@ def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
         return Text((*copy.notes, f"{copy.source} has no servers to copy."), json=described)
     shown = (*copy.diff, *copy.notes)
     if not yes:
-        if scope.json or not sys.stdin.isatty():
-            raise Refused(f"This changes {copy.path}; --yes confirms it.", code=USAGE)
-        scope.tell(Text(shown, kind="diff"))
-        if not confirm(f"Change {copy.path}?"):
-            raise Refused("Nothing was changed.")
+        confirm_change(scope, copy.path, shown)
     _work().apply_copy(copy)
     return Text((*(shown if yes else ()), f"Added {', '.join(copy.added)} to {copy.path}."), json=described)
 

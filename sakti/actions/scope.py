@@ -1,13 +1,14 @@
-"""Scope of an action: the workspace, its store and, in a chat, the live session."""
+"""Scope of an action: the workspace, its store, the live session of a chat, progress and questions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from sakti.actions.values import Refused, Value
+from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
@@ -128,3 +129,41 @@ class Scope:
         Its models: none, chosen so that they can be named, or ready to be called. In a chat it is the live one.
         """
         yield self.session
+
+
+Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
+
+
+@contextmanager
+def bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
+    """Draw a bar as long as the block runs; it yields what moves it on."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def show(done: int, total: int, doing: str = what) -> None:
+            progress.update(task, completed=done, total=total, description=doing)
+
+        yield show
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; no answer is no."""
+    try:
+        return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
+    """Show the change of a file and ask about it. Raises `Refused` if it is not confirmed."""
+    if scope.json or not sys.stdin.isatty():
+        raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
+    scope.tell(Text(tuple(diff), kind="diff"))
+    if not confirm(f"Change {path}?"):
+        raise Refused("Nothing was changed.")

@@ -1,4 +1,4 @@
-"""Declaration of an action: names, arguments, requirements.
+"""Declaration of an action: names, arguments, requirements; typed values are read by it.
 
 The facts are named tuples of the standard library: the shell reads them for every command line, before anything else is
 imported.
@@ -7,12 +7,14 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from sakti.actions.values import Value
 
     Run = Callable[..., Awaitable[Value | None]]
+    from sakti.actions.spec import Action, Arg
 
 CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
 Needs = Literal["nothing", "loop", "store", "session"]
@@ -83,8 +85,9 @@ class Action(NamedTuple):
 
     @property
     def in_short(self) -> str:
-        """Return what lists of the chat say of it."""
-        return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
+        """One-line summary for lists of the chat."""
+        first = self.help.partition("\n\n")[0]
+        return self.summary or first[:1].lower() + first[1:].removesuffix(".")
 
 
 def action(*args: Arg, **facts: Any) -> Callable[[Run], Action]:
@@ -120,3 +123,71 @@ def limit(default: int, high: int | None = None) -> Arg:
 JSON = flag("--json", help="One JSON object on standard output.")
 SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides",
              offers="settings")  # fmt: skip
+
+
+class UsageError(Exception):
+    """A line that cannot be read; the message says how to write it."""
+
+
+def read_chat(action: Action, line: str) -> dict[str, Any]:
+    """Read the arguments of an action from a line of the chat; the last takes the rest of the line.
+
+    Raises `UsageError`.
+    """
+    values: dict[str, Any] = {a.name: [] if a.many and a.default is None else a.default for a in action.args}
+    wanted = chat_args(action)
+    rest = line.strip()
+    for n, a in enumerate(wanted):
+        text, _, rest = (rest, "", "") if n == len(wanted) - 1 else rest.partition(" ")
+        rest = rest.strip()
+        if text:
+            values[a.name] = [convert(a, w, a.label) for w in text.split()] if a.many else convert(a, text, a.label)
+        elif a.required:
+            raise UsageError(f"Write /{action.chat} {' '.join(map(shown, wanted))}.")
+    if rest:
+        raise UsageError(f"/{action.chat} takes no arguments.")
+    return values
+
+
+def chat_args(action: Action) -> list[Arg]:
+    """Return the arguments that a line of the chat may have: positional ones and those that are `said`."""
+    return [a for a in action.args if not a.flags or a.said]
+
+
+def shown(a: Arg) -> str:
+    """Format a positional argument as usage lines do: `TASK`, `[N]`, `[PATH…]`."""
+    name = f"{a.label}…" if a.many else a.label
+    return name if a.required else f"[{name}]"
+
+
+def convert(a: Arg, text: str, name: str) -> Any:
+    """Convert `text` to a value of `a`; `name` is what errors call it. Raises `UsageError`."""
+    if a.optional and not text:
+        return text
+    if a.choices and text not in a.choices:
+        raise UsageError(f"{name}: {text!r} is not one of {', '.join(a.choices)}.")
+    match a.kind:
+        case "whole" | "number":
+            value = _read_number(text, whole=a.kind == "whole")
+            if value is None or (a.low is not None and value < a.low) or (a.high is not None and value > a.high):
+                kind = "a whole number" if a.kind == "whole" else "a number"
+                raise UsageError(f"{name}: {text!r} is not {kind}{_bounds(a)}.")
+            return value
+        case "path":
+            return Path(text)
+        case _:
+            return text
+
+
+def _read_number(text: str, *, whole: bool) -> float | None:
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        return None
+    return value if value == value else None  # nan is no number to compare with  # noqa: PLR0124
+
+
+def _bounds(a: Arg) -> str:
+    if a.low is not None and a.high is not None:
+        return f", {a.low:g} to {a.high:g}"
+    return "" if a.low is None else f", {a.low:g} or more"

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 
 from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core import child_states
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 
@@ -29,9 +30,8 @@ with lazy_imports:
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
-    from sakti.store import imports, secrets, workspaces
+    from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
-    from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as thread_removal
     from sakti.store.threads import threads as stored_threads
@@ -82,6 +82,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
                         "tokens": s.tokens,
                         "undone": [b.thread.id for b in s.undone],
                         "children": [c.thread.id for c in s.children],
+                        "state": s.state,
                     }
                     for s in found
                 ]
@@ -98,8 +99,9 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    indent = "  └ " if thread.parent_id else ""
-    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{undone}{where}"
+    indent = f"  └ {child_states.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
+    state = f"  ({child_states.describe_state(found.state)})" if found.state else ""
+    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
 
 def _when(time_ms: int) -> str:
@@ -107,7 +109,7 @@ def _when(time_ms: int) -> str:
 
 
 async def _list_deleted(scope: Scope) -> Value:
-    found = await scope.store.read(thread_removal.deleted, scope.resource)
+    found = await scope.store.read(thread_removal.list_deleted, scope.resource)
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
     empty = "No deleted thread in this workspace."
     return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in found]})
@@ -120,12 +122,12 @@ async def adopt(scope: Scope, old: str) -> Value:
     root = os.path.normpath(scope.workspace / Path(old).expanduser())
     if root == scope.resource:
         raise Refused(f"{root} is this workspace.", code=USAGE)
-    stored = await scope.store.read(workspaces.holdings, root)
+    stored = await scope.store.read(user_state.holdings, root)
     if stored.is_empty:
         raise Refused(f"Nothing is stored under {root}. `sakti threads list --all-workspaces` shows all threads.")
     if Path(root).exists():
         raise Refused(f"{root} still exists and keeps its threads. Adopting is for folders that were moved.")
-    moved = await scope.store.write(workspaces.adopt, root, scope.resource)
+    moved = await scope.store.write(user_state.adopt_workspace, root, scope.resource)
     return Done(f"Adopted {moved_folder.describe(moved)} of {root}.", json=to_builtins(moved))
 
 
@@ -133,7 +135,7 @@ async def adopt(scope: Scope, old: str) -> Value:
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
     found = (await _matching(scope, thread))[0]
-    rows = deleted_messages.without(await scope.store.read(stored_messages.after, found.id, -1))
+    rows = thread_removal.without(await scope.store.read(stored_messages.after, found.id, -1))
     lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
     return Text(
         tuple(lines), json={"thread": to_builtins(found), "messages": [thread_export.message_json(m) for m in rows]}

@@ -12,13 +12,13 @@ from sakti.agent import repository
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message, plain_text
-from sakti.store import imports, one_shot
+from sakti.store import imports, opening
 from sakti.store.connection import Connection
 from sakti.store.log import lines as log_lines
 from sakti.store.search import search
 from sakti.store.search.search import Hit
 from sakti.store.secrets import masked
-from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import messages, removal, threads
 from sakti.tasks import queries
 
 LARGEST = 8_000  # bytes of an answer
@@ -36,13 +36,13 @@ def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_work
     try:
         match tool:
             case "memory_search":
-                text = one_shot.ask(database, _search, arguments, scope)
+                text = opening.ask(database, _search, arguments, scope)
             case "memory_read":
-                text = one_shot.ask(database, _read, arguments, scope)
+                text = opening.ask(database, _read, arguments, scope)
             case _:
                 board = str(repository.board_root(Path(resource), shared=True))
-                text = one_shot.ask(database, _query_tasks, arguments, board)
-    except one_shot.NotReady as e:
+                text = opening.ask(database, _query_tasks, arguments, board)
+    except opening.NotReady as e:
         raise SaktiError("The memory cannot be read now: `sakti doctor` says why.") from e
     return cut(masked(text))
 
@@ -110,7 +110,7 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
     before, after = arguments.get("before", NEIGHBOURS), arguments.get("after", NEIGHBOURS)
     around = messages.after(db, thread.id, message.index - before - 1, limit=before + after + 1)
     origin = imports.origin_of(thread.metadata)
-    shown = message_removal.without(around)
+    shown = removal.without(around)
     room = max(300, (LARGEST - 200 * len(shown)) // (2 * max(1, len(shown))))
     texts = [
         f"{_source(origin, thread.title, m.created_at, f'{m.role} · id {m.id}')}\n{_body(m, message, room)}"

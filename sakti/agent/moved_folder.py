@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.text import counted
-from sakti.store import user_state, workspaces
+from sakti.store import user_state
 from sakti.store.database import Store
 from sakti.store.threads import threads
-from sakti.store.workspaces import Holdings, KnownFolder
+from sakti.store.user_state import Holdings, KnownFolder
 
 _OFFERED = "adoption:"  # of ui_state, before the root of the earlier workspace
 
@@ -34,7 +34,7 @@ async def find_earlier(
     has_threads = bool(await store.read(threads.recent, folder.root, 1))
     if has_threads and not interactive:
         return []
-    earlier = [h for h in await store.read(workspaces.same_folders, folder) if not await _exists(h.root)]
+    earlier = [h for h in await store.read(user_state.same_folders, folder) if not await _exists(h.root)]
     if has_threads:
         state = await store.read(user_state.ui_state)
         earlier = [h for h in earlier if _OFFERED + h.root not in state]
@@ -46,13 +46,13 @@ async def find_earlier(
 
 async def _remember(store: Store, folder: KnownFolder, *, trusted: bool, can_write: bool) -> KnownFolder:
     """Store a folder if it is new or has changed; return it with its first commit, if that is known."""
-    before = await store.read(workspaces.get, folder.root)
+    before = await store.read(user_state.get_folder, folder.root)
     if before is not None and before.inode == folder.inode and before.first_commit:
         folder = replace(folder, first_commit=before.first_commit)
     elif trusted:
         folder = replace(folder, first_commit=await repository.first_commit(Path(folder.root)))
     if can_write and folder != before:
-        await store.write(workspaces.remember, folder)
+        await store.write(user_state.remember_folder, folder)
     return folder
 
 

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import budget, plans
     from sakti.agent.checkpoints import recorder as recording
-    from sakti.agent.judge import modes as judge_modes
-    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.judge import policy as judge_modes
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
     from sakti.agent.project.instructions import find as instructions
@@ -192,7 +191,7 @@ class OpenThread:
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_new(self, thread_id: str | None = None, *, metadata: Json | None = None) -> None:
+    async def open_new(self, thread_id: str | None = None, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
         now = ws.clock.now()
@@ -251,7 +250,7 @@ class OpenThread:
             killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
@@ -426,7 +425,7 @@ class OpenThread:
         approval: Json = {"before": self.approval_mode, "mode": mode}
         stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
         if fresh:
-            self.running.successor = {plans.KEY: stored, **plans.pin(stored, at_once=True), plans.PLANNED_IN: self.id}
+            self.running.successor = plans.succeed(stored, self.id)
             await self.add_metadata({stored_threads.PINNED_PLAN: None})
         else:
             await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
@@ -569,21 +568,21 @@ class OpenThread:
             state,
             approvals,
             self.approval_mode,
-            judge_rules.Rules(approval.allow, approval.ask, approval.deny),
+            judge_modes.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )
         always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
         if always is not None or ws.has_servers:
-            toolbox.remote = ws.servers.tools
+            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
-        if self.hooks is not None:
-            toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.state.job_log = job_log.JobLog(ws.store)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
+        toolbox.state.spend = lambda usage: self.children.spend(usage)
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 

@@ -13,7 +13,7 @@ from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarte
 from sakti.core.tokens import count_parts, message_tokens
 from sakti.core.types import Message, OutputPart, ToolCallPart, ToolResultPart
 from sakti.store.secrets import masked
-from sakti.store.threads import masking, messages
+from sakti.store.threads import codec, messages
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -61,7 +61,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
     details = {**outcome.details, "duration_ms": duration}
     thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
     stored = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
-    parts = masking.parts((OutputPart(command, outcome.content),))
+    parts = codec.mask_parts((OutputPart(command, outcome.content),))
     counted = count_parts(ws.counter, parts)
     message = Message(
         store.ids.new(),

@@ -23,12 +23,11 @@ from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.hosts import Target
 from sakti.core.http import HttpAnswer, HttpClient
-from sakti.core.text import byte_size, head_and_tail, one_line
+from sakti.core.text import byte_size, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart
 from sakti.store.secrets import masked
 
-MOST_TOKENS = 25_000  # of a page that go to the model
 CACHE_S, CACHE_SIZE = 900.0, 50_000_000  # how long pages are kept, and how many bytes in all
 MOST_PDF_PAGES = 200
 _HEADERS = {"Accept": "text/markdown, text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"}
@@ -36,7 +35,6 @@ _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(r"text/.*|application/(?:json|xml|yaml|toml|javascript|x-ndjson|x-yaml|x-sh)|.*\+(?:json|xml)")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _TAG = re.compile(r"<(?=/?web-page)", re.IGNORECASE)
-_TOKENS_COUNTED = MOST_TOKENS * 20  # characters of a text that are counted
 
 
 class WebPage(Struct, frozen=True):
@@ -112,12 +110,11 @@ class WebPages:
         return replace(page, text=text)
 
     def _describe(self, run: ToolContext, page: WebPage) -> Outcome:
-        """Return a page marked as outside text, cut to `MOST_TOKENS`; a file keeps all of it."""
+        """Return a page marked as outside text, cut to what a model gets; a file keeps all of it."""
         text = masked(page.text.strip())
-        shown = self._cut(text)
-        note, file = "", ""
-        if shown != text:
-            file = str(run.state.save_output(text, run.call_id))
+        shown, file = run.state.cut_output(text, run.call_id, self._counter)
+        note = ""
+        if file:
             size = f"{len(text):,} characters"
             note = f"\n[The whole page of {size} is in {file}: read it with offset and limit, or grep it.]"
         note += NOTE if reads_like_instructions(shown) else ""
@@ -127,20 +124,6 @@ class WebPages:
         size = f"{byte_size(page.size)} · {self._counter.count(shown):,} tokens"
         details = {"url": page.target.url, "fetched": size, **({"output_file": file} if file else {})}
         return Outcome(content, details=details, images=page.images, is_limited=True)
-
-    def _cut(self, text: str) -> str:
-        """Return the beginning and the end of a text that has more than `MOST_TOKENS`."""
-        if len(text) <= MOST_TOKENS:
-            return text
-        tokens = self._counter.count(text[:_TOKENS_COUNTED])
-        if tokens <= MOST_TOKENS and len(text) <= _TOKENS_COUNTED:
-            return text
-        size = min(len(text), _TOKENS_COUNTED) * (MOST_TOKENS - 200) // max(tokens, 1)
-        shown, _ = head_and_tail(text, size)
-        while self._counter.count(shown) > MOST_TOKENS - 100:
-            size = size * 9 // 10
-            shown, _ = head_and_tail(text, size)
-        return shown
 
 
 def to_markdown(html: str, url: str) -> str:

@@ -20,7 +20,7 @@ from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
 from sakti.core.text import one_line
-from sakti.core.types import Json
+from sakti.core.types import Json, Usage
 from sakti.providers import registry
 from sakti.providers.protocol import read_table
 from sakti.providers.web_search import WebAnswer, WebHit, search
@@ -30,6 +30,9 @@ from sakti.store.threads import messages as stored_messages
 
 LIMITS = HttpLimits(20.0, 2_000_000)
 LONGEST_SNIPPET = 500
+MOST_USD = 1.0  # a higher price of one search is not believed
+# Of a search at the services' public price lists, November 2026; Exa's answers name their price.
+_USD_PER_SEARCH = {"brave": 0.005, "tavily": 0.008, "exa": 0.005}
 _MARKUP = re.compile(r"<[^<>]*>")
 _REFUSED_KEY, _EXHAUSTED = (401, 403), (402, 429, 432, 433)
 
@@ -113,23 +116,24 @@ class SessionSearch:
         if site and (host is None or host.port is not None or "*" in host.name):
             raise ToolError(f"{one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
         name, words = host.name if host is not None else "", masked(query)
+        clock: Clock = run.state.clock
+        started = clock.monotonic()
         if service == "provider":
-            label, hits = await self._ask_provider(run, words, limit, name)
+            label, answer = await self._ask_provider(words, limit, name)
         else:
-            label, hits = await self._ask_service(service, words, limit, name)
-        return describe(label, words, hits[:limit])
+            label, answer = await self._ask_service(service, words, limit, name)
+        await self._record(run, answer, round((clock.monotonic() - started) * 1000))
+        return describe(label, words, answer.hits[:limit])
 
-    async def _ask_provider(self, run: ToolContext, query: str, limit: int, site: str) -> tuple[str, Sequence[WebHit]]:
+    async def _ask_provider(self, query: str, limit: int, site: str) -> tuple[str, WebAnswer]:
         provider, info = self._models.provider, self._models.info
         assert provider is not None and info is not None
         _, _, model = (registry.small_model(info.full_name) or info.full_name).partition("/")
-        clock: Clock = run.state.clock
-        started = clock.monotonic()
-        answer = await search(provider, model, query, limit, site)
-        await self._record(run, answer, round((clock.monotonic() - started) * 1000))
-        return provider.name, answer.hits
+        return provider.name, await search(provider, model, query, limit, site)
 
     async def _record(self, run: ToolContext, answer: WebAnswer, duration_ms: int) -> None:
+        """Store a search as a step of the thread; its price counts for the turn."""
+        run.state.spend(answer.usage)
         await self._store.write(
             stored_messages.add_step,
             id=self._store.ids.new(),
@@ -142,7 +146,7 @@ class SessionSearch:
             stop_reason="end",
         )
 
-    async def _ask_service(self, name: str, query: str, limit: int, site: str) -> tuple[str, list[WebHit]]:
+    async def _ask_service(self, name: str, query: str, limit: int, site: str) -> tuple[str, WebAnswer]:
         (label, variable), (write, read) = KEYED[name], _FORMS[name]
         request = write(self._env[variable].strip(), query, limit, site)
         headers = {"Accept": "application/json", **request.headers}
@@ -154,7 +158,14 @@ class SessionSearch:
             answer = await self._client.send("POST", request.url, headers, content)
         if answer.status in _REFUSED_KEY:
             raise ToolError(f"{label} refused the key ({answer.status}): check {variable}.")
-        return label, read(_read_object(label, answer))
+        table = _read_object(label, answer)
+        return label, WebAnswer(tuple(read(table)), Usage(cost_usd=_read_price(name, table)), label)
+
+
+def _read_price(name: str, answer: Json) -> float:
+    """Return the price of a search in US dollars, by the answer (Exa) or the service's price list."""
+    price: Any = read_table(answer.get("costDollars")).get("total")
+    return float(price) if isinstance(price, int | float) and 0 <= price <= MOST_USD else _USD_PER_SEARCH[name]
 
 
 def _read_object(label: str, answer: HttpAnswer) -> Json:

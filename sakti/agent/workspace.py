@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.context import Recorder, ToolState
     from sakti.memory.protocol import Observer, Reflector
-    from sakti.store.workspaces import Holdings
+    from sakti.store.user_state import Holdings
 
 
 with lazy_imports:
@@ -51,7 +51,7 @@ with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.skills import library as skill_library
-    from sakti.agent.sandbox import environment, proxy, undumpable
+    from sakti.agent.sandbox import environment, proxy
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
     from sakti.agent.tools import context as tool_context
@@ -548,14 +548,16 @@ class Workspace:
         task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
 
     async def allowed_rules(self) -> tuple[str, ...]:
-        """Return the rules that are saved for this workspace, also by other windows."""
+        """Return the rules saved for this workspace, also by other windows; none without a store."""
+        if not self.is_open:
+            return ()
         rules = await self.store.read(user_state.rules, self.resource_id)
         return tuple(rule for rule, decision in rules if decision == "allow")
 
 
 def make_sandbox(workspace: Workspace) -> Sandbox:
     """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
-    undumpable.become()
+    environment.make_undumpable()
     settings, root = workspace.config.sandbox, workspace.root
     return sandboxes.LinuxSandbox(
         root,

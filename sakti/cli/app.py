@@ -11,7 +11,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from sakti.actions import reader
+from sakti.actions import spec
 from sakti.actions.spec import JSON, PANELS, Action, Arg
 from sakti.cli import common, offers, options, shell
 
@@ -60,7 +60,7 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
     missing = isinstance(command, ActionGroup) and not words and not command.invoke_without_command
     try:
         result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
-    except reader.UsageError as e:
+    except spec.UsageError as e:
         common.fail(str(e), common.USAGE)
     except typer.TyperException as e:
         common.fail(_explain(e), common.USAGE)
@@ -148,10 +148,10 @@ def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, v
     """Convert the words of an argument as the chat does. Raises `UsageError`."""
     name = a.flags[-1] if a.flags else a.label
     if isinstance(value, str):
-        return reader.convert(a, value, name)
+        return spec.convert(a, value, name)
     if a.required and not value:
         return convert_missing(context, value)
-    return [reader.convert(a, text, name) for text in value or ()] if a.many else value
+    return [spec.convert(a, text, name) for text in value or ()] if a.many else value
 
 
 def _parameter(a: Arg) -> inspect.Parameter:

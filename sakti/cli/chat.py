@@ -1,12 +1,16 @@
-"""Open the chat in the terminal, as `sakti` alone does."""
+"""Open the chat in the terminal, as `sakti` alone does, and with the script of `sakti tour`."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sakti.actions.scope import Scope
+from sakti.actions.spec import CHAT, action
+from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.core import terminal
 from sakti.core.errors import ConfigError
@@ -14,6 +18,7 @@ from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
     from sakti.agent import titles
+    from sakti.agent import tour as scripted_tour
     from sakti.agent.session import session as sessions
     from sakti.plain import chat as plain_chat
     from sakti.store.threads import threads as stored_threads
@@ -64,3 +69,17 @@ def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pi
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
     return terminal_chat.run(session, prompt=prompt, pick_thread=pick_thread)
+
+
+@action(shell="tour", panel=CHAT, json=False)
+async def tour(scope: Scope) -> None:
+    """Take a two-minute tour without a model: answers come from a script, tools and memory are real."""
+    import tempfile
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refused("the tour needs a terminal.", code=USAGE)
+    common.log_to_file()
+    with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
+        session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
+        code = talk(session, prompt=scripted_tour.FIRST)
+    terminal.end(code)

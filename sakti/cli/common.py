@@ -30,7 +30,7 @@ with lazy_imports:
     from sakti.cli import loop
     from sakti.core import terminal
     from sakti.store import database as store_database
-    from sakti.store import one_shot, secrets
+    from sakti.store import opening, secrets
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options
@@ -171,8 +171,8 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
     No event loop is needed where the database is there and of this version.
     """
     try:
-        return one_shot.ask(database_path(), fn, *args, **kwargs)
-    except one_shot.NotReady:
+        return opening.ask(database_path(), fn, *args, **kwargs)
+    except opening.NotReady:
         return in_store(lambda store: store.read(fn, *args, **kwargs))
 
 

@@ -14,7 +14,7 @@ with lazy_imports:
     from sakti.cli import common
     from sakti.core import config, resources
     from sakti.providers import presets
-    from sakti.store import one_shot
+    from sakti.store import opening
     from sakti.tasks import queries
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
 
 
 def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
-    named = _ask(lambda db, resource: one_shot.newest_threads(db, resource, MANY, deleted))
+    named = _ask(lambda db, resource: opening.newest_threads(db, resource, MANY, deleted))
     return ((i if whole else i[-8:], _title(title)) for i, title in named)
 
 
@@ -56,8 +56,8 @@ def _title(title: str) -> str:
 def _ask(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
     """Ask the database about this workspace; empty without one, or for one of another version."""
     try:
-        return one_shot.ask(common.database_path(), fn, str(common.workspace()))
-    except one_shot.NotReady:
+        return opening.ask(common.database_path(), fn, str(common.workspace()))
+    except opening.NotReady:
         return []
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from sakti.actions import reader
-from sakti.actions.reader import UsageError
-from sakti.actions.spec import Arg
+from sakti.actions import spec
+from sakti.actions.spec import Arg, UsageError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,7 +27,7 @@ def read(args: Sequence[Arg], words: Sequence[str], program: str) -> tuple[dict[
         if a.kind == "flag":
             settings["action"] = "store_true"
         else:
-            settings["type"] = partial(reader.convert, a, name=a.flags[-1])
+            settings["type"] = partial(spec.convert, a, name=a.flags[-1])
             settings |= {"action": "append"} if a.many else {"nargs": "?", "const": ""} if a.optional else {}
         parser.add_argument(*a.flags, **settings)
     values = vars(parser.parse_intermixed_args(words))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti import headless
     from sakti.agent import structured
-    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.judge import policy as judge_rules
     from sakti.agent.tools import catalog
 
 
@@ -133,11 +133,11 @@ def _allowing(options: Options, rules: list[str]) -> Options:
     names = {tool.rule_name for tool in catalog.workspace_tools()}
     for rule in rules:
         name = judge_rules.tool_of(rule)
-        if name.startswith("mcp__"):
+        if name.startswith("mcp__") or judge_rules.names_host(rule):
             continue
         if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
             tool_names = ", ".join(sorted(names))
-            raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS" or '
-                          f'"mcp__SERVER__TOOL", with one of {tool_names}.', code=USAGE)  # fmt: skip
+            raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
+                          f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip
     approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
     return replace(options, config=dataclasses.replace(options.config, approval=approval))

@@ -7,6 +7,7 @@ module imports httpx2; import it inside the function that needs it.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -256,12 +257,24 @@ def _timeout(host: str, seconds: float) -> HttpError:
     return HttpError(f"{host} did not answer completely within {seconds:.0f} s.", code="timeout", retryable=True)
 
 
+def explain_failure(host: str, error: BaseException) -> str:
+    """Return why a host could not be reached, without a full stop; "" for other errors."""
+    if isinstance(error, httpx2.TimeoutException):
+        return f"{host} did not answer in time"
+    if not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+        return ""
+    return _failure(host, error).message.removesuffix(".")
+
+
 def _failure(host: str, error: Exception) -> HttpError:
     """Describe why a host could not be reached."""
+    why = str(error) or type(error).__name__
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
             why = one_line(getattr(cause, "verify_message", "") or str(cause.reason or cause), 100)
             return HttpError(f"The TLS connection to {host} failed: {why}.", code="certificate")
+        if isinstance(cause, ConnectionError):
+            why = (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
         cause = cause.__cause__ or cause.__context__
-    return HttpError(f"{host} cannot be reached: {one_line(str(error) or type(error).__name__, 100)}.", retryable=True)
+    return HttpError(f"{host} cannot be reached: {one_line(why, 100)}.", retryable=True)

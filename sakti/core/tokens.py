@@ -14,10 +14,11 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Protocol
 
 from sakti.core.patterns import lazy_pattern
+from sakti.core.resources import PACKAGE
+from sakti.core.text import head_and_tail
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -113,7 +114,7 @@ def o200k_tokens() -> list[bytes]:
     The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
     that stand together in none of them.
     """
-    data = resources.files("sakti.core.data").joinpath("o200k_base.ranks").read_bytes()
+    data = (PACKAGE / "core/data/o200k_base.ranks").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.ranks is damaged: install sakti again")
     return data.split(b"\xff\x00")
@@ -195,6 +196,22 @@ _known_segment = functools.lru_cache(1 << 14)(_estimate_segment)
 
 
 # --- parts and tools ------------------------------------------------------------------------------------
+
+
+def cut_to_tokens(counter: Counter, text: str, most: int) -> str:
+    """Return the beginning and the end of a text that has more than `most` tokens."""
+    looked_at = most * 20  # characters: what is longer is cut in any case, and counting it takes long
+    if len(text) <= most:
+        return text
+    tokens = counter.count(text[:looked_at])
+    if tokens <= most and len(text) <= looked_at:
+        return text
+    size = min(len(text), looked_at) * (most - 200) // max(tokens, 1)
+    shown, _ = head_and_tail(text, size)
+    while counter.count(shown) > most - 100:
+        size = size * 9 // 10
+        shown, _ = head_and_tail(text, size)
+    return shown
 
 
 def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:

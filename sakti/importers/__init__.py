@@ -1,8 +1,7 @@
 """Import the history of other programs: one file per program, one writer.
 
-`entries` defines what an importer yields, `fields` reads values of which nothing is certain, `lines` reads JSON line by
-line, `branches` finds the newest branch of a tree, `writer` turns entries into threads and messages, `service` drives
-an import. Here is the table of programs.
+`entries` defines what an importer yields, `inputs` reads files and values of which nothing is certain, `writer` turns
+entries into threads and messages, `service` drives an import. Here is the table of programs.
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
 `actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text

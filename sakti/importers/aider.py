@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sakti.core.types import MarkerPart, TextPart
-from sakti.importers import fields, lines
+from sakti.importers import inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 NAME = ".aider.chat.history.md"
@@ -56,7 +56,7 @@ class Aider:
 
 def files_below_root(root: Path, findings: Findings) -> list[Path]:
     path = root / NAME
-    if not fields.leads_inside(path, root):
+    if not inputs.leads_inside(path, root):
         findings.add(path, 0, "it is a link out of the folder")
         return []
     return [path] if path.is_file() else []
@@ -65,7 +65,7 @@ def files_below_root(root: Path, findings: Findings) -> list[Path]:
 def _read(path: Path, findings: Findings) -> Iterator[str]:
     try:
         with path.open("rb") as file:
-            while data := file.readline(lines.LONGEST):
+            while data := file.readline(inputs.LONGEST):
                 yield data.decode("utf-8", "replace").rstrip("\r\n")
     except OSError as e:
         findings.add(path, 0, e.strerror or str(e))
@@ -91,7 +91,7 @@ def _block(
     body = "\n".join(text).strip()
     if thread is None or not body:
         return
-    entry_id = f"{thread.id}:{fields.short_hash(start, index, body)}"
+    entry_id = f"{thread.id}:{inputs.short_hash(start, index, body)}"
     if kind == "printed":
         yield Entry(thread, entry_id, parts=(MarkerPart("output", body),), time=time, kind="raw", counted=False)
     else:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
-from sakti.importers import branches, fields, lines
+from sakti.importers import entries, inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 PROMPTS = "history.jsonl"
@@ -49,13 +49,13 @@ class ClaudeCode:
             yield Source(self.program, root, root.parent)
             return
         for pattern in (_SESSIONS, _CHILDREN):
-            for path in fields.files_below(root, pattern, findings):
+            for path in inputs.files_below(root, pattern, findings):
                 session = path.parent.parent.name if pattern is _CHILDREN else path.stem
                 side = (
-                    tuple(fields.files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
+                    tuple(inputs.files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
                 )
                 yield Source(self.program, path, root, side)
-        for path in fields.files_below(root, PROMPTS, findings):
+        for path in inputs.files_below(root, PROMPTS, findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -64,22 +64,22 @@ class ClaudeCode:
         elif offset:
             yield from _session(source.path, offset, findings)
         else:
-            yield from branches.newest_first(lambda some: _session(source.path, 0, some), findings)
+            yield from entries.newest_first(lambda some: _session(source.path, 0, some), findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         info = ThreadInfo(source.path.stem)
         for path in source.side:
-            task = fields.as_dict(fields.read_json(path, findings))
-            if title := fields.as_text(task, "subject"):
-                number = fields.as_text(task, "id") or path.stem
+            task = inputs.as_dict(inputs.read_json(path, findings))
+            if title := inputs.as_text(task, "subject"):
+                number = inputs.as_text(task, "id") or path.stem
                 yield TodoItem(
                     info,
                     number,
                     title,
-                    fields.as_text(task, "description"),
-                    _STATUS.get(fields.as_text(task, "status"), "open"),
-                    tuple(map(str, fields.as_list(task, "blocks"))),
-                    tuple(map(str, fields.as_list(task, "blockedBy"))),
+                    inputs.as_text(task, "description"),
+                    _STATUS.get(inputs.as_text(task, "status"), "open"),
+                    tuple(map(str, inputs.as_list(task, "blocks"))),
+                    tuple(map(str, inputs.as_list(task, "blockedBy"))),
                 )
 
 
@@ -88,25 +88,25 @@ def _thread(path: Path, findings: Findings) -> ThreadInfo:
     if path.parent.name != "subagents":
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
-    meta = fields.as_dict(fields.read_json(path.with_name(f"{path.stem}.meta.json"), findings))
-    title = one_line(fields.as_text(meta, "description"), 60)
+    meta = inputs.as_dict(inputs.read_json(path.with_name(f"{path.stem}.meta.json"), findings))
+    title = one_line(inputs.as_text(meta, "description"), 60)
     return ThreadInfo(f"{session}/{path.stem}", file=str(path), title=title, parent=session)
 
 
 def _session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
     thread, is_first = _thread(path, findings), True
-    for line in lines.read_lines(path, offset, findings):
+    for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
-            yield lines.raw_entry(thread, line, path)
+            yield inputs.raw_entry(thread, line, path)
             continue
         if is_first and value.get("cwd"):
             is_first = False
             thread = ThreadInfo(
                 thread.id,
-                fields.as_text(value, "cwd"),
+                inputs.as_text(value, "cwd"),
                 thread.title,
-                fields.as_text(value, "version"),
+                inputs.as_text(value, "version"),
                 thread.file,
                 thread.parent,
             )
@@ -117,17 +117,19 @@ def _beside(thread: ThreadInfo, value: Json) -> ThreadInfo:
     """Return the thread of a line: older versions wrote children into the file of their parent."""
     if not value.get("isSidechain") or thread.parent:
         return thread
-    child = fields.as_text(value, "agentId") or "sidechain"
+    child = inputs.as_text(value, "agentId") or "sidechain"
     return ThreadInfo(f"{thread.id}/{child}", thread.cwd, "", thread.version, thread.file, thread.id)
 
 
-def _line_entries(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
-    kind, uuid = fields.as_text(value, "type"), fields.as_text(value, "uuid")
-    parent = fields.as_text(value, "parentUuid") or fields.as_text(value, "logicalParentUuid")
-    base = Entry(thread, uuid, parent=parent, time=fields.read_time(value.get("timestamp")), kind="note", end=line.end)
+def _line_entries(
+    thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings
+) -> Iterator[Entry]:
+    kind, uuid = inputs.as_text(value, "type"), inputs.as_text(value, "uuid")
+    parent = inputs.as_text(value, "parentUuid") or inputs.as_text(value, "logicalParentUuid")
+    base = Entry(thread, uuid, parent=parent, time=inputs.read_time(value.get("timestamp")), kind="note", end=line.end)
     if kind in _TITLES:
-        title = one_line(fields.as_text(value, _TITLES[kind]), 60)
-        yield Entry(thread, f"title:{fields.short_hash(path, line.start)}", kind="note", title=title, end=line.end)
+        title = one_line(inputs.as_text(value, _TITLES[kind]), 60)
+        yield Entry(thread, f"title:{inputs.short_hash(path, line.start)}", kind="note", title=title, end=line.end)
     elif kind == "system" and value.get("subtype") == "compact_boundary" and uuid:
         yield _with(base, "system", (COMPACTED,))
     elif kind == "assistant" and uuid:
@@ -147,37 +149,37 @@ def _with(base: Entry, role: Role, parts: tuple[Part, ...]) -> Entry:
 
 
 def _answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry]:
-    message = fields.as_dict(value, "message")
+    message = inputs.as_dict(value, "message")
     content = message.get("content")
-    parts = tuple(part for block in fields.blocks_of(content) for part in _answer_part(block, findings))
+    parts = tuple(part for block in inputs.blocks_of(content) for part in _answer_part(block, findings))
     if not parts or value.get("isApiErrorMessage") or value.get("isMeta"):
         yield base
         return
     is_open = message.get("stop_reason") is None
-    answer = fields.as_text(message, "id") or base.id
+    answer = inputs.as_text(message, "id") or base.id
     yield replace(_with(base, "assistant", parts), answer=answer, is_open=is_open)
 
 
 def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
-    kind, text = block.get("type"), fields.as_text(block, "text")
+    kind, text = block.get("type"), inputs.as_text(block, "text")
     if kind == "text":
-        return fields.text_part(text)
+        return inputs.text_part(text)
     if kind in ("thinking", "redacted_thinking"):
-        thought = fields.as_text(block, "thinking")
+        thought = inputs.as_text(block, "thinking")
         findings.dropped_thinking += not thought.strip()
         return (ThinkingPart(thought),) if thought.strip() else ()
     if kind in ("tool_use", "server_tool_use"):
-        return (fields.call_part(block.get("id"), block.get("name"), block.get("input")),)
+        return (inputs.call_part(block.get("id"), block.get("name"), block.get("input")),)
     return (MarkerPart("raw", f"{kind}: {text}" if text else str(kind)),)
 
 
-def _user(base: Entry, value: Json, line: lines.Line, path: Path, findings: Findings) -> Iterator[Entry]:
+def _user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Findings) -> Iterator[Entry]:
     """Yield the entries of a line of role user: results, or a prompt, or neither."""
-    content = fields.lookup(value, "message", "content")
+    content = inputs.lookup(value, "message", "content")
     if any(value.get(mark) for mark in _NOT_TYPED):
         yield base
         return
-    blocks = fields.blocks_of(content)
+    blocks = inputs.blocks_of(content)
     results = tuple(part for block in blocks for part in _result(block))
     parts = tuple(part for block in blocks for part in _prompt_part(block))
     for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
@@ -193,9 +195,9 @@ def _user(base: Entry, value: Json, line: lines.Line, path: Path, findings: Find
 
 def _prompt_part(block: Json) -> tuple[Part, ...]:
     if block.get("type") == "text":
-        return _find_typed(fields.as_text(block, "text"))
-    source = fields.as_dict(block, "source")
-    return fields.image_part(source.get("media_type"), source.get("data"))
+        return _find_typed(inputs.as_text(block, "text"))
+    source = inputs.as_dict(block, "source")
+    return inputs.image_part(source.get("media_type"), source.get("data"))
 
 
 def _result(block: Json) -> tuple[Part, ...]:
@@ -203,44 +205,44 @@ def _result(block: Json) -> tuple[Part, ...]:
         return ()
     content = block.get("content")
     images: list[Part] = []
-    for one in map(fields.as_dict, fields.as_list(content)):
+    for one in map(inputs.as_dict, inputs.as_list(content)):
         if one.get("type") == "image":
-            where = fields.as_dict(one, "source")
-            images += fields.image_part(where.get("media_type"), where.get("data"))
-    return (fields.result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
+            where = inputs.as_dict(one, "source")
+            images += inputs.image_part(where.get("media_type"), where.get("data"))
+    return (inputs.result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
     """Return what the user typed of a text."""
     text = _REMINDER.sub("", text)
-    return () if _NOTICE.match(text) else fields.text_part(text)
+    return () if _NOTICE.match(text) else inputs.text_part(text)
 
 
-def _unknown(thread: ThreadInfo, line: lines.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
+def _unknown(thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
     """Report a line of an unknown type; its text is kept."""
     name = one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
-    texts = [fields.as_text(value, key) for key in ("content", "text", "message", "display")]
-    nested = fields.as_text(value, "message", "content")
+    texts = [inputs.as_text(value, key) for key in ("content", "text", "message", "display")]
+    nested = inputs.as_text(value, "message", "content")
     if text := "\n".join(filter(None, (*texts, nested))):
-        yield lines.raw_entry(thread, line, path, text)
+        yield inputs.raw_entry(thread, line, path, text)
 
 
 def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
     """Yield the typed prompts of sessions that have no transcript any more."""
     on_disk = {path.stem for path in source.root.glob(_SESSIONS)}
-    for line in lines.read_lines(source.path, offset, findings):
+    for line in inputs.read_lines(source.path, offset, findings):
         value = line.value or {}
-        session, text = fields.as_text(value, "sessionId"), fields.as_text(value, "display")
+        session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
         if session in on_disk or not text.strip() or text.startswith("/"):
             continue
-        time, project = fields.read_time(value.get("timestamp")), fields.as_text(value, "project")
+        time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")
         name = session or f"{project}:{time // 86_400_000}"
         thread = ThreadInfo(
             f"prompts/{name}", project, file=str(source.path), unless=(session,) if session else (),
             metadata={"prompts_only": True},
         )  # fmt: skip
-        entry_id = f"prompt:{fields.short_hash(name, time, text)}"
-        pasted = [fields.as_text(p, "content") for p in fields.as_dict(value, "pastedContents").values()]
+        entry_id = f"prompt:{inputs.short_hash(name, time, text)}"
+        pasted = [inputs.as_text(p, "content") for p in inputs.as_dict(value, "pastedContents").values()]
         parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
         yield Entry(thread, entry_id, "user", parts, time, end=line.end)

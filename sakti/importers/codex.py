@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
-from sakti.importers import fields, lines
+from sakti.importers import inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 _SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
@@ -48,7 +48,7 @@ class Codex:
             yield Source(self.program, root, root.parent)
             return
         copies = _copies(root, findings)
-        paths = [path for pattern in _SESSIONS for path in fields.files_below(root, pattern, findings)]
+        paths = [path for pattern in _SESSIONS for path in inputs.files_below(root, pattern, findings)]
         for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
             if not any(session in path.name for session in copies):
                 yield Source(self.program, path, root)
@@ -65,24 +65,27 @@ class Codex:
 
 def _copies(root: Path, findings: Findings) -> set[str]:
     """Return the ids of sessions that codex imported from files which are still there."""
-    value = fields.read_json(root / _IMPORTED, findings)
-    records = fields.as_list(value) or fields.as_list(value, "imports") or fields.as_list(value, "records")
+    value = inputs.read_json(root / _IMPORTED, findings)
+    records = inputs.as_list(value) or inputs.as_list(value, "imports") or inputs.as_list(value, "records")
     copies: set[str] = set()
-    for record in map(fields.as_dict, records):
-        source = fields.as_text(record, "source_path") or fields.as_text(record, "path")
-        session = fields.as_text(record, "imported_thread_id") or fields.as_text(record, "thread_id")
-        if source and session and fields.is_file(Path(source)):
+    for record in map(inputs.as_dict, records):
+        source = inputs.as_text(record, "source_path") or inputs.as_text(record, "path")
+        session = inputs.as_text(record, "imported_thread_id") or inputs.as_text(record, "thread_id")
+        if source and session and inputs.is_file(Path(source)):
             copies.add(session)
     return copies
 
 
 def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
     """Yield the entries of the session that a fork goes on from, up to the fork."""
-    name, base = fields.as_text(rollout.head, "forked_from_id"), fields.as_dict(rollout.head, "history_base")
+    name, base = (
+        inputs.as_text(rollout.head, "forked_from_id"),
+        inputs.as_dict(rollout.head, "history_base"),
+    )
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
     for pattern in _SESSIONS:
-        for path in fields.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
+        for path in inputs.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
             before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
             originals = _originals(before, root, depth + 1)
             entries = before.entries(0, end if isinstance(end, int) else math.inf)
@@ -129,13 +132,13 @@ class _Rollout:
 
     def entries(self, offset: int, end: float = math.inf) -> Iterator[Entry]:
         """Yield the entries from an offset on, and up to a line with the ordinal `end`."""
-        for line in lines.read_lines(self._path, offset, self._findings):
+        for line in inputs.read_lines(self._path, offset, self._findings):
             value = line.value
             if value is None:
-                yield lines.raw_entry(self.thread, line, self._path)
+                yield inputs.raw_entry(self.thread, line, self._path)
                 continue
-            payload = fields.as_dict(value, "payload")
-            kind, ordinal = fields.as_text(value, "type"), value.get("ordinal")
+            payload = inputs.as_dict(value, "payload")
+            kind, ordinal = inputs.as_text(value, "type"), value.get("ordinal")
             if isinstance(ordinal, int) and ordinal >= end:
                 return
             if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
@@ -151,21 +154,21 @@ class _Rollout:
 
     def _read_head(self) -> Json:
         """Return what the first line tells of the session."""
-        for line in lines.read_lines(self._path, 0, Findings()):
+        for line in inputs.read_lines(self._path, 0, Findings()):
             if line.value is not None and line.value.get("type") == "session_meta":
-                return self._read_meta(fields.as_dict(line.value, "payload"))
+                return self._read_meta(inputs.as_dict(line.value, "payload"))
             break
         return {}
 
     def _read_meta(self, payload: Json) -> Json:
-        session = fields.as_text(payload, "id") or self.thread.id
-        spawn = fields.as_dict(payload, "source", "subagent", "thread_spawn")
-        parent = fields.as_text(spawn, "parent_thread_id")
-        cwd, version = fields.as_text(payload, "cwd"), fields.as_text(payload, "cli_version")
+        session = inputs.as_text(payload, "id") or self.thread.id
+        spawn = inputs.as_dict(payload, "source", "subagent", "thread_spawn")
+        parent = inputs.as_text(spawn, "parent_thread_id")
+        cwd, version = inputs.as_text(payload, "cwd"), inputs.as_text(payload, "cli_version")
         self.thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
         return payload
 
-    def _entry(self, line: lines.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
+    def _entry(self, line: inputs.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
         thread = self.thread
         number = value.get("ordinal")
         entry_id = f"{thread.id}:{number if isinstance(number, int) else f'@{line.start}'}"
@@ -177,7 +180,7 @@ class _Rollout:
             entry_id,
             role,
             parts,
-            fields.read_time(value.get("timestamp")),
+            inputs.read_time(value.get("timestamp")),
             answer=f"{thread.id}:{self._step}" if is_answer else "",
             kind="boundary" if role == "system" else "message",
             counted=role in ("user", "assistant"),
@@ -185,15 +188,18 @@ class _Rollout:
             end=line.end,
         )
 
-    def _item(self, line: lines.Line, value: Json, payload: Json) -> Iterator[Entry]:
-        kind = fields.as_text(payload, "type")
+    def _item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
+        kind = inputs.as_text(payload, "type")
         if kind == "message":
-            parts, role = _message(payload), fields.speaker(payload.get("role"))  # the others are the program's own
+            parts, role = (
+                _message(payload),
+                inputs.speaker(payload.get("role")),
+            )  # the others are the program's own
             if parts and role is not None:
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
-            blocks = (*fields.as_list(payload, "summary"), *fields.as_list(payload, "content"))
-            text = "\n\n".join(filter(None, (fields.as_text(block, "text") for block in blocks)))
+            blocks = (*inputs.as_list(payload, "summary"), *inputs.as_list(payload, "content"))
+            text = "\n\n".join(filter(None, (inputs.as_text(block, "text") for block in blocks)))
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
             elif payload.get("encrypted_content"):
@@ -203,53 +209,53 @@ class _Rollout:
             self._names[call.id] = call.name
             yield self._entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
-            call_id = fields.as_text(payload, "call_id")
+            call_id = inputs.as_text(payload, "call_id")
             result = _result(payload, self._names.pop(call_id, ""))
             yield self._entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
             yield from self._unknown(line, payload, f"item {kind}")
 
-    def _unknown(self, line: lines.Line, value: Json, kind: str) -> Iterator[Entry]:
+    def _unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
-        payload = fields.as_dict(value, "payload") or value
-        text = "\n".join(filter(None, (fields.as_text(payload.get(k)) for k in ("text", "message", "content"))))
+        payload = inputs.as_dict(value, "payload") or value
+        text = "\n".join(filter(None, (inputs.as_text(payload.get(k)) for k in ("text", "message", "content"))))
         if text:
-            yield lines.raw_entry(self.thread, line, self._path, text)
+            yield inputs.raw_entry(self.thread, line, self._path, text)
 
 
 def _message(payload: Json) -> tuple[Part, ...]:
     """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
     parts: list[Part] = []
     is_answer = payload.get("role") == "assistant"
-    sources = fields.as_list(payload, "internal_chat_message_metadata_passthrough", "content_item_metadata")
-    for number, block in enumerate(map(fields.as_dict, fields.as_list(payload, "content"))):
-        source = fields.as_dict(sources[number]) if number < len(sources) else {}
-        written_by = fields.as_text(source, "provenance", "type") or "user"
-        text = fields.as_text(block, "text")
+    sources = inputs.as_list(payload, "internal_chat_message_metadata_passthrough", "content_item_metadata")
+    for number, block in enumerate(map(inputs.as_dict, inputs.as_list(payload, "content"))):
+        source = inputs.as_dict(sources[number]) if number < len(sources) else {}
+        written_by = inputs.as_text(source, "provenance", "type") or "user"
+        text = inputs.as_text(block, "text")
         if block.get("type") == "input_image":
-            parts += fields.image_part("", block.get("image_url"))
+            parts += inputs.image_part("", block.get("image_url"))
         elif is_answer or (written_by == "user" and not _NOTICE.match(text)):
-            parts += fields.text_part(text)
+            parts += inputs.text_part(text)
     return tuple(parts)
 
 
 def _call(payload: Json) -> ToolCallPart:
-    action = fields.as_dict(payload, "action")
+    action = inputs.as_dict(payload, "action")
     if payload.get("type") == "local_shell_call":
-        return fields.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
+        return inputs.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
     arguments = payload.get("arguments") if "arguments" in payload else payload.get("input")
-    return fields.call_part(payload.get("call_id"), payload.get("name"), arguments)
+    return inputs.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
 def _result(payload: Json, name: str) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:
-            from_json = fields.decode_json(output)
+            from_json = inputs.decode_json(output)
         except ValueError:
             from_json = output
         output = from_json
-    inner = fields.as_dict(output)
+    inner = inputs.as_dict(output)
     failed = inner.get("success") is False
     content = inner.get("content", inner.get("output", output)) if inner else output
-    return fields.result_part(payload.get("call_id"), name, content, failed)
+    return inputs.result_part(payload.get("call_id"), name, content, failed)

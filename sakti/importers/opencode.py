@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, TextPart, ThinkingPart
-from sakti.importers import fields
+from sakti.importers import inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
-from sakti.store import foreign
+from sakti.store import copies
 
 _NAME = "opencode.db"
 _SESSION = ("id", "parent_id", "directory", "title", "version", "time_created")
@@ -30,49 +30,49 @@ class OpenCode:
             yield Source(self.program, path, path.parent, (path.with_name(f"{path.name}-wal"),))
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-        with foreign.open_copy(source.path) as db:
+        with copies.open_foreign(source.path) as db:
             yield from _entries(db, source.path, findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        with foreign.open_copy(source.path) as db:
+        with copies.open_foreign(source.path) as db:
             names = ("session_id", "content", "status", "position")
             for row in db.table("todo", names, "session_id, position"):
-                if title := fields.as_text(row, "content"):
-                    status = _STATUS.get(fields.as_text(row, "status"), "open")
+                if title := inputs.as_text(row, "content"):
+                    status = _STATUS.get(inputs.as_text(row, "status"), "open")
                     yield TodoItem(ThreadInfo(str(row["session_id"])), str(row.get("position")), title, status=status)
 
 
-def _entries(db: foreign.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
+def _entries(db: copies.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
     if not db.columns("session") or not db.columns("message") or not db.columns("part"):
         raise StoreError(f"{path} is not a database of opencode: a table is missing.", code="unreadable")
     order = "parent_id IS NOT NULL, time_created, id" if "parent_id" in db.columns("session") else "id"
     for row in db.table("session", _SESSION, order):
-        title = fields.as_text(row, "title")
+        title = inputs.as_text(row, "title")
         thread = ThreadInfo(
             str(row["id"]),
-            fields.as_text(row, "directory"),
+            inputs.as_text(row, "directory"),
             title,
-            fields.as_text(row, "version"),
+            inputs.as_text(row, "version"),
             str(path),
-            fields.as_text(row, "parent_id"),
+            inputs.as_text(row, "parent_id"),
         )
         yield from _messages(db, thread, path, findings)
 
 
-def _messages(db: foreign.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
+def _messages(db: copies.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
     sql = "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     for row in db.rows(sql, (thread.id,)):
         message_id = str(row["id"])
         parts = list(db.rows("SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (message_id,)))
         try:
-            data = fields.as_dict(fields.decode_json(row["data"]))
-            read = [(str(p["id"]), fields.as_dict(fields.decode_json(p["data"]))) for p in parts]
+            data = inputs.as_dict(inputs.decode_json(row["data"]))
+            read = [(str(p["id"]), inputs.as_dict(inputs.decode_json(p["data"]))) for p in parts]
         except (ValueError, TypeError):
             findings.add(path, 0, f"message {message_id} is not JSON")
             texts = "\n".join(str(text) for text in (row["data"], *(p["data"] for p in parts)))
             yield Entry(thread, f"raw:{message_id}", parts=(MarkerPart("raw", texts),), kind="raw", counted=False)
             continue
-        time = fields.read_time(row["time_created"])
+        time = inputs.read_time(row["time_created"])
         if data.get("role") == "user":
             yield from _prompt(Entry(thread, message_id, "user", time=time, answer=message_id), read)
         else:
@@ -83,17 +83,17 @@ def _prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
     shown: list[Part] = []
     for _, part in parts:
         if part.get("type") == "text" and not part.get("synthetic") and not part.get("ignored"):
-            shown += fields.text_part(_unquote(fields.as_text(part, "text")))
+            shown += inputs.text_part(_unquote(inputs.as_text(part, "text")))
         elif part.get("type") == "file":
-            url, name = fields.as_text(part, "url"), fields.as_text(part, "filename")
-            shown += fields.image_part(part.get("mime"), url, name) or (FilePart(name or url[:200], ""),)
+            url, name = inputs.as_text(part, "url"), inputs.as_text(part, "filename")
+            shown += inputs.image_part(part.get("mime"), url, name) or (FilePart(name or url[:200], ""),)
     if shown:
         yield _with(base, base.id, tuple(shown))
 
 
 def _answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
     """Yield the entries of an answer: its parts in their order, results behind the calls."""
-    is_open = not fields.lookup(data, "time", "completed") and not data.get("error")
+    is_open = not inputs.lookup(data, "time", "completed") and not data.get("error")
     if data.get("summary") is True:
         yield Entry(base.thread, base.id, parts=(COMPACTED,), time=base.time, kind="boundary", counted=False)
         return
@@ -101,28 +101,28 @@ def _answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[
     for part_id, own_parts in shown:
         yield _with(base, part_id, own_parts, is_open)
     if not shown:
-        error = fields.as_dict(data, "error")
-        text = fields.as_text(error, "data", "message") or fields.as_text(error, "name")
+        error = inputs.as_dict(data, "error")
+        text = inputs.as_text(error, "data", "message") or inputs.as_text(error, "name")
         yield _with(base, base.id, (MarkerPart("error" if text else "interrupted", text),), is_open)
     for part_id, part in parts:
-        state = fields.as_dict(part, "state")
+        state = inputs.as_dict(part, "state")
         if part.get("type") == "tool" and state.get("status") in ("completed", "error"):
             failed = state.get("status") == "error"
             content = state.get("error") if failed else state.get("output")
-            result = fields.result_part(part.get("callID"), part.get("tool"), content, failed)
+            result = inputs.result_part(part.get("callID"), part.get("tool"), content, failed)
             entry_id = f"{part_id}#result"
             yield Entry(base.thread, entry_id, "tool", (result,), base.time, counted=False, is_open=is_open)
 
 
 def _own_part(part: Json) -> tuple[Part, ...] | None:
     """Return a part of an answer; None if there is nothing in it to keep."""
-    kind, text = part.get("type"), fields.as_text(part, "text")
+    kind, text = part.get("type"), inputs.as_text(part, "text")
     if kind == "text":
         return (TextPart(text),) if text.strip() else None
     if kind == "reasoning":
         return (ThinkingPart(text),) if text.strip() else None
     if kind == "tool":
-        return (fields.call_part(part.get("callID"), part.get("tool"), fields.lookup(part, "state", "input")),)
+        return (inputs.call_part(part.get("callID"), part.get("tool"), inputs.lookup(part, "state", "input")),)
     if kind in _METADATA or not text.strip():
         return None
     return (MarkerPart("raw", text),)
@@ -136,7 +136,7 @@ def _unquote(text: str) -> str:
     """Return a prompt as it was typed: `opencode run` stores it quoted, as JSON."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
-            value = fields.decode_json(text)
+            value = inputs.decode_json(text)
         except ValueError:
             return text
         return value if isinstance(value, str) else text

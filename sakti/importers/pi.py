@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
-from sakti.importers import branches, fields, lines
+from sakti.importers import entries, inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
@@ -29,21 +29,21 @@ class Pi:
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        for path in fields.files_below(root, "sessions/*/*.jsonl", findings):
+        for path in inputs.files_below(root, "sessions/*/*.jsonl", findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         if offset:
             yield from _session(source, offset, findings)
         else:
-            yield from branches.newest_first(lambda some: _session(source, 0, some), findings)
+            yield from entries.newest_first(lambda some: _session(source, 0, some), findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         return iter(())
 
 
 def _header(path: Path) -> Json:
-    for line in lines.read_lines(path, 0, Findings()):
+    for line in inputs.read_lines(path, 0, Findings()):
         return line.value if line.value is not None and line.value.get("type") == "session" else {}
     return {}
 
@@ -54,22 +54,22 @@ def _prefix(source: Source, header: Json) -> str:
     A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
     after its id.
     """
-    session = fields.as_text(header, "id") or source.path.stem
+    session = inputs.as_text(header, "id") or source.path.stem
     for _ in range(_DEEPEST):
-        parent = Path(fields.as_text(header, "parentSession"))
+        parent = Path(inputs.as_text(header, "parentSession"))
         session = parent.stem.partition("_")[2] or session
         path = _find_session(parent, source.root)
         if path is None:
             break
         header = _header(path)
-        session = fields.as_text(header, "id") or session
+        session = inputs.as_text(header, "id") or session
     return session
 
 
 def _find_session(path: Path, root: Path) -> Path | None:
     """Return where a session is, also if the folder of all of them was moved."""
     for place in (path, root / "sessions" / path.parent.name / path.name):
-        if path.name and fields.is_file(place) and fields.leads_inside(place, root):
+        if path.name and inputs.is_file(place) and inputs.leads_inside(place, root):
             return place
     return None
 
@@ -79,45 +79,45 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
     header = _header(path)
     version = header.get("version")
     thread = ThreadInfo(
-        fields.as_text(header, "id") or path.stem,
-        fields.as_text(header, "cwd"),
+        inputs.as_text(header, "id") or path.stem,
+        inputs.as_text(header, "cwd"),
         version=str(version or ""),
         file=str(path),
     )
     prefix = _prefix(source, header)
-    for line in lines.read_lines(path, offset, findings):
+    for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
-            yield lines.raw_entry(thread, line, path)
+            yield inputs.raw_entry(thread, line, path)
         elif value.get("type") != "session":
             yield from _line_entries(thread, prefix, line, value, path, findings)
 
 
 def _line_entries(
-    thread: ThreadInfo, prefix: str, line: lines.Line, value: Json, path: Path, findings: Findings
+    thread: ThreadInfo, prefix: str, line: inputs.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
     kind, own_id, parent = (
-        fields.as_text(value, "type"),
-        fields.as_text(value, "id"),
-        fields.as_text(value, "parentId"),
+        inputs.as_text(value, "type"),
+        inputs.as_text(value, "id"),
+        inputs.as_text(value, "parentId"),
     )
     base = Entry(
         thread,
         f"{prefix}:{own_id or f'@{line.start}'}",
         parent=f"{prefix}:{parent}" if parent else "",
-        time=fields.read_time(value.get("timestamp")),
+        time=inputs.read_time(value.get("timestamp")),
         kind="note",
         end=line.end,
     )
     if kind == "message":
-        yield _message(base, fields.as_dict(value, "message"), findings)
+        yield _message(base, inputs.as_dict(value, "message"), findings)
     elif kind == "compaction":
         yield replace(base, kind="boundary", parts=(COMPACTED,), counted=False)
     elif kind in _NOTES:
-        yield replace(base, title=one_line(fields.as_text(value, "name"), 60)) if kind == "session_info" else base
+        yield (replace(base, title=one_line(inputs.as_text(value, "name"), 60)) if kind == "session_info" else base)
     else:
         findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
-        texts = (fields.as_text(value, key) for key in ("text", "content", "summary", "message"))
+        texts = (inputs.as_text(value, key) for key in ("text", "content", "summary", "message"))
         if text := "\n".join(filter(None, texts)):
             yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
         else:
@@ -125,20 +125,20 @@ def _line_entries(
 
 
 def _message(base: Entry, message: Json, findings: Findings) -> Entry:
-    role = fields.as_text(message, "role")
+    role = inputs.as_text(message, "role")
     content = message.get("content")
-    blocks = fields.blocks_of(content)
-    time = fields.read_time(message.get("timestamp")) or base.time
+    blocks = inputs.blocks_of(content)
+    time = inputs.read_time(message.get("timestamp")) or base.time
     if role == "toolResult":
-        result = fields.result_part(
+        result = inputs.result_part(
             message.get("toolCallId"), message.get("toolName"), content, bool(message.get("isError"))
         )
-        images = [p for b in blocks for p in fields.image_part(b.get("mimeType"), b.get("data"))]
+        images = [p for b in blocks for p in inputs.image_part(b.get("mimeType"), b.get("data"))]
         return replace(base, role="tool", parts=(result, *images), time=time, kind="message", counted=False)
     if role == "bashExecution":
-        output = OutputPart(fields.as_text(message, "command"), fields.as_text(message, "output"))
+        output = OutputPart(inputs.as_text(message, "command"), inputs.as_text(message, "output"))
         return replace(base, role="user", parts=(output,), time=time, kind="message", counted=False)
-    parts, own_role = _parts(blocks, findings), fields.speaker(role)
+    parts, own_role = _parts(blocks, findings), inputs.speaker(role)
     if own_role is None or not parts:
         return base
     is_open = role == "assistant" and any(isinstance(p, ToolCallPart) for p in parts)
@@ -150,13 +150,13 @@ def _parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
     for block in blocks:
         match block.get("type"):
             case "text":
-                parts += fields.text_part(fields.as_text(block, "text"))
-            case "thinking" if fields.as_text(block, "thinking").strip():
-                parts.append(ThinkingPart(fields.as_text(block, "thinking")))
+                parts += inputs.text_part(inputs.as_text(block, "text"))
+            case "thinking" if inputs.as_text(block, "thinking").strip():
+                parts.append(ThinkingPart(inputs.as_text(block, "thinking")))
             case "thinking":
                 findings.dropped_thinking += 1
             case "toolCall":
-                parts.append(fields.call_part(block.get("id"), block.get("name"), block.get("arguments")))
+                parts.append(inputs.call_part(block.get("id"), block.get("name"), block.get("arguments")))
             case _:
-                parts += fields.image_part(block.get("mimeType"), block.get("data"))
+                parts += inputs.image_part(block.get("mimeType"), block.get("data"))
     return tuple(parts)

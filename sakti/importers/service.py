@@ -19,7 +19,7 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import fields, lines, map_folder, mastra_memory
+from sakti.importers import inputs, map_folder, mastra
 from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
@@ -28,7 +28,6 @@ from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
 from sakti.store.secrets import masked
-from sakti.store.tasks import events
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
 from sakti.tasks import beads
@@ -111,7 +110,7 @@ class Service:
             mapped = self._map(folder)
             path = Path(mapped)
             self._workspaces[folder] = masked(mapped)
-            if path.is_absolute() and fields.state_of(path) is not None:
+            if path.is_absolute() and inputs.state_of(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
@@ -226,7 +225,7 @@ class _ProgramImport:
         before = await store.read(imports.source, source.program, str(source.path))
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
-            await store.write(imports.remove_entry, source.program, lines.raw_id(source.path, offset))
+            await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
         self._messages = before.counts.get("messages", 0) if before is not None and offset else 0
         self._start, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
@@ -236,7 +235,7 @@ class _ProgramImport:
         if options.dry_run:
             return
         if source.program == "mastra":
-            await mastra_memory.import_memory(store, self._writer, source, self._findings)
+            await mastra.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
             await store.write(self._save, replace(now, offset=read_to), before if offset else None)
 
@@ -455,7 +454,7 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 
 
 def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := fields.state_of(path)) is not None)
+    return sum(state.st_size for path in (source.path, *source.side) if (state := inputs.state_of(path)) is not None)
 
 
 def _look_at(source: Source) -> SourceState | None:
@@ -473,10 +472,10 @@ def _look_at(source: Source) -> SourceState | None:
 
 def _stat(source: Source) -> SourceState | None:
     """Return the state of a source, None if it is no file."""
-    status = fields.state_of(source.path)
+    status = inputs.state_of(source.path)
     if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
-    sides = [state for path in source.side if (state := fields.state_of(path)) is not None]
+    sides = [state for path in source.side if (state := inputs.state_of(path)) is not None]
     return SourceState(
         source.program,
         str(source.path),
@@ -547,7 +546,7 @@ class UndoPlan(Struct, frozen=True):
 
 def plan_undo(db: Database, run: str) -> UndoPlan:
     """Return what a run added."""
-    tasks = {e.task_id for e in events.of_batch(db, run) if e.action == "import"}
+    tasks = {e.task_id for e in task_rows.events_of_batch(db, run) if e.action == "import"}
     return UndoPlan(run, tuple(imports.run_parts(db, run)), tuple(sorted(tasks)))
 
 
@@ -561,7 +560,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
             await store.write(imports.move_threads_back, plan.run, part.thread_id)
             if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
                 with contextlib.suppress(StoreError):  # deleted before
-                    await store.write(removal.delete, part.thread_id, store.clock.now())
+                    await store.write(removal.delete_thread, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)
@@ -569,7 +568,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for task_id in plan.tasks:
         await store.write(_delete_task, task_id, store.clock.now())
         await purging.purge_task(store, task_id)
-    await store.write(imports.remove_pages, mastra_memory.page_actor(plan.run))
+    await store.write(imports.remove_pages, mastra.page_actor(plan.run))
     await store.write(imports.forget_run, plan.run, sorted(stays))
     return problems
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.types import Json, MarkerPart, Part, ThinkingPart
-from sakti.importers import fields, lines
+from sakti.importers import inputs
 from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
 
 _CHANGES = frozenset(("append_entry", "update_entry", "replace_entry", "upsert_entry", "set_entry"))
@@ -25,7 +25,7 @@ class Vibe:
 
     def find(self, root: Path, findings: Findings) -> Iterable[Source]:
         for pattern in ("unified/*/CURRENT", "*/CURRENT", "CURRENT"):
-            paths = fields.files_below(root, pattern, findings)
+            paths = inputs.files_below(root, pattern, findings)
             for path in paths:
                 folder = path.parent
                 journals = (*sorted(folder.glob("journal/*.jsonl")), folder / "meta.json")
@@ -35,15 +35,15 @@ class Vibe:
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         folder = source.path.parent
-        current = fields.as_dict(fields.read_json(source.path, findings))
-        meta = fields.as_dict(fields.read_json(folder / "meta.json", findings))
+        current = inputs.as_dict(inputs.read_json(source.path, findings))
+        meta = inputs.as_dict(inputs.read_json(folder / "meta.json", findings))
         thread = ThreadInfo(
-            fields.as_text(current, "session_id") or folder.name,
-            fields.as_text(meta, "environment", "working_directory"),
-            fields.as_text(meta, "title"),
-            fields.as_text(current, "store_format"),
+            inputs.as_text(current, "session_id") or folder.name,
+            inputs.as_text(meta, "environment", "working_directory"),
+            inputs.as_text(meta, "title"),
+            inputs.as_text(current, "store_format"),
             str(source.path),
-            fields.as_text(meta, "parent_session_id"),
+            inputs.as_text(meta, "parent_session_id"),
         )
         items = _items(folder, current, findings)
         for item in items.values():
@@ -56,81 +56,81 @@ class Vibe:
 def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
     """Return the entries of a session in their order: those of the snapshot, changed by the journal."""
     items: dict[str, Json] = {}
-    generation = fields.as_text(current, "generation")
+    generation = inputs.as_text(current, "generation")
     manifest = (
-        fields.as_dict(fields.read_json(folder / "generations" / generation / "manifest.json", findings))
+        inputs.as_dict(inputs.read_json(folder / "generations" / generation / "manifest.json", findings))
         if generation
         else {}
     )
-    for chunk in fields.as_list(manifest, "projection_state", "chunks"):
-        name = Path(fields.as_text(chunk)).name
-        value = fields.read_json(folder / "chunks" / f"{name}.json", findings)
+    for chunk in inputs.as_list(manifest, "projection_state", "chunks"):
+        name = Path(inputs.as_text(chunk)).name
+        value = inputs.read_json(folder / "chunks" / f"{name}.json", findings)
         if value is None:
             findings.add(folder / "chunks" / f"{name}.json", 0, "the chunk is missing")
-        for item in map(fields.as_dict, fields.as_list(value)):
-            items[fields.as_text(item, "id")] = item
+        for item in map(inputs.as_dict, inputs.as_list(value)):
+            items[inputs.as_text(item, "id")] = item
     end = current.get("snapshot_sequence")
     after = end if manifest and isinstance(end, int) else 0
-    for path in fields.files_below(folder, "journal/*.jsonl", findings):
-        for line in lines.read_lines(path, 0, findings):
+    for path in inputs.files_below(folder, "journal/*.jsonl", findings):
+        for line in inputs.read_lines(path, 0, findings):
             record = line.value or {}
             number = record.get("sequence")
             if record.get("type") == "projection_delta" and isinstance(number, int) and number > after:
-                _apply(items, fields.lookup(record, "payload", "delta"))
+                _apply(items, inputs.lookup(record, "payload", "delta"))
     return items
 
 
 def _apply(items: dict[str, Json], delta: Any) -> None:
-    for change in map(fields.as_dict, fields.as_list(delta)):
-        item = fields.as_dict(change, "entry")
+    for change in map(inputs.as_dict, inputs.as_list(delta)):
+        item = inputs.as_dict(change, "entry")
         if change.get("op") in _CHANGES and item.get("id"):
-            items[fields.as_text(item, "id")] = item
+            items[inputs.as_text(item, "id")] = item
 
 
 def _item_entries(thread: ThreadInfo, item: Json, path: Path, findings: Findings) -> Iterator[Entry]:
-    item_id, time = fields.as_text(item, "id"), fields.read_time(item.get("createdAt"))
-    step = fields.as_text(item, "turnId")
-    is_open = fields.as_text(item, "generationStatus") not in _DONE
+    item_id, time = inputs.as_text(item, "id"), inputs.read_time(item.get("createdAt"))
+    step = inputs.as_text(item, "turnId")
+    is_open = inputs.as_text(item, "generationStatus") not in _DONE
     if item.get("type") == "message":
-        role = fields.speaker(item.get("role"))
+        role = inputs.speaker(item.get("role"))
         parts = _parts(item, findings)
         if parts and role is not None and item.get("source") != "injected":
             answer = step if role == "assistant" else ""
             yield Entry(thread, item_id, role, parts, time, answer=answer, is_open=is_open)
     elif item.get("type") == "effect":
-        detail, state = fields.as_dict(item, "detail"), fields.as_dict(item, "state")
-        name = fields.as_text(detail, "toolName") or fields.as_text(item, "title")
-        call = fields.call_part(item_id, name, detail.get("input"))
+        detail, state = inputs.as_dict(item, "detail"), inputs.as_dict(item, "state")
+        name = inputs.as_text(detail, "toolName") or inputs.as_text(item, "title")
+        call = inputs.call_part(item_id, name, detail.get("input"))
         yield Entry(thread, item_id, "assistant", (call,), time, answer=step, is_open=is_open)
         if not is_open:
-            failed = fields.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
-            result = fields.result_part(item_id, name, _output(state), failed)
+            failed = inputs.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
+            result = inputs.result_part(item_id, name, _output(state), failed)
             yield Entry(thread, f"{item_id}#result", "tool", (result,), time, counted=False)
-    elif text := "\n".join(fields.as_text(b, "text") for b in fields.as_list(item, "content")).strip():
+    elif text := "\n".join(inputs.as_text(b, "text") for b in inputs.as_list(item, "content")).strip():
         findings.add(path, 0, f"unknown entry {item.get('type')}")
         yield Entry(thread, item_id, parts=(MarkerPart("raw", text),), time=time, kind="raw", counted=False)
 
 
 def _parts(item: Json, findings: Findings) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for block in map(fields.as_dict, fields.as_list(item, "content")):
+    for block in map(inputs.as_dict, inputs.as_list(item, "content")):
         match block.get("type"):
             case "text":
-                parts += fields.text_part(fields.as_text(block, "text"))
+                parts += inputs.text_part(inputs.as_text(block, "text"))
             case "thinking" | "reasoning":
-                text = fields.as_text(block, "text") or fields.as_text(block, "thinking")
+                text = inputs.as_text(block, "text") or inputs.as_text(block, "thinking")
                 findings.dropped_thinking += not text.strip()
                 parts += (ThinkingPart(text),) if text.strip() else ()
             case _:
-                parts += fields.image_part(block.get("mimeType") or block.get("media_type"), block.get("data"))
+                parts += inputs.image_part(block.get("mimeType") or block.get("media_type"), block.get("data"))
     return tuple(parts)
 
 
 def _output(state: Json) -> Any:
-    output = fields.as_dict(state, "output")
+    output = inputs.as_dict(state, "output")
     structured = output.get("structured_content")
     if structured is not None:
-        values = fields.as_dict(structured)
+        values = inputs.as_dict(structured)
         return (
             "\n".join(v if isinstance(v, str) else f"{k}: {v}" for k, v in values.items() if v not in ("", None))
             or structured

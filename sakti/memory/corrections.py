@@ -15,7 +15,7 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import erasure
 from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.log.lines import LogLine
-from sakti.store.maintenance import purging, result_copies
+from sakti.store.maintenance import purging
 
 _AGO = lazy_pattern(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -36,11 +36,11 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
     done, tasks = await state.write(store, "edit")
     if tasks:
-        await _erase_sent(state, result_copies.Copies((), frozenset(), tasks))
+        await _erase_sent(state, purging.Copies((), frozenset(), tasks))
     return done
 
 
-async def erase(state: MemoryState, line: str) -> result_copies.Copies:
+async def erase(state: MemoryState, line: str) -> purging.Copies:
     """Erase a line of the log for good, also from results of tools; the window is updated at once.
 
     Returns the erased texts. Raises `MemoryFailure`: not_found, ambiguous.
@@ -51,14 +51,14 @@ async def erase(state: MemoryState, line: str) -> result_copies.Copies:
         return erasure.erase(db, record, memory_corrections.find_line(db, record, line), state.clock.now())
 
     erased = await state.write(store, "edit")
-    copies = result_copies.Copies(erased.texts, frozenset(erased.ids), erased.tasks)
+    copies = purging.Copies(erased.texts, frozenset(erased.ids), erased.tasks)
     await _erase_sent(state, copies)
     await purging.leave_no_copy(state.store)
     return copies
 
 
-async def _erase_sent(state: MemoryState, copies: result_copies.Copies) -> None:
-    for message in await result_copies.erase(state.store, copies):
+async def _erase_sent(state: MemoryState, copies: purging.Copies) -> None:
+    for message in await purging.erase_copies(state.store, copies):
         state.window.amend(message)
 
 

@@ -21,27 +21,26 @@ from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, S
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status
+from sakti.memory import compaction, corrections, modes, policy, status
 from sakti.memory import request as memory_request
-from sakti.memory.fallback import FallbackObserver
-from sakti.memory.jobs.observation import Observation
+from sakti.memory.factory import FallbackObserver
+from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
 from sakti.memory.jobs.operation import PATIENCE_S, Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
-from sakti.memory.jobs.waiting import TURN_WAIT_S, Patience, wait_for_messages
-from sakti.memory.opening import first_window, newest_prompt, open_record
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
 from sakti.memory.slices import RunAside
-from sakti.memory.state import MemoryState, Phase, ReflectionPhase, Trigger
+from sakti.memory.state import FailpointHook, MemoryState, Phase, ReflectionPhase, Trigger, ignore_failpoint
+from sakti.memory.window import first_window, newest_prompt, open_record
 from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
 from sakti.store.log.corrections import Action, LineCorrection
-from sakti.store.maintenance.result_copies import Copies
+from sakti.store.maintenance.purging import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
-from sakti.store.threads.carry_over import CarriedLine
+from sakti.store.threads.summaries import CarriedLine
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE
@@ -80,7 +79,7 @@ class MemoryEngine:
         goal: str = "",
         reason: str = "",
         page_of: str | None = None,
-        failpoint: failpoints.Hook = failpoints.nothing,
+        failpoint: FailpointHook = ignore_failpoint,
         patience: float = PATIENCE_S,
         aside: RunAside = asyncio.to_thread,
         turn_wait: float = TURN_WAIT_S,
@@ -105,7 +104,7 @@ class MemoryEngine:
             aside=aside,
         )
         self._patience = Patience(turn_wait, self._stand_in)
-        self._rates: backlog.Rates | None = None
+        self._rates: status.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
         self._request: RequestBuilder
@@ -236,7 +235,7 @@ class MemoryEngine:
 
     async def _find_rates(self) -> None:
         """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
-        self._rates = backlog.rates(self._worker.observer.name)
+        self._rates = status.rates(self._worker.observer.name)
         self._announce()
 
     # --- a turn -----------------------------------------------------------------------------------------
@@ -405,7 +404,7 @@ class MemoryEngine:
             running=self._observation.running() is not None,
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
-            left=backlog.estimate_backlog(self.state, observer, self._rates),
+            left=status.estimate_backlog(self.state, observer, self._rates),
         )
 
     def _announce(self) -> None:
@@ -551,7 +550,7 @@ class MemoryEngine:
         Meanwhile the newest messages that fit are sent; manual operations (`compact`, `reflect_now`) still work.
         """
         self._must_write()
-        await backlog.mark(self.state, paused=True)
+        await status.set_paused(self.state, paused=True)
         if self._pricing is None:
             self._pricing = asyncio.create_task(self._find_rates())
 
@@ -560,7 +559,7 @@ class MemoryEngine:
         self._must_write()
         if not self._settings.enabled:
             raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
-        await backlog.mark(self.state, paused=False)
+        await status.set_paused(self.state, paused=False)
         if start:
             self._observation.start()
 

@@ -14,10 +14,10 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
 from sakti.providers import limits
-from sakti.providers.accepts import choose_settings
 from sakti.providers.facts import takes_images
+from sakti.providers.limits import Retries
+from sakti.providers.omissions import choose_settings
 from sakti.providers.protocol import Completed, PromptProgress, Provider, TextChunk
-from sakti.providers.retry import Retries
 
 log = logging.getLogger(__name__)
 

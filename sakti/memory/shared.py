@@ -22,7 +22,7 @@ from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.sections import Section, Span, section_metadata, sections, spans, union
+from sakti.store.memory.group_rows import Section, Span, section_metadata, sections, spans, union
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters

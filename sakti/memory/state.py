@@ -22,7 +22,7 @@ from sakti.core.errors import MemoryFailure, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
 from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
-from sakti.memory import failpoints, policy
+from sakti.memory import policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.log import dates
 from sakti.memory.window import Window, load
@@ -30,6 +30,43 @@ from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Activate, Advanced, Group, Move
 from sakti.store.threads import threads
+
+FailpointHook: TypeAlias = Callable[[str], None]
+
+# Points at which a process may die in the middle of memory's work: the commit boundaries. Benchmarks and tests inject a
+# hook that is called at each and may end the engine there. `begin`: the work is announced and its input is sealed;
+# `asked`: the model has answered, nothing is stored; `written`: inside the transaction, which has not committed;
+# `committed`: stored, the window in memory is not updated; `observed`: a compaction is observed, but not recorded.
+FAILPOINTS: tuple[str, ...] = (
+    "buffer.begin",
+    "buffer.asked",
+    "buffer.written",
+    "buffer.committed",
+    "observe.begin",
+    "observe.asked",
+    "observe.written",
+    "observe.committed",
+    "activate.written",
+    "activate.committed",
+    "reflect.begin",
+    "reflect.asked",
+    "reflect.written",
+    "reflect.committed",
+    "compact.observed",
+    "compact.written",
+    "compact.committed",
+    "uncompact.written",
+    "uncompact.committed",
+    "unreflect.written",
+    "unreflect.committed",
+    "edit.written",
+    "edit.committed",
+)
+
+
+def ignore_failpoint(name: str) -> None:
+    """Do nothing: the default hook."""
+
 
 T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
@@ -192,7 +229,7 @@ class MemoryState:
         timezone: str,
         changed: Callable[[], None],
         goal: str = "",
-        failpoint: failpoints.Hook = failpoints.nothing,
+        failpoint: FailpointHook = ignore_failpoint,
     ) -> None:
         self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
         self.emit, self.builder, self.window = emit, builder, window

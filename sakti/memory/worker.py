@@ -41,7 +41,7 @@ from sakti.store.database import Database, Store
 from sakti.store.log import lines as memory_log
 from sakti.store.log.replaced import remove_marks
 from sakti.store.memory import Group, Held, NewLine, Record
-from sakti.store.memory.sections import Section, section_metadata, spans, thread_of_row, union
+from sakti.store.memory.group_rows import Section, section_metadata, spans, thread_of_row, union
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
-from sakti.actions.line import parse
+from sakti.actions.line import argument_choices, command_choices, file_choices, parse, query_at
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
 from sakti.agent.project import trust

@@ -1,7 +1,7 @@
 """Call model providers: one protocol, its implementations, and how one of them is chosen.
 
-Choosing: `presets` (the data), `registry`, `endpoint`, `facts`, `prices`, `serving`, `keys`.
-Calling: `protocol`; `anthropic`, `openai_chat` and `openai_responses` on the base `remote`, by `server` and `sse`.
-Rendering: `history` makes alternating turns, `accepts` and `refused_pieces` leave out what a server refuses.
-Failures: `errors`, `refusals`, `limits`, `retry`. `local` runs a small model; `scripted` plays one.
+Choosing: `presets` (the data), `registry`, `endpoint`, `facts` (with prices), `serving`, `keys`.
+Calling: `protocol`; `anthropic`, `openai_chat` and `openai_responses` on the base `remote`, by `sse`.
+Rendering: `history` makes alternating turns, `omissions` leaves out what a server or a model does not take.
+Failures: `errors`, `limits` (with retries). `local` runs a small model; `scripted` plays one.
 """

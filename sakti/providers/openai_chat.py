@@ -24,7 +24,7 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts, remote
-from sakti.providers.errors import stream_cut
+from sakti.providers.errors import Where, from_event, stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -48,7 +48,6 @@ from sakti.providers.protocol import (
     read_table,
     read_tokens,
 )
-from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
 

@@ -34,6 +34,7 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts, remote
+from sakti.providers.errors import Where, from_event
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -48,7 +49,6 @@ from sakti.providers.history import (
     valid_id,
 )
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
-from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
 

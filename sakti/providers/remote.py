@@ -1,11 +1,18 @@
-"""Base of the providers reached over HTTP: requests, streams, ends of answers, list of models."""
+"""Base of the providers reached over HTTP: requests, streams, ends of answers, list of models.
+
+Requests are rendered and streams are read by sakti itself: the typed events of an SDK cost two to fourteen times the
+CPU of a long answer. The SDK makes the connection, finds the proxy, signs the request and knows the clouds.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -14,16 +21,160 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json, ModelInfo, Part, Request, ToolCallPart, Usage
-from sakti.providers import facts, prices, serving
-from sakti.providers.accepts import RefusedParameters
+from sakti.providers import endpoint as endpoints
+from sakti.providers import facts, serving
 from sakti.providers.endpoint import Endpoint
+from sakti.providers.errors import Where, boundary, from_status, not_a_model, proxy_login
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, merged
+from sakti.providers.omissions import RefusedParameters
 from sakti.providers.presets import PRESETS
 from sakti.providers.protocol import Completed, StopReason, StreamEvent
-from sakti.providers.refusals import Where
-from sakti.providers.server import EndpointServer
-from sakti.providers.sse import StreamParser, chunks, protocol_errors, whole_parts
+from sakti.providers.sse import StreamParser, answer_events, chunks, protocol_errors, whole_parts
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+LONGEST_ERROR = 1 << 20  # bytes of a refusal's body that are read
+_RAW = {"headers": {"X-Stainless-Raw-Response": "stream"}}  # the SDK returns the response before its body is read
+
+
+class EndpointServer:
+    """Model server of an endpoint; its client is made in a thread, as the SDK loads slowly."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        secrets = tuple(s for s in (endpoint.key, *endpoint.headers.values()) if s)
+        self.where = Where(endpoint.name, endpoint.base_url, endpoint.key_env, secrets, endpoint.timeout)
+        self._endpoint = endpoint
+        self._key = endpoint.key
+        self._client: Any = None  # of one of the SDKs: all have the same `post` and `get`
+        self._opening = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def events(
+        self, path: str, body: Json, split: Callable[[Json], Iterable[Json]]
+    ) -> AsyncGenerator[AsyncIterator[Json]]:
+        """Request a streamed answer and yield its events; `split` converts an answer that is not streamed.
+
+        Raises ProviderError, in its body as well.
+        """
+        body = {**body, "stream": True}
+        with boundary(self.where):
+            if self._endpoint.client == "bedrock":
+                async with await self._post_for_decoded_events(path, body) as events:
+                    yield events
+                return
+            response = await self._send("post", path, body=body)
+            try:
+                yield answer_events(response, self.where, split)
+            finally:
+                await response.aclose()
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Post `body` and return the JSON object that is answered. Raises ProviderError."""
+        return await self._ask("post", path, body=body)
+
+    async def get(self, path: str) -> Json:
+        """Return the JSON object at `path`. Raises ProviderError."""
+        return await self._ask("get", path)
+
+    async def headers(self) -> dict[str, str]:
+        """Return the headers of requests that go past the SDK. Raises ProviderError."""
+        if self._endpoint.key_command and not self._key:
+            await self._run_key_command()
+        return {"Authorization": f"Bearer {self._key or 'none'}", **self._endpoint.request_headers(self._key)}
+
+    async def open(self) -> Any:
+        """Return the SDK's client. Raises ProviderError if something is missing to make it."""
+        async with self._opening:
+            if self._client is None:
+                if self._endpoint.key_command and not self._key:
+                    await self._run_key_command()
+                self._client = await asyncio.to_thread(endpoints.create_client, self._endpoint, self._key, self._refuse)
+                self.where = replace(self.where, base_url=str(self._client.base_url).rstrip("/"))
+            return self._client
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _ask(self, method: str, path: str, **options: Any) -> Json:
+        with boundary(self.where):
+            response = await self._send(method, path, **options)
+            try:
+                return self._object(await response.aread())
+            finally:
+                await response.aclose()
+
+    async def _send(self, method: str, path: str, **options: Any) -> Response:
+        """Send a request, again with a new key if the old one expired; the body is not read yet."""
+        try:
+            return await self._send_once(method, path, **options)
+        except ProviderError as e:
+            if e.status != 401 or not self._endpoint.key_command:
+                raise
+        await self.close()
+        self._key = ""
+        return await self._send_once(method, path, **options)
+
+    async def _send_once(self, method: str, path: str, **options: Any) -> Response:
+        import httpx2
+
+        call = getattr(await self.open(), method)
+        with boundary(self.where):
+            try:
+                return await call(path, cast_to=httpx2.Response, options=_RAW, **options)
+            except UnicodeEncodeError:  # half of a surrogate pair in an old message
+                return await call(path, cast_to=httpx2.Response, options=_RAW, body=_encodable(options["body"]))
+
+    async def _post_for_decoded_events(self, path: str, body: Json) -> Any:
+        """Post `body` and return the SDK's stream, which decodes the binary frames of Bedrock."""
+        from anthropic import AsyncStream
+
+        client = await self.open()
+        return await client.post(
+            path, cast_to=object, body=_encodable(body), stream=True, stream_cls=AsyncStream[object]
+        )
+
+    async def _run_key_command(self) -> None:
+        command = self._endpoint.key_command
+        self._key = await endpoints.run_key_command(command, self._endpoint.name)
+        self.where = replace(self.where, secrets=(*self.where.secrets, self._key))
+
+    async def _refuse(self, response: Response) -> None:
+        """Raise the error of a failed response; the SDKs would read its body without a limit."""
+        if not response.is_error:
+            return
+        if response.status_code == 407:
+            raise proxy_login(self.where)
+        data = b""
+        async for piece in response.aiter_bytes():
+            data += piece
+            if len(data) > LONGEST_ERROR:
+                break
+        text = data.decode("utf-8", "replace")
+        try:
+            body: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            body = text
+        raise from_status(response.status_code, body, response.headers, self.where)
+
+    def _object(self, data: bytes) -> Json:
+        text = data.decode("utf-8", "replace")
+        try:
+            value: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise not_a_model(self.where, "something else", text)
+        return cast("Json", value)
+
+
+def _encodable(body: Json) -> Json:
+    """Return `body` with lone surrogates replaced, which UTF-8 cannot encode."""
+    return cast("Json", json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")))
+
 
 Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the answer is to be asked for again
 
@@ -124,7 +275,7 @@ class RemoteProvider(ABC):
                 yield chunk
         with protocol_errors(self._where):
             parts = whole_parts(parser.parts())
-        usage = prices.with_cost(parser.usage, self.name, request.model)
+        usage = facts.with_cost(parser.usage, self.name, request.model)
         yield complete_answer(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
 
     async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
@@ -134,7 +285,7 @@ class RemoteProvider(ABC):
         with protocol_errors(self._where):
             for event in self._split(answer):
                 parser.take(event)
-        return answer, prices.with_cost(parser.usage, self.name, model)
+        return answer, facts.with_cost(parser.usage, self.name, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists; a cloud has no list, only those of its preset."""

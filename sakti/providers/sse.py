@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, Usage, storable
-from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives, stream_cut
+from sakti.providers.errors import Where, from_success, line_too_long, not_a_model, only_keep_alives, stream_cut
 from sakti.providers.history import CallIds
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
-from sakti.providers.refusals import Where, from_success
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,9 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import archive_file, failures, file_identity, files, migrate, opening, unsaved, user_state
+from sakti.store import archive_file, copies, database_file, failures, files, migrate, opening, user_state
 from sakti.store.connection import BusyHandler, Connection, Database, Snapshot
-from sakti.store.database_file import DatabaseFile
-from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
+from sakti.store.database_file import DatabaseFile, FileIdentity, FileLoss, set_log_aside
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.searcher import Searcher
@@ -239,7 +238,7 @@ class Store:
         self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
-            had_log = file_identity.has_log(self.path)
+            had_log = database_file.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._connect(database, synchronous)
             if keep or self.path.exists():
@@ -264,8 +263,8 @@ class Store:
             self._waiting.over()
 
     def _look_for_lost_log(self) -> None:
-        if file_identity.lacks_log(self._db, self.path):
-            self.notices.append(file_identity.WARNING.format(path=self.path))
+        if database_file.lacks_log(self._db, self.path):
+            self.notices.append(database_file.WARNING.format(path=self.path))
             opening.mark_interrupted(self.path)
 
     def _upgrade(self, database: DatabaseFile, keep: bool) -> None:
@@ -314,9 +313,9 @@ class Store:
     def _in_memory(self) -> DatabaseFile:
         """Copy the database into memory; `_copied` keeps the copy alive until the writer is connected to it."""
         self.not_saved = UNSAVED
-        name = unsaved.new_name()
-        self._copied = unsaved.fill(name, self.path)
-        return DatabaseFile(name, unsaved.FLAGS)
+        name = copies.name_in_memory()
+        self._copied = copies.copy_file_to_memory(name, self.path)
+        return DatabaseFile(name, copies.FLAGS)
 
     def _copy(self, database: DatabaseFile | None, reason: str, scratch: bool) -> DatabaseFile:
         """Make a temporary copy, for `scratch` or to migrate its schema.
@@ -362,7 +361,7 @@ class Store:
     def _set_log_mark(self) -> bool:
         """Mark the file in the open transaction; return whether the mark is new."""
         identity = self._identity
-        return identity is not None and identity.has_log and file_identity.set_in(self._db, identity.inode)
+        return identity is not None and identity.has_log and database_file.mark_log(self._db, identity.inode)
 
     def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
         """Copy the database into memory and use the copy; return the reason.
@@ -371,12 +370,12 @@ class Store:
         database by their names. If the copy fails or is damaged, nothing can be written from now on.
         """
         before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
-        memory = DatabaseFile(unsaved.new_name(), unsaved.FLAGS)
+        memory = DatabaseFile(copies.name_in_memory(), copies.FLAGS)
         try:
             if loss.can_checkpoint:
                 self._waiting.limit = 0
                 self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            with contextlib.closing(unsaved.copy(self._db.connection(), memory.filename)):
+            with contextlib.closing(copies.copy(self._db.connection(), memory.filename)):
                 if reason := failures.find(memory):
                     raise StoreError(reason, code="damaged")
                 self._use(memory)
@@ -532,7 +531,7 @@ class Store:
                 more = any(unfinished)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
             if idle and not more and self._identity is not None:
-                file_identity.clear(self._db, self._identity.inode)
+                database_file.clear_log_mark(self._db, self._identity.inode)
                 self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
             log.info("the upkeep of %s waits for the next time: %s", self.path, e)
@@ -571,5 +570,5 @@ class Store:
         if name == "_db" and self._identity is not None and self._identity.find_loss() is None:
             self._waiting.limit = 0
             with contextlib.suppress(peewee.PeeweeException, apsw.Error):
-                file_identity.clear(database, self._identity.inode)
+                database_file.clear_log_mark(database, self._identity.inode)
         database.close()

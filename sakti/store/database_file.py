@@ -1,7 +1,18 @@
-"""Describe how a database's file is opened, and the SQL functions that every connection has."""
+"""Describe how a database's file is opened, and notice that it was removed, replaced or truncated.
+
+Every connection gets the SQL functions of `register`. SQLite goes on with the file that it opened, whatever has its
+name by now: later writes are in no file that a later start finds. A window looks before each transaction, which costs
+two calls of `stat`. A file with a long log is marked, so that a copy without its log is recognised.
+
+Raw SQL: pragmas, and the mark, which is read before the schema is known.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from functools import lru_cache
@@ -11,14 +22,25 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from sakti.core.lazy import lazy_imports
-from sakti.store import archive_file, secrets
+from sakti.store import archive_file, files, secrets
+from sakti.store.connection import Connection, Database, plain
 from sakti.store.search.folding import folded
 from sakti.store.search.index import identifiers, touched
+from sakti.store.text_registry import entering
 from sakti.store.threads import codec
 
-with lazy_imports:
-    from sakti.store import files
+CLEAN = 1  # the free space holds nothing of what was removed; the file was made, or written anew, since that is kept up
+PENDING = 4  # the write-ahead log may hold more than the file (`mark_log`)
+UNMERGED = 2  # the search indexes hold words of texts that were taken out of them
+# A text that is put into an index is asked for them by several expressions.
+_identifiers = lru_cache(maxsize=8)(identifiers)
+WARNING = (
+    "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
+    " and changes may be missing. Copy both files, or use `sakti db backup`."
+)
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
+_MARKED_FILE = "marked_file"  # in ui_state: inode and generation, with a colon between them
+AGAIN_S = 0.05  # before a file that seems older is read again
 
 
 class DatabaseFile(Struct, frozen=True):
@@ -65,15 +87,6 @@ def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
     return DatabaseFile(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-CLEAN = 1  # the free space holds nothing of what was removed; the file was made, or written anew, since that is kept up
-PENDING = 4  # the write-ahead log may hold more than the file (`log_mark`)
-UNMERGED = 2  # the search indexes hold words of texts that were taken out of them
-
-
-# A text that is put into an index is asked for them by several expressions.
-_identifiers = lru_cache(maxsize=8)(identifiers)
-
-
 def register(connection: apsw.Connection) -> None:
     """Register the functions with a connection."""
     functions: dict[str, tuple[Callable[..., Any], int]] = {
@@ -109,3 +122,218 @@ def _as_text(value: float | bytes) -> str:
 
 # views and triggers call them, so no connection of this process is without
 apsw.connection_hooks.append(register)
+
+
+def mark_log(db: Database, inode: int) -> bool:
+    """Set the mark in the open transaction; return whether it was not set before."""
+    if _is_set(db):
+        return False
+    _change(db, inode, on=True)
+    return True
+
+
+def clear_log_mark(db: Database, inode: int) -> None:
+    """Copy the log into the file and clear the mark, unless somebody reads or writes now."""
+    if _is_set(db) and _checkpoint(db):
+        with db.atomic():
+            _change(db, inode, on=False)
+        _checkpoint(db)
+
+
+def _change(db: Database, inode: int, *, on: bool) -> None:
+    before = _marks(db)
+    db.execute_sql(f"PRAGMA user_version = {before | PENDING if on else before & ~PENDING}")
+    value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
+    db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{_MARKED_FILE}', ?)", (value,))
+
+
+def _checkpoint(db: Database) -> bool:
+    _, pages, copied = db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return pages == copied
+
+
+def has_log(path: Path) -> bool:
+    """Return whether there is a write-ahead log with content beside the database."""
+    return files.size_of(files.beside(path.resolve(), "-wal")) > 0
+
+
+def lacks_log(db: Connection, path: Path) -> bool:
+    """Return whether a database that had no log when it was opened is a copy that lacks one."""
+    return _is_set(db) and _read_mark(db)[0] not in (0, path.stat().st_ino)
+
+
+def read_generation(path: Path) -> int | None:
+    """Return the generation of the file at `path` without its log; None if it cannot be read now."""
+    try:
+        with contextlib.closing(make_read_only(path, immutable=True).connect()) as connection:
+            return _read_mark(plain(connection))[1]
+    except (apsw.Error, ValueError):
+        return None
+
+
+def lacks_frames(path: Path) -> bool:
+    """Return whether the write-ahead log is shorter than its index says.
+
+    Through SQLite: a process that closed the index itself would lose all its locks on it.
+    """
+    try:
+        with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            db = plain(connection)
+            (page_size,) = db.execute_sql("PRAGMA page_size").fetchone()
+            _, frames, _ = db.execute_sql("PRAGMA wal_checkpoint(NOOP)").fetchone()
+    except (apsw.IOError, apsw.CorruptError, apsw.NotADBError):
+        return True  # the pages that it reads first are not there
+    except apsw.Error:
+        return False
+    size = files.size_of(files.beside(path, "-wal"))
+    return frames > 0 and size < _LOG_HEADER + frames * (_FRAME_HEADER + page_size)
+
+
+def _read_mark(db: Connection) -> tuple[int, int]:
+    """Return the inode and the generation of a database that was marked, else zeros."""
+    row = db.execute_sql(f"SELECT value FROM ui_state WHERE key = '{_MARKED_FILE}'").fetchone()
+    inode, _, generation = (row[0] if row else "0:0").partition(":")
+    return int(inode), int(generation)
+
+
+def _is_set(db: Connection) -> bool:
+    return bool(_marks(db) & PENDING)
+
+
+def _marks(db: Connection) -> int:
+    return db.execute_sql("PRAGMA user_version").fetchone()[0]
+
+
+class FileLoss(Struct, frozen=True):
+    """Loss of an open database's file to another program.
+
+    `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
+    copied into the file that is open. `keeps_log`: the log still belongs to the file.
+    """
+
+    words: str
+    can_checkpoint: bool = False
+    keeps_log: bool = False
+
+
+class FileIdentity:
+    """Identity and generation of an open database file, and the identity of its write-ahead log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()  # SQLite's log is beside the file, not beside a link to it
+        self._log_path = files.beside(self._path, "-wal")
+        status = self._path.stat()
+        self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
+        self._log = self._find_log()
+        self._log_size = files.size_of(self._log_path)
+        self._loss: FileLoss | None = None
+        self._lock = threading.Lock()  # readers look as well
+        self._generation = 0
+        self._generation = self._read_generation()
+
+    def note_checkpoint(self) -> None:
+        """Remember the file as it is after a checkpoint of this process."""
+        with self._lock, contextlib.suppress(OSError):
+            self._written, self._generation = self._path.stat().st_mtime_ns, self._read_generation()
+
+    def note_commit(self) -> None:
+        """Remember the size of the log, which a transaction of this process has just written to."""
+        with self._lock:
+            self._log_size = max(self._log_size, files.size_of(self._log_path))
+
+    @property
+    def inode(self) -> int:
+        return self._file[1]
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
+
+    def find_loss(self) -> FileLoss | None:
+        """Return how the file was lost since it was opened; None if it was not."""
+        with self._lock:
+            self._loss = self._loss or self._look()
+            return self._loss
+
+    def _look(self) -> FileLoss | None:
+        try:
+            status = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return FileLoss(f"{self._path} was removed while it was in use", can_checkpoint=True)
+        except OSError:
+            return None
+        if _identify(status) != self._file:
+            return FileLoss(f"{self._path} was replaced by another file while it was in use")
+        if status.st_size < self._size:  # it is vacuumed only while no other process has it open
+            return FileLoss(f"{self._path} was truncated while it was in use", keeps_log=True)
+        self._size = status.st_size
+        if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
+            self._written = status.st_mtime_ns
+            if self._is_older():
+                return FileLoss(f"{self._path} was overwritten by an older copy while it was in use")
+        return self._find_loss_of_log()
+
+    def _is_older(self) -> bool:
+        """Return whether the file is of an earlier generation than when it was looked at last."""
+        before = self._generation
+        self._generation = self._read_generation()
+        if self._generation < before:  # or it was read in the middle of a checkpoint
+            time.sleep(AGAIN_S)
+            self._generation = self._read_generation()
+        return self._generation < before
+
+    def _read_generation(self) -> int:
+        generation = read_generation(self._path) if self.has_log else 0
+        return self._generation if generation is None else generation
+
+    def _find_loss_of_log(self) -> FileLoss | None:
+        log = self._find_log()
+        if self._log is None or log == self._log:
+            self._log = log
+            return self._find_loss_in_log()
+        if log is None:
+            return FileLoss(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
+        return FileLoss(f"{self._log_path} was replaced by another file while it was in use")
+
+    def _find_loss_in_log(self) -> FileLoss | None:
+        size = files.size_of(self._log_path)
+        is_shorter, self._log_size = size < self._log_size, size
+        if not is_shorter or not self._lacks_frames():
+            return None
+        return FileLoss(f"{self._log_path} was truncated while it was in use", keeps_log=True)
+
+    def _lacks_frames(self) -> bool:
+        """Return whether the log lacks frames in use; SQLite resets its index before it shortens a log."""
+        if lacks_frames(self._path):  # or another checkpoint came in between
+            time.sleep(AGAIN_S)
+            return lacks_frames(self._path)
+        return False
+
+    def _find_log(self) -> tuple[int, int] | None:
+        try:
+            return _identify(self._log_path.stat())
+        except OSError:
+            return None
+
+    def set_log_aside(self) -> None:
+        """Rename the write-ahead log, which must not be applied to another file of the same name."""
+        if self._log is not None and self._find_log() == self._log:
+            set_log_aside(self._path)
+
+
+def set_log_aside(path: Path) -> Path | None:
+    """Rename the write-ahead log of a lost database; return its new path, None if it was empty."""
+    log = files.beside(path, "-wal")
+    aside = files.beside(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
+    with contextlib.suppress(OSError):
+        files.beside(path, "-shm").unlink(missing_ok=True)
+        if log.stat().st_size:
+            log.rename(aside)
+            return aside
+        log.unlink()
+    return None
+
+
+def _identify(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

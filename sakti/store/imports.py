@@ -26,7 +26,7 @@ from sakti.store.models import (
     TaskMessageRow,
     WorkingMemoryRow,
 )
-from sakti.store.threads import message_removal, threads
+from sakti.store.threads import removal, threads
 
 IMPORTED = "imported"  # key in a message's metadata: the run that imported it
 ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
@@ -192,7 +192,7 @@ def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
         "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
         (last, json.dumps(message_ids)),
     ).fetchall()
-    message_removal.withhold(db, [i for i, stays in listed if stays], "The import of this message was undone.")
+    removal.withhold_turn(db, [i for i, stays in listed if stays], "The import of this message was undone.")
     for message_id in [i for i, stays in listed if not stays]:
         rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
         rows.delete(db, TaskMessageRow, message_id=message_id)

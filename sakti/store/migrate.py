@@ -28,7 +28,6 @@ _TABLES = (
     " ORDER BY sqlite_schema.rowid"
 )
 
-
 COLUMNS = 294  # of ordinary tables in the latest schema: a database with fewer of them lacks some
 _ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have checks of their own
     "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"

@@ -18,7 +18,7 @@ import peewee
 from peewee import BooleanField, CompositeKey, FloatField, IntegerField, Model
 
 from sakti.store import secrets
-from sakti.store.threads import codec, masking
+from sakti.store.threads import codec
 
 
 class TextField(peewee.TextField):
@@ -95,7 +95,7 @@ class PartsField(JsonField):
     if_unreadable = None  # recovery makes parts of the plain text
 
     def db_value(self, value: Any) -> Any:
-        return codec.stored(masking.parts(value))
+        return codec.stored(codec.mask_parts(value))
 
     def python_value(self, value: Any) -> Any:
         return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))

@@ -1,9 +1,10 @@
 """Create a database file or decide how to open it: for writing, read-only, or not at all and why.
 
 A new database is created under another name and renamed once it is complete, so an empty file is always a damaged
-one.
+one. `ask` answers one question in the calling thread for commands that end then: they need neither an event loop nor
+peewee, which would be most of their run time.
 
-Raw SQL: pragmas, and a schema that is not known yet.
+Raw SQL: pragmas, a schema that is not known yet, and names that a shell completes.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from sakti.core.errors import StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.patterns import lazy_pattern
 from sakti.store import archive_file, database_file, failures, files, migrate
-from sakti.store.connection import plain
+from sakti.store.connection import Connection, Snapshot, plain
 from sakti.store.database_file import DatabaseFile
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ ANOTHER = "name another file with SAKTI_DB"
 
 _RECOVERED = lazy_pattern(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
 _unclean: set[str] = set()
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_HERE = "SELECT id, title FROM threads WHERE resource_id = ? AND deleted_at"
 
 
 def _hear(code: int, message: str) -> None:
@@ -240,3 +246,55 @@ def sqlite_info() -> tuple[str, bool]:
     """Return SQLite's version, and whether its WAL is safe with two connections."""
     version = apsw.sqlite_lib_version()
     return version, tuple(int(n) for n in version.split(".")) >= WAL_SAFE_FROM
+
+
+class NotReady(Exception):
+    """Error for a database that is missing, cannot be opened or has another schema.
+
+    `Store.open` creates it, migrates it or explains the failure.
+    """
+
+
+def open_another(connection: apsw.Connection) -> apsw.Connection:
+    """Open another read-only connection to the same file."""
+    path = Path(connection.filename)
+    database = read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
+    second = database.connect()
+    second.set_busy_timeout(5_000)
+    second.execute("PRAGMA query_only = 1")
+    return second
+
+
+def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run the read-only `fn(db, …)`, in plain SQL, in one transaction on the database at `path`.
+
+    Raises `NotReady`.
+    """
+    had_log = database_file.has_log(path)
+    try:
+        # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
+        connection = DatabaseFile(str(path)).connect()
+    except apsw.Error as e:
+        raise NotReady from e
+    try:
+        connection.set_busy_timeout(1_000)  # who waits longer does it in sight
+        connection.execute("PRAGMA query_only = 1")
+        db = plain(connection)
+        with Snapshot(connection):
+            if migrate.current_version(db) != migrate.LATEST or was_interrupted(path):
+                raise NotReady
+            if not had_log and database_file.lacks_log(db, path):
+                raise NotReady
+            return fn(db, *args, **kwargs)
+    except (SaktiError, NotReady):
+        raise
+    except Exception as e:  # whatever it is, `Store.read` finds out whether the file is to blame
+        raise NotReady from e
+    finally:
+        connection.close()
+
+
+def newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
+    """Return ids and titles of a workspace's threads, the newest first, or of those that were deleted."""
+    which = "IS NOT NULL ORDER BY deleted_at" if deleted else "IS NULL ORDER BY updated_at"
+    return list(db.execute_sql(f"{_HERE} {which} DESC LIMIT ?", (resource_id, limit)))

@@ -259,7 +259,6 @@ _FORMS: tuple[tuple[str, str, str, Check], ...] = (
     *(("mnemonic", sign, _PHRASE, _whole) for sign in ("mnemonic", "seed", "recovery", "backup")),
 )
 
-
 _SPACED = frozenset(
     ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password", "kubernetes", "huggingface")
 )  # of several words, or of short ones

@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import WITHOUT_WIDTH
-from sakti.store import secret_layouts, secret_names, secret_shapes
+from sakti.store import secret_names, secret_shapes
 
 MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
@@ -118,7 +118,7 @@ def whole_until(text: str) -> int:
     line = last = text.rfind("\n") + 1
     while line:
         start = text.rfind("\n", 0, line - 1) + 1
-        if not text.endswith(GOES_ON, 0, line) and not secret_layouts.is_name_of_next_line(text[start:line]):
+        if not text.endswith(GOES_ON, 0, line) and not secret_names.is_name_of_next_line(text[start:line]):
             break
         line = start
     end = line or last or len(text)
@@ -244,7 +244,7 @@ def _spans(text: str) -> list[secret_shapes.Span]:
     # the one letter that becomes two in lower case: positions must stay
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
     spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
-    return [*spans, *secret_layouts.find(text, lower)]
+    return [*spans, *secret_names.find_apart(text, lower)]
 
 
 def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:

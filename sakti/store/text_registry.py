@@ -75,7 +75,6 @@ _SAID = (
 )
 _UNNAMED = "thread_id IS NULL AND resource_id = (SELECT resource_id FROM threads WHERE id = ?1)"
 
-
 # In the order in which rows are removed.
 _ROWS = (
     OwnedRows(

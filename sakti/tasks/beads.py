@@ -17,18 +17,26 @@ from msgspec import Struct, field, to_builtins
 from sakti.core.errors import TaskError
 from sakti.core.ids import Ids
 from sakti.core.types import Json
-from sakti.store import foreign
+from sakti.store import copies
 from sakti.store.connection import Database
-from sakti.store.tasks import edges as store_edges
-from sakti.store.tasks import events, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.row import Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import ImportedTask
 from sakti.tasks import graph as g
-from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, log, new_handle, reopen_epics
-from sakti.tasks.fields import STATUSES, TYPES, check_priority, check_text, clean_labels, clean_title
-from sakti.tasks.transfer import parse, split_lines
+from sakti.tasks.changes import (
+    STATUSES,
+    TYPES,
+    Actor,
+    check_priority,
+    check_text,
+    clean_labels,
+    clean_title,
+    log,
+    new_handle,
+    reopen_epics,
+)
+from sakti.tasks.transfer import Gate, parse, split_lines
 
 SOURCE = "beads"
 NAMES = ("issues.jsonl", "beads.jsonl")  # newer and older versions of bd
@@ -66,7 +74,7 @@ def read(path: Path) -> list[Json]:
     """Return the issues at `path`. Raises TaskError (no_input, unreadable)."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
-        return foreign.beads_issues(file)
+        return copies.beads_issues(file)
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
@@ -165,7 +173,7 @@ class _Import(Struct):
         if before is None:
             task = _task(db, self.actor, self.ids.new(), name, fields)
             rows.insert(db, task)
-            events.add(db, task, "import", self.actor.name, self.actor.now, batch=self.batch)
+            rows.add_event(db, task, "import", self.actor.name, self.actor.now, batch=self.batch)
             self.report.imported += 1
         elif before.original == issue:
             self.report.unchanged += 1
@@ -229,20 +237,20 @@ class _Import(Struct):
 
     def _put(self, edge: tuple[str, str, str], *, was_there: bool) -> bool:
         task, on, kind = edge
-        added = store_edges.add(self.db, task, on, kind, self.actor.now, count=False)
+        added = rows.add_edge(self.db, task, on, kind, self.actor.now, count=False)
         if added and was_there:  # the edges of what is new go with it
             self._log_edge(edge, add=True)
         return added
 
     def _remove(self, task: str, on: str, kind: str) -> None:
-        if store_edges.remove(self.db, task, on, kind, count=False)[0]:
+        if rows.remove_edge(self.db, task, on, kind, count=False)[0]:
             self._log_edge((task, on, kind), add=False)
 
     def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:
         task = questions.get(self.db, edge[0])
         if task is not None:
             details: Json = {"on": edge[1], "type": edge[2], "add": add}
-            events.add(self.db, task, "dep", self.actor.name, self.actor.now, None, details, batch=self.batch)
+            rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, None, details, batch=self.batch)
 
 
 def _fields(issue: Json, now: int) -> Json:

@@ -1,20 +1,28 @@
-"""Share what every change of a task needs: the actor, the claim check, the log, the edge checks."""
+"""Share what every change of a task needs: valid values, actor, claim, edge checks, log and undo.
+
+Errors are TaskErrors with a code. An undo goes through the log, newest first, and restores only the fields that a
+change touched.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, edges, events, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.row import NAMES, Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import NAMES, Task
+from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
+from sakti.store.text_registry import entering
 from sakti.tasks import graph as g
 from sakti.tasks.describe import holder
 
@@ -22,6 +30,14 @@ CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of 
 SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
 REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
 _NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
+
+UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
+            "import")  # fmt: skip
+_KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_title", "compaction_level")
+STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
+REASONS = ("completed", "wontfix", "duplicate")
+METADATA_LIMIT = 10_000  # characters of its JSON
+_BAD = lazy_pattern("[\x00\ud800-\udfff]")
 
 
 class CycleError(TaskError):
@@ -58,7 +74,7 @@ class Actor(Struct, frozen=True):
 
 def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
     """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
-    if not force and claims.is_live(task, actor.now) and not actor.is_holder(task):
+    if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
             f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
         )
@@ -76,7 +92,7 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    events.add(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
 
 
 def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
@@ -105,7 +121,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
         refuse_epic_in_task(db, task, target)
         if task.status != "closed":
             refuse_closed_parent(target)
-    return edges.add(db, task.id, target.id, kind, actor.now, count=count)
+    return rows.add_edge(db, task.id, target.id, kind, actor.now, count=count)
 
 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
@@ -214,3 +230,154 @@ def new_handle(db: Database, resource_id: str, seed: str) -> str:
             if not questions.has_handle(db, resource_id, handle):
                 return handle
     raise TaskError("No free handle was found.", code="invalid")
+
+
+def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
+    """Undo the last `count` changes of the workspace; return them as (action, task).
+
+    An import is one change, and so is an epic closed with its parts. A change with no effect any more (the deletion of
+    a task that was restored since) is passed over. Raises `TaskError`: nothing_to_undo, or what the previous state
+    would break.
+    """
+    out: list[tuple[str, Task]] = []
+    while count and (newest := rows.newest_events(db, actor.resource_id, UNDOABLE, 1)):
+        event = newest[0]
+        done = _take_back(db, actor, event)
+        rows.mark_events_undone(db, event, actor.now)
+        if done:
+            details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
+            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, None, details)
+            out += done
+            count -= 1
+    if not out:
+        raise TaskError("There is nothing to undo.", code="nothing_to_undo")
+    return out
+
+
+def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
+    group = [event] if event.batch is None else rows.events_of_batch(db, event.batch)
+    imported = [e.task_id for e in group if e.action == "import" and event.batch is not None]
+    action = event.action if event.batch is None or event.action == "close" else "import"
+    changed = [e for e in group if e.batch is None or e.action != "import"]
+    done = [(action, task) for e in changed if (task := _one(db, actor, e)) is not None]
+    added = questions.get_many(db, imported)
+    rows.delete_many(db, actor.resource_id, list(added), actor.now)
+    refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
+    return done + [("import", task) for task in added.values()]
+
+
+def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
+    """Undo one change; None if nothing changes."""
+    values, task_id = event.after or {}, event.task_id
+    task = questions.get(db, task_id)
+    match event.action:
+        case "delete":
+            return undelete(db, task_id) if task is None else None
+        case _ if task is None:
+            return None  # it was deleted since, and not by a change that could be undone first
+        case "create" | "import":
+            return rows.update(db, task_id, deleted_at=actor.now)[0]
+        case "restore":
+            return _undo_restore(db, actor, task, event.before or {})
+        case "dep":
+            return _undo_edge(db, actor, task, values)
+        case "link":
+            return task if rows.remove_link(db, task_id, values["message"]) else None
+        case _:
+            return _fields(db, actor, task, event.before or {}, values)
+
+
+def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | None:
+    """Remove an added edge, or add a removed one again."""
+    on, kind = values["on"], values["type"]
+    if values["add"]:
+        return task if rows.remove_edge(db, task.id, on, kind)[0] else None
+    if not questions.exists(db, on):
+        return None  # it was removed for good
+    if questions.get(db, on) is not None:
+        refuse_cycle(db, task.id, on, kind)
+    return task if rows.add_edge(db, task.id, on, kind, actor.now) else None
+
+
+def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
+    """Undo the restoring of a deleted task or of a shrunk one's text."""
+    if before.get("deleted"):
+        return rows.update(db, task.id, deleted_at=actor.now)[0]
+    if "compaction_level" not in before or task.compaction_level:
+        return None
+    text, summary = before.get("description", task.description), before.get("summary", task.summary)
+    rows.shrink(db, task, before["compaction_level"], text, summary, actor.now)
+    return questions.get(db, task.id)
+
+
+def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
+    """Put back the fields that a change touched; changes made to other fields since stay."""
+    changes = {k: v for k, v in before.items() if k not in _KEPT and (k not in after or after[k] != v)}
+    labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
+    if labels is None and metadata is None and not changes:
+        return None
+    if labels is not None:
+        rows.set_labels(db, task.id, labels)
+    if metadata is not None:
+        rows.set_metadata(db, task.id, metadata)
+    rows.unshrink(db, task.id, actor.now)
+    return rows.update(db, task.id, **changes, updated_at=actor.now)[0]
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse text that cannot be stored, anywhere in a value."""
+    if isinstance(value, str):
+        if match := _BAD.search(value):
+            what = "a NUL character" if match[0] == "\x00" else "half of a surrogate pair"
+            raise TaskError(f"{name} has {what} at position {match.start()}; send it without.", code="bad_text")
+    elif isinstance(value, dict):
+        for key, each in cast("dict[Any, Any]", value).items():
+            check_text(name, key)
+            check_text(f"{name}.{key}", each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            check_text(name, each)
+
+
+def clean_title(value: Any) -> str:
+    """Return a title as one line of 1 to 500 characters, without secrets: as it is stored."""
+    title = " ".join(str(value or "").split())
+    if not title:
+        raise TaskError("A task needs a title.", code="empty_title")
+    if len(title) > 500:
+        raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
+    check_text("title", title)
+    return entering("tasks", "title", title)
+
+
+def check_priority(priority: Any) -> None:
+    """Refuse a priority that is not 0 to 4."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 4:
+        raise TaskError(f"Priority {priority} is not 0 (most urgent) to 4.", code="bad_priority")
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not in `allowed`."""
+    if value not in allowed:
+        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code=f"bad_{name}")
+
+
+def clean_labels(values: Sequence[Any]) -> list[str]:
+    """Return the labels on one line each, sorted, without duplicates."""
+    check_text("labels", list(values))
+    return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
+
+
+def merged_metadata(before: Json, changes: Any) -> Json:
+    """Return metadata with `changes` in it; a value of None removes its key."""
+    if not isinstance(changes, dict):
+        raise TaskError("metadata must be an object of keys and values.", code="invalid")
+    new = cast("Json", changes)
+    check_text("metadata", new)
+    if taken := sorted(set(new) & set(SOURCE_KEYS)):
+        raise TaskError(f"metadata.{taken[0]} is reserved for imports; choose another key.", code="invalid")
+    merged = {k: v for k, v in {**before, **new}.items() if v is not None}
+    size = len(json.dumps(merged, ensure_ascii=False))
+    if size > METADATA_LIMIT:
+        raise TaskError(f"metadata has {size:,} characters; at most {METADATA_LIMIT:,}.", code="invalid")
+    return merged

@@ -12,7 +12,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.row import Task, TaskCard
+from sakti.store.tasks.questions import Task, TaskCard
 
 if TYPE_CHECKING:
     from sakti.core.types import Json

@@ -1,26 +1,265 @@
-"""Answer queries about tasks, reading only the rows that are returned."""
+"""Answer queries about tasks, reading only the rows returned: lists, board, chains to startable tasks."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks import search as task_search
-from sakti.tasks.board import Board, BoardTask, board
-from sakti.tasks.chains import Branch, explain, tree
-from sakti.tasks.describe import Urgency, describe, describe_all, find, find_urgent, is_abandoned
+from sakti.store.tasks.questions import Task, TaskCard
+from sakti.tasks import graph as g
+from sakti.tasks.describe import Urgency, claimed_by, describe, describe_all, find, find_urgent, is_abandoned, reasons
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
-    from sakti.store.tasks.row import Task
+    from sakti.store.tasks.questions import Task
 
 with lazy_imports:
     from sakti.store.search import search as text_search
 
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+
+
+COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
+CONTAINER_LIMIT = 50  # they stand below what is blocked
+
+Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
+# (what the edge says, its type, whether it is walked from the task to what it depends on)
+_UP = (("waits for", g.BLOCKS, True), ("part of", g.PARENT, True))
+_DOWN = (("has part", g.PARENT, False), ("blocks", g.BLOCKS, False))
+_BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False), ("related", g.RELATED, True),
+           ("related", g.RELATED, False))  # fmt: skip
 __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find", "list_tasks", "ready", "search",
            "show", "tree"]  # fmt: skip
+
+
+class BoardTask(Struct, frozen=True):
+    """Row of the board. `held_by` names the holder; `since`: start of work or closing time (Unix ms).
+
+    `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `waits_for_children` counts the open
+    ones. `abandoned`: the process that worked on it has ended; `urgent_for` names
+    a more urgent task that waits for it, as `P0 t4k`.
+    """
+
+    id: str
+    handle: str
+    title: str
+    priority: int
+    type: str
+    assignee: str | None
+    blocked_by: tuple[str, ...] = ()
+    held_by: str | None = None
+    since: int | None = None
+    ready_to_close: bool = False
+    waits_for_children: int = 0
+    abandoned: bool = False
+    urgent_for: str = ""
+
+
+class Board(Struct, frozen=True):
+    """Columns of the board.
+
+    `counts` are those of all tasks: ready, blocked, in progress, closed today; None where the columns hold all of
+    them. `containers` are open, unblocked tasks that end after their open children.
+    """
+
+    ready: tuple[BoardTask, ...] = ()
+    blocked: tuple[BoardTask, ...] = ()
+    in_progress: tuple[BoardTask, ...] = ()
+    closed_today: tuple[BoardTask, ...] = ()
+    counts: tuple[int, int, int, int] | None = None
+    containers: tuple[BoardTask, ...] = ()
+    container_count: int = 0
+
+
+def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_LIMIT) -> Board:
+    """Return the board; `midnight` (Unix ms) is when today began. At most `limit` cards a column."""
+    ready, blocked, working = (
+        questions.cards(db, resource_id, state, limit) for state in ("ready", "blocked", "in_progress")
+    )
+    urgent = find_urgent(db, resource_id)
+    names = questions.handles(db, {u.waiting for u in urgent.values()}) if urgent else {}
+    if urgent:
+        stored = questions.row_order(db, [t.id for t in ready])
+        ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, stored[t.id]))
+    containers = questions.cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
+    closed, closed_count = questions.closed_since(db, resource_id, midnight, limit)
+    why = reasons(db, [t.id for t in (*blocked, *working) if t.held])
+    finished = graph.containers(db, [t.id for t in ready])
+    counts = questions.counts(db, resource_id)
+
+    def drawn(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
+        return tuple(
+            _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished)
+            for t in cards
+        )
+
+    return Board(
+        ready=drawn(ready),
+        blocked=drawn(blocked),
+        in_progress=drawn(working),
+        closed_today=drawn(closed),
+        counts=(counts["ready"], counts["blocked"], counts["in_progress"], closed_count),
+        containers=drawn(containers),
+        container_count=counts["container"],
+    )
+
+
+def _describe(urgency: Urgency | None, names: Mapping[str, str]) -> str:
+    return f"P{urgency.priority} {names[urgency.waiting]}" if urgency else ""
+
+
+def _card(task: TaskCard, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
+    return BoardTask(
+        id=task.id,
+        handle=task.handle,
+        title=task.title,
+        priority=task.priority,
+        type=task.type,
+        assignee=task.assignee,
+        blocked_by=blocked_by,
+        held_by=claimed_by(task) if task.session_id is not None else None,
+        since=task.closed_at if task.status == "closed" else task.claimed_at,
+        ready_to_close=ready_to_close,
+        waits_for_children=0 if task.status == "closed" else task.open_children,
+        urgent_for=urgent_for,
+        abandoned=task.claim_owner is not None and is_abandoned(task),
+    )
+
+
+def explain(db: Connection, resource_id: str, text: str) -> Json:
+    """Return the shortest chain from a task to one that is ready, or else to one in progress.
+
+    Raises `TaskError`: closed; deadlock where nothing that the task waits for can start.
+    """
+    task = find(db, resource_id, text)
+    if task.status == "closed":
+        raise TaskError(f"{task.handle} is closed.", code="closed")
+    steps, end = _search_chain(db, task.id)
+    if not end:
+        raise TaskError(_describe_deadlock(db, task.id, steps), code="deadlock")
+    chain: list[tuple[str, str]] = []
+    came = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
+    while end != task.id:
+        before, why = came[end]
+        chain.insert(0, (end, why))
+        end = before
+    names = questions.get_many(db, [task.id, *(t for t, _ in chain)])
+    return {
+        "task": describe(task),
+        "chain": [{**describe(names[t]), "because": why} for t, why in ((task.id, ""), *chain)],
+    }
+
+
+def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
+    """Return what each task waits for, nearest first, and the task in which the shortest chain ends."""
+    steps: Steps = {}
+    frontier, working = [start], ""
+    while frontier:
+        states = questions.states(db, frontier)
+        if ready := next((t for t in frontier if states[t] == "ready"), ""):
+            return steps, ready
+        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
+        level = _waits_for(db, frontier)
+        steps |= level
+        targets = dict.fromkeys(target for pairs in level.values() for target, _ in pairs)
+        frontier = [t for t in targets if t not in steps]
+    return steps, working
+
+
+def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
+    """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
+    blockers = graph.reasons(db, tasks)
+    names = questions.handles(db, {via for pairs in blockers.values() for via, _ in pairs})
+    children = graph.open_children(db, tasks)
+    return {
+        task: [(by, "blocks" if via == task else f"blocks {names[via]}") for via, by in blockers.get(task, ())]
+        + [(child, "child") for child in children.get(task, ())]
+        for task in tasks
+    }
+
+
+def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
+    """Describe which tasks wait for each other in a cycle.
+
+    A task that cannot start waits for something, so the first step from each leads into a cycle.
+    """
+    way = [start]
+    while way[-1] not in way[:-1]:
+        way.append(steps[way[-1]][0][0])
+    ring = way[way.index(way[-1]) :]
+    names = questions.handles(db, ring)
+    waits: list[str] = []
+    for task, other in itertools.pairwise(ring):
+        why = steps[task][0][1]
+        via = why.removeprefix("blocks").strip()
+        what = f"its child {names[other]}" if why == "child" else f"{names[other]}{f' (via {via})' if via else ''}"
+        waits.append(f"{names[task]} waits for {what}")
+    return f"nothing here can start: {', '.join(waits)}. Remove one of these dependencies (dep … --remove)."
+
+
+# --- the tree ---------------------------------------------------------------------------------------------
+
+
+class Branch(Struct, frozen=True):
+    """Line of a task's dependency tree.
+
+    Depth, the relation to the line above it ("" for the task itself), and whether an open task blocks it. `again`:
+    the task and its branch are already listed above.
+    """
+
+    depth: int
+    relation: str
+    task: Task
+    held: bool
+    again: bool = False
+
+
+def tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
+    """Return the dependency tree of a task, at most `limit` lines.
+
+    First what it waits for or is a part of, then what is a part of it or waits for it, both transitively; then what
+    is only related.
+    """
+    root = find(db, resource_id, text)
+    out = [_branch(0, "", root)]
+    for relations, levels in ((_UP, depth), (_DOWN, depth), (_BESIDE, 1)):
+        seen = {root.id}
+        stack = _next(db, root.id, relations, 1)[::-1]
+        while stack and len(out) < limit:
+            level, relation, task = stack.pop()
+            out.append(_branch(level, relation, task, again=task.id in seen))
+            if task.id not in seen and level < levels:
+                stack += _next(db, task.id, relations, level + 1)[::-1]
+            seen.add(task.id)
+    return tuple(out)
+
+
+def _branch(depth: int, relation: str, task: Task, *, again: bool = False) -> Branch:
+    return Branch(depth, relation, task, bool(task.held) and task.status != "closed", again)
+
+
+def _next(
+    db: Connection, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
+) -> list[tuple[int, str, Task]]:
+    edges = graph.edges_of(db, task_id)
+    neighbours = [
+        (relation, on if up else task)
+        for relation, edge_kind, up in relations
+        for task, on, kind in edges
+        if kind == edge_kind and (task if up else on) == task_id
+    ]
+    tasks = questions.get_many(db, {t for _, t in neighbours})
+    return [(depth, relation, tasks[t]) for relation, t in neighbours]
 
 
 def ready(db: Connection, resource_id: str, limit: int) -> Json:

@@ -14,47 +14,44 @@ from typing import Any
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.tasks import claims, edges, events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.row import Task
+from sakti.store.tasks import questions, rows
+from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import graph as g
-from sakti.tasks.board import Board, BoardTask, board
 from sakti.tasks.changes import (
     CLAIM_MS,
+    REASONS,
     REOPENED,
     SHELL_CLAIM_MS,
+    TYPES,
     Actor,
     CycleError,
     changed,
+    check_choice,
+    check_priority,
+    check_text,
+    clean_labels,
+    clean_title,
     connect,
     difference,
     list_freed,
     log,
+    merged_metadata,
     new_handle,
     refuse_closed_parent,
     refuse_held,
     refuse_new_epic_in_task,
     refuse_open_parts,
     undelete,
+    undo_changes,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
-from sakti.tasks.fields import (
-    REASONS,
-    TYPES,
-    check,
-    check_priority,
-    check_text,
-    clean_labels,
-    clean_title,
-    merged_metadata,
-)
-from sakti.tasks.queries import startable
-from sakti.tasks.undo import undo
+from sakti.tasks.queries import Board, BoardTask, board, startable
 
 __all__ = ["CLAIM_MS", "SHELL_CLAIM_MS", "Actor", "Board", "BoardTask", "CycleError", "board", "describe", "find",
-           "load", "undo"]  # fmt: skip
+           "load", "undo_changes"]  # fmt: skip
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
@@ -94,7 +91,7 @@ def create(
     """
     check_text("description", description)
     check_text("assignee", assignee)
-    check("type", type, TYPES)
+    check_choice("type", type, TYPES)
     check_priority(priority)
     title = clean_title(title)
     if questions.exists(db, id):
@@ -133,8 +130,8 @@ def create(
         connect(db, actor, task, target, kind, count=False)
     store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())
     if origin := _origin(db, message_id):
-        links.add(db, task.id, origin, "reference", actor.now)
-    events.add(db, task, "create", actor.name, actor.now, None, {"title": title})
+        rows.add_link(db, task.id, origin, "reference", actor.now)
+    rows.add_event(db, task, "create", actor.name, actor.now, None, {"title": title})
     return task
 
 
@@ -165,7 +162,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
     if "assignee" in fields:
         fields["assignee"] = fields["assignee"] or None
     if "type" in fields:
-        check("type", fields["type"], TYPES)
+        check_choice("type", fields["type"], TYPES)
         _check_epics(db, task, fields["type"])
     if "labels" in changes:
         rows.set_labels(db, task.id, clean_labels(changes["labels"]))
@@ -208,7 +205,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     """Claim a task; return it and the handle of the task that was active before, if another was."""
     task = find(db, actor.resource_id, text)
     expires = actor.now + actor.lease_ms
-    if not claims.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
+    if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
             raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
         if why := _why_held(db, task):
@@ -251,14 +248,14 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     refuse_held(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
     released = changed(db, actor, task, "release", status="open", **nobody)
-    before = claims.latest(db, actor.resource_id, task.session_id) if task.session_id else None
+    before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _leave(db, actor, task, before)
     return released
 
 
 def active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
     """Return the active task of a thread."""
-    task_id = claims.active(db, thread_id, session_id)
+    task_id = rows.find_active_task(db, thread_id, session_id)
     return None if task_id is None else questions.get(db, task_id)
 
 
@@ -282,7 +279,7 @@ def close(
     (`decay`).
     """
     task = find(db, actor.resource_id, text)
-    check("reason", reason, REASONS)
+    check_choice("reason", reason, REASONS)
     check_text("summary", summary)
     if not summary.strip():
         raise TaskError("Closing needs a summary: what was done, and in which files.", code="invalid")
@@ -374,19 +371,19 @@ def depend(
     """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
-        check("type", kind, g.EDGE_TYPES)
+        check_choice("type", kind, g.EDGE_TYPES)
     refuse_held(actor, task, "Changing", force=force)
     if add:
         kind = kind or g.BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
         kinds = [kind] if kind else g.EDGE_TYPES
-        done = [k for k in kinds if edges.remove(db, task.id, target.id, k)[0]]
+        done = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
         if not done:
             what = f"has no {kind} edge to" if kind else "does not depend on"
             raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
     for each in done:
-        events.add(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
+        rows.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
     return task
 
 
@@ -411,8 +408,8 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     task = find(db, actor.resource_id, text)
     if message_store.get(db, message_id) is None:
         raise TaskError(f"There is no message {message_id!r}.", code="not_found")
-    if links.add(db, task.id, message_id, "reference", actor.now):
-        events.add(db, task, "link", actor.name, actor.now, None, {"message": message_id})
+    if rows.add_link(db, task.id, message_id, "reference", actor.now):
+        rows.add_event(db, task, "link", actor.name, actor.now, None, {"message": message_id})
     return task
 
 
@@ -425,7 +422,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
     refuse_held(actor, task, "Deleting", force=force)
     _leave(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
-    events.add(db, task, "delete", actor.name, actor.now)
+    rows.add_event(db, task, "delete", actor.name, actor.now)
     return task, list_freed(db, {t: held for t, held in moved.items() if t != task.id})
 
 
@@ -435,14 +432,14 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         task = find(db, actor.resource_id, text)
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
-        events.add(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
+        rows.add_event(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     current = questions.get(db, task.id)
     assert current is not None
     before, _ = difference(task, current)
-    events.add(db, task, "restore", actor.name, actor.now, before, {})
+    rows.add_event(db, task, "restore", actor.name, actor.now, before, {})
     return current
 
 

@@ -1,4 +1,7 @@
-"""Export and import tasks as JSON Lines, with labels, edges and message ids."""
+"""Export and import tasks as JSON Lines, with labels, edges and message ids.
+
+Edges of an import are admitted into the graph one by one, except those that would break it.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,26 @@ from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store.connection import Database
-from sakti.store.tasks import edges as store_edges
-from sakti.store.tasks import events, links, questions, rows
+from sakti.store.connection import Connection, Database
+from sakti.store.tasks import graph, questions, rows
 from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.deadlocks import Edge
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.deadlocks import Edge, WaitGraph
+from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
-from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, difference, new_handle, reopen_epics
-from sakti.tasks.fields import (
+from sakti.tasks.changes import (
     REASONS,
     TYPES,
-    check,
+    Actor,
+    check_choice,
     check_priority,
     check_text,
     clean_labels,
     clean_title,
+    difference,
     merged_metadata,
+    new_handle,
+    reopen_epics,
 )
 
 _FIELDS = (
@@ -47,6 +51,42 @@ _FIELDS = (
     "updated_at",
     "closed_at",
 )
+_COMPARED = (
+    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
+)  # fmt: skip
+
+
+class RefusedEdge(Struct, frozen=True):
+    """Reason for leaving out an edge.
+
+    `cycle` are the handles `a, …, a` of the tasks that would wait for each other.
+    """
+
+    reason: str
+    cycle: tuple[str, ...] = ()
+
+
+class Gate:
+    """Edges of a workspace, checked one by one; `coming` are the edges that will be checked."""
+
+    def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
+        self._db = db
+        self._waiting = WaitGraph(graph.edges(db, resource_id), coming)
+        self._epics = questions.of_type(db, resource_id, "epic")
+
+    def admit(self, edge: Edge) -> RefusedEdge | None:
+        """Return the reason to refuse an edge, or admit it and return None."""
+        task, on, kind = edge
+        if kind not in (g.BLOCKS, g.PARENT):
+            return RefusedEdge("a task cannot depend on itself") if task == on else None
+        if kind == g.PARENT and task in self._epics and on not in self._epics:
+            return RefusedEdge("an epic can only be part of another epic")
+        cycle = self._waiting.add(edge)
+        if cycle is None:
+            return None
+        names = questions.handles(self._db, cycle)
+        path = tuple(names[t] for t in cycle)
+        return RefusedEdge(f"it would create a cycle: {' → '.join(path)}", path)
 
 
 class LeftOut(Struct, frozen=True):
@@ -98,7 +138,7 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
     `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
     """
-    versions = events.versions(db, resource_id)
+    versions = rows.event_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
     for task, on, kind in store_graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
@@ -164,7 +204,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     store_graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
-        events.add(db, task, "import", actor.name, actor.now, None, version, batch=batch)
+        rows.add_event(db, task, "import", actor.name, actor.now, None, version, batch=batch)
     differing = tuple(read.differing)
     return Imported(
         len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere
@@ -175,7 +215,7 @@ def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
     """Link a task to those messages of a line that exist here."""
     for message in line.get("messages") or ():
         if message_store.get(db, str(message)) is not None:
-            links.add(db, task.id, str(message), "reference", actor.now)
+            rows.add_link(db, task.id, str(message), "reference", actor.now)
 
 
 def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
@@ -218,11 +258,6 @@ def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None
     return False
 
 
-_COMPARED = (
-    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
-)  # fmt: skip
-
-
 def _changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
@@ -240,7 +275,7 @@ def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
         return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
     based_on = line.get("based_on")
     is_base = isinstance(based_on, int) and here.updated_at <= based_on
-    return "" if is_base or events.is_imported(db, here.id) else "also changed here"
+    return "" if is_base or rows.is_imported(db, here.id) else "also changed here"
 
 
 def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
@@ -254,7 +289,7 @@ def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) ->
         rows.set_metadata(db, here.id, source | values.pop("metadata"))
     after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
     old, new = difference(here, after)
-    events.add(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
+    rows.add_event(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
@@ -277,7 +312,7 @@ def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple
         if refused := gate.admit(edge):
             out.append((edge, refused.reason))
         else:
-            added += store_edges.add(db, *edge, actor.now, count=False)
+            added += rows.add_edge(db, *edge, actor.now, count=False)
     names = questions.handles(db, {t for (task, on, _), _ in out for t in (task, on)})
     return added, tuple(LeftOut(names[task], names[on], kind, why) for (task, on, kind), why in out)
 
@@ -287,13 +322,13 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     status = "open" if status == "in_progress" else status
     title = clean_title(line.get("title"))
     kind = line.get("type", "task")
-    check("status", status, ("open", "closed"))
-    check("type", kind, TYPES)
+    check_choice("status", status, ("open", "closed"))
+    check_choice("type", kind, TYPES)
     check_priority(line.get("priority", 2))
     closed = status == "closed"
     reason = line.get("close_reason") if closed else None
     if reason is not None:
-        check("close_reason", reason, REASONS)
+        check_choice("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
     handle = str(line.get("handle") or "")
     free = handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle)

@@ -17,7 +17,7 @@ from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.core import tokens
 from sakti.core.streams import checked_output, prepare_streams
-from sakti.memory import failpoints
+from sakti.memory import state
 from sakti.providers import registry
 from tests.bench import golden as golden_check
 from tests.bench import kills as killing
@@ -103,8 +103,8 @@ def replay(
     json: AsJson = False,
 ) -> None:
     """Replay conversations against the memory engine and check its invariants at every step."""
-    if kill_at and kill_at not in failpoints.NAMES:
-        raise Refused(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", code=USAGE)
+    if kill_at and kill_at not in state.FAILPOINTS:
+        raise Refused(f"there is no failpoint {kill_at!r}; there are {', '.join(state.FAILPOINTS)}.", code=USAGE)
     if missing := [str(p) for p in paths or () if not p.is_file()]:
         raise Refused(f"there is no file {', '.join(missing)}.", code=USAGE)
     scripts = [script.load(p) for p in paths or ()]

@@ -11,7 +11,7 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import questions, rows
-from sakti.tasks import fields, graph, service
+from sakti.tasks import changes, graph, service
 from sakti.tasks.service import Actor
 
 
@@ -102,7 +102,7 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
 
 def _set_status(db: Database, actor: Actor, text: str, status: str) -> Any:
     task = service.find(db, actor.resource_id, text)
-    fields.check("status", status, fields.STATUSES)
+    changes.check_choice("status", status, changes.STATUSES)
     if status == "closed":
         return service.close(db, actor, task.id, "completed", "done")
     if task.status == "closed":

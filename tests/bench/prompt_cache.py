@@ -11,7 +11,7 @@ import json
 
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Request
-from sakti.providers import anthropic_render
+from sakti.providers import anthropic
 
 LOOKBACK = 20
 
@@ -36,7 +36,7 @@ class PromptCache:
         totals: list[int] = []
         breaks: list[int] = []
         total = 0
-        for role, block in _blocks(anthropic_render.render(request)):
+        for role, block in _blocks(anthropic.render(request)):
             marked = "cache_control" in block
             body = json.dumps({k: v for k, v in block.items() if k != "cache_control"}, ensure_ascii=False)
             data = f"{role}\n{body}\n".encode("utf-8", "surrogatepass")

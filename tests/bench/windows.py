@@ -33,7 +33,7 @@ from sakti.core.types import (
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
-from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import messages, removal, threads
 from tests.bench import oracle, raw_rows
 from tests.bench.bench_store import ACT, Act, BenchClock, BenchIds, BenchStore, Killed, TimedCounter
 from tests.bench.charged import Charge
@@ -278,7 +278,7 @@ class Window:
             for message in guarded:
                 stage.checker.allow(self._unheard[message.id])
             return
-        await self.store.write(message_removal.withhold, sorted(ids), "not allowed")
+        await self.store.write(removal.withhold_turn, sorted(ids), "not allowed")
         stage.ledger.change(self.thread.id, ids, state="withheld", tokens=0)
         self.engine.forget(sorted(ids))
         self.prompts -= ids

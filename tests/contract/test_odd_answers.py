@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers import limits, refusals
+from sakti.providers import errors, limits
 from sakti.providers.protocol import Completed, TextChunk
 from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import play, request
@@ -340,11 +340,11 @@ def test_an_absurd_wait_is_none(value):
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
-    empty = refusals.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, refusals.Where("p"))
+    empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.Where("p"))
     assert (empty.code, empty.retryable) == ("authentication", False)
     assert "no credit left: Insufficient credits. Add credit" in empty.message
     listed = {"detail": [{"loc": ["body", "max_tokens"], "msg": "Field required", "type": "missing"}]}
-    assert "body.max_tokens: Field required" in refusals.from_status(422, listed, {}, refusals.Where("p")).message
+    assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
 
 
 @every
@@ -372,7 +372,7 @@ async def test_what_cannot_be_decompressed_is_said_so(api):
 
 # --- limits that servers name -----------------------------------------------------------------------------------
 
-WHERE = refusals.Where("p")
+WHERE = errors.Where("p")
 
 
 @pytest.mark.parametrize(
@@ -401,6 +401,6 @@ WHERE = refusals.Where("p")
     ],
 )  # fmt: skip
 def test_limits_are_read_from_the_servers_words(said, code, output, maximum, window):
-    error = refusals.from_status(400, {"error": {"message": said}}, {}, WHERE)
+    error = errors.from_status(400, {"error": {"message": said}}, {}, WHERE)
     assert (error.code, error.retryable) == (code, False)
     assert (error.output_limit, error.max_output, error.window) == (output, maximum, window)

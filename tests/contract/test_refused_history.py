@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.events import CompactionFinished, Notice
 from sakti.core.types import Json, ModelInfo, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers.refused_pieces import MOST_REFUSALS
+from sakti.providers.omissions import MOST_REFUSALS
 from sakti.store.database import Store
 from sakti.store.threads import threads
 from tests.fakes.model_server import APIS, ModelServer, Reply, model_server, provider
@@ -308,18 +308,19 @@ NAMES = ("", "functions.read", "read<|channel|>commentary", "r" * 80, "läs fil"
 
 
 @any_key
-@pytest.mark.parametrize("name", NAMES)
-async def test_names_of_calls_are_always_valid(store: Store, tmp_path: Path, api: str, key: str, name: str) -> None:
+async def test_names_of_calls_are_always_valid(store: Store, tmp_path: Path, api: str, key: str) -> None:
+    calls = tuple((name, '{"path": "a.txt"}') for name in NAMES)
+
     def names(body: Json) -> list[str]:
-        calls = [c["function"]["name"] for m in body.get("messages", ()) for c in m.get("tool_calls") or ()]
-        calls += [b["name"] for m in body.get("messages", ()) if isinstance(m.get("content"), list)
+        sent = [c["function"]["name"] for m in body.get("messages", ()) for c in m.get("tool_calls") or ()]
+        sent += [b["name"] for m in body.get("messages", ()) if isinstance(m.get("content"), list)
                   for b in m["content"] if b["type"] == "tool_use"]  # fmt: skip
-        return calls + [i["name"] for i in body.get("input", ()) if i.get("type") == "function_call"]
+        return sent + [i["name"] for i in body.get("input", ()) if i.get("type") == "function_call"]
 
     def play(body: Json) -> Reply:
         if any(not NAME.fullmatch(n) for n in names(body)):
             return Reply(status=400, error="Invalid tool name: string does not match pattern")
-        return Reply("ALIVE") if names(body) else Reply(calls=((name, '{"path": "a.txt"}'), ("ls", "{}")))
+        return Reply("ALIVE") if names(body) else Reply(calls=(*calls, ("ls", "{}")))
 
     async with model_server(play) as server:
         run = await session_of(api, server, store, tmp_path / "w", key=key)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.events import StaleLeases
-from sakti.memory import failpoints
+from sakti.memory import state
 from sakti.store import leases
 from sakti.store.maintenance import maintenance
 from sakti.store.threads import messages
@@ -29,7 +29,7 @@ AGAIN = (1, 2)  # the first time a point is passed, and the second
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each failpoint, with what a process left that was killed there."""
     folder = tmp_path_factory.mktemp("killed")
-    points = [f"{name}:{number}" for name in failpoints.NAMES for number in AGAIN]
+    points = [f"{name}:{number}" for name in state.FAILPOINTS for number in AGAIN]
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.memory_talk", str(folder), *points],
         cwd=Path(__file__).parents[2],
@@ -69,7 +69,7 @@ async def sound(driver: Driver, acks: list[str]) -> None:
     assert set(range(len(rows))) <= raw | behind, "a message is neither raw nor in the log"
 
 
-@pytest.mark.parametrize("name", failpoints.NAMES)
+@pytest.mark.parametrize("name", state.FAILPOINTS)
 async def test_what_a_kill_leaves_is_whole_and_goes_on(name: str, killed: Path) -> None:
     for number in AGAIN:
         folder = killed / f"{name}:{number}"

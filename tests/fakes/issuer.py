@@ -23,6 +23,8 @@ class OAuthIssuer:
         self.denies = False
         self.pkce: list[str] | None = ["S256"]
         self.token_status = 200
+        self.open_methods: tuple[str, ...] = ()  # that need no login
+        self.wanted = ""  # scope that a login has to have been asked for
         self.tokens = set[str]()
         self.issued = set[str]()  # every token that was ever given out
         self.requests: list[str] = []
@@ -110,9 +112,12 @@ class OAuthIssuer:
         return _json(200, tokens)
 
     def _serve(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], str]:
-        if headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:
+        is_open = json.loads(body).get("method") in self.open_methods
+        if not is_open and headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:
             where = f"{self.address}/.well-known/oauth-protected-resource/mcp"
             return 401, {"WWW-Authenticate": f'Bearer resource_metadata="{where}"'}, ""
+        if self.wanted and self.wanted not in self.authorized[-1].get("scope", "").split():
+            return 403, {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{self.wanted}"'}, ""
         request = json.loads(body)
         if "id" not in request:
             return 202, {}, ""

@@ -14,12 +14,12 @@ from sakti.core.errors import ProviderError
 from sakti.core.events import Event
 from sakti.core.tokens import Counter, Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.memory import failpoints
+from sakti.memory import state
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store.database import Store
-from sakti.store.memory.sections import spans
+from sakti.store.memory.group_rows import spans
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
@@ -95,7 +95,7 @@ class Driver:
         assert isinstance(clock, FakeClock)
         self.clock = clock
         self.step_number = 0
-        self.failpoint: failpoints.Hook = failpoints.nothing
+        self.failpoint: state.FailpointHook = state.ignore_failpoint
 
     @classmethod
     async def make(
@@ -107,7 +107,7 @@ class Driver:
         reflector: Any = None,
         counter: Counter | None = None,
         thread_id: str = "t1",
-        failpoint: failpoints.Hook = failpoints.nothing,
+        failpoint: state.FailpointHook = state.ignore_failpoint,
         clock: FakeClock | None = None,
     ) -> Driver:
         clock = clock or FakeClock()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox.aside import Watch
-from sakti.agent.sandbox.boundary import Level
-from sakti.agent.sandbox.masks import Masks
+from sakti.agent.sandbox.boundary import Level, Masks
 from sakti.agent.sandbox.sandbox import Enclosed
 
 

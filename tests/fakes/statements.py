@@ -119,7 +119,7 @@ _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the 
 # They work on another schema or on what is left of a damaged file.
 _OUTSIDE = (
     "migrate.py",
-    "foreign.py",
+    "copies.py",
     "lost_schema.py",
     "recovery.py",
     "recovery_repairs.py",

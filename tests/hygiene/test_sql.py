@@ -19,6 +19,7 @@ _TABLES = "any table, by what the text registry says of it"
 _FULL_SCAN = "looks into packed parts of every message, which no model does"
 
 RAW: dict[str, str] = {
+    "database_file.py": _FILE,
     "connection.py": _DOOR,
     "database.py": _DOOR,
     "rows.py": _DOOR,
@@ -31,9 +32,7 @@ RAW: dict[str, str] = {
     "maintenance/archive_care.py": _FILE,
     "search/index_upkeep.py": _TEXT,
     "maintenance/maintenance.py": _FILE,
-    "threads/message_removal.py": _TEXT,
     "migrate.py": _FILE,
-    "file_identity.py": _FILE,
     "opening.py": _FILE,
     "maintenance/recovery_repairs.py": _FILE,
     "memory/integrity.py": _FILE,
@@ -46,16 +45,10 @@ RAW: dict[str, str] = {
     "search/spelling.py": _TEXT,
     "search/index.py": _TEXT,
     "tasks/search.py": _TEXT,
-    "tasks/checks.py": _GRAPH,
     "tasks/deadlocks.py": _GRAPH,
     "tasks/graph.py": _GRAPH,
     "tasks/questions.py": _PLAIN,
-    "one_shot.py": _PLAIN,
-    "tasks/events.py": _PLAIN,
-    "workspaces.py": "one column of many tables",
     "tasks/rows.py": _HOT,
-    "tasks/claims.py": _HOT,
-    "threads/carry_over.py": _HOT,
     "threads/child_runs.py": _HOT,
     "leases.py": _HOT,
     "user_state.py": _FILE,
@@ -67,16 +60,12 @@ RAW: dict[str, str] = {
     "memory/shared_logs.py": _HOT,
     "log/corrections.py": _HOT,
     "log/events.py": _HOT,
-    "log/figures.py": _HOT,
     "log/lines.py": _HOT,
     "threads/messages.py": _HOT,
-    "memory/origins.py": _HOT,
     "maintenance/purging.py": _TABLES,
-    "maintenance/result_copies.py": _FULL_SCAN,
     "log/erasure.py": _TABLES,
     "threads/removal.py": _HOT,
     "threads/threads.py": _HOT,
-    "working_memory.py": _HOT,
 }
 
 

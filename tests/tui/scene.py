@@ -6,8 +6,7 @@ from pathlib import Path
 
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
-from sakti.store.log.figures import Figures, Pass
-from sakti.store.log.lines import LogLine
+from sakti.store.log.lines import Figures, LogLine, Pass
 from sakti.tasks.service import BoardTask
 from tests.tui.fakes import NOW, FakeSession, board
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks.queries import Branch
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens import task_tree

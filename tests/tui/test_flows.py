@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 from textual import events
 
-from sakti.actions.completion import file_choices, fuzzy, query_at
+from sakti.actions.line import file_choices, fuzzy, query_at
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import (

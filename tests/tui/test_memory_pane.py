@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, ready_observations
 from sakti.agent.session.queries import ContextBlock
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation, ModelChanged
-from sakti.store.log import figures as memory_figures
-from sakti.store.log.figures import Figures
+from sakti.store.log import lines as memory_figures
+from sakti.store.log.lines import Figures
 from sakti.tui.app import SaktiApp
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle

@@ -10,7 +10,7 @@ from msgspec import structs
 from textual import events
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
-from sakti.store.memory.origins import Origin
+from sakti.store.memory.group_rows import Origin
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import Hit, SearchPage

@@ -96,7 +96,7 @@ async def test_typed_into_a_thread_that_was_removed_elsewhere(store, tmp_path):
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "first")
-        await store.write(thread_removal.delete, app.session.thread.id, 9)
+        await store.write(thread_removal.delete_thread, app.session.thread.id, 9)
         await removal.purge(store, before=1 << 60, do=True)
         for text in ("again", "!ls", "#note"):
             app.chat.prompt.clear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
-from sakti.actions.memory.arguments import THREAD, WHERE, remembered
+from sakti.actions.memory.windows import THREAD, WHERE, remembered
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from sakti.actions.memory.arguments import WHERE, remembered
 from sakti.actions.memory.log import log_lines
+from sakti.actions.memory.windows import WHERE, remembered
 from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import Done, Refused, Text, Value
 from sakti.core.errors import SaktiError

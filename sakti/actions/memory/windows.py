@@ -4,29 +4,49 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from sakti.actions.bar import bar, confirm
-from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
-from sakti.actions.spec import action, arg, flag, option
+from sakti.actions.scope import bar, confirm
+from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import count_k, counted
 
 if TYPE_CHECKING:
-    from sakti.actions.scope import Scope
+    from sakti.actions.scope import Models, Scope
+    from sakti.agent.session.session import Session
     from sakti.core.config import MemorySettings
     from sakti.store.imports import UnobservedThread
 
 with lazy_imports:
     from sakti.agent.reports import memory_report
     from sakti.core import events as core_events
-    from sakti.memory import backlog, policy
+    from sakti.memory import policy
+    from sakti.memory import status as memory_status
     from sakti.store import imports
+
+
+THREAD = option("--thread", metavar="THREAD", help="Id or part of the title (default: the last thread).",
+                offers="threads")  # fmt: skip
+WHERE = (THREAD, SET)  # what a run passes on as `**where`
+NO_THREAD = "There is no thread in this workspace yet."
+
+
+@asynccontextmanager
+async def remembered(
+    scope: Scope, *, thread: str | None = None, overrides: Sequence[str] = (), models: Models = "none"
+) -> AsyncGenerator[Session]:
+    """Open a session on a thread to read or change its memory. Raises Refused without a thread."""
+    async with scope.memory(thread, overrides, models) as session:
+        if session.thread is None:
+            raise Refused(NO_THREAD)
+        yield session
+
 
 EXTRACTIVE = "extractive"  # the Observer without a model
 EVENTS = 20  # newest of what happened to the memory that are told
@@ -122,9 +142,9 @@ def estimate(threads: Sequence[UnobservedThread], memory: MemorySettings, model:
     threshold = policy.effective_numbers(memory, 0, None).threshold
     tokens = sum(thread.tokens for thread in threads)
     calls = 0 if model == EXTRACTIVE else sum(math.ceil(thread.tokens / threshold) for thread in threads)
-    rates = backlog.rates(model)
+    rates = memory_status.rates(model)
     previous = memory.observation.previous_observer_tokens
-    cost = None if rates is None else backlog.estimate_cost(tokens, calls, rates, previous)
+    cost = None if rates is None else memory_status.estimate_cost(tokens, calls, rates, previous)
     return core_events.Backlog(tokens, calls, cost)
 
 

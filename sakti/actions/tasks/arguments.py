@@ -10,7 +10,7 @@ from sakti.actions.values import USAGE, Refused
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
-    from sakti.tasks.board import BoardTask
+    from sakti.tasks.queries import BoardTask
 
 AS = option("--as", name="as_", metavar="ACTOR", help="Who makes the change (default: SAKTI_ACTOR, else you).")
 TASK = arg("task", "Handle, id, or the beginning of one.", offers="tasks")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sakti.actions.spec import action, arg, flag, option
+from sakti.actions import spec
+from sakti.actions.scope import Scope
+from sakti.actions.spec import Action, action, arg, flag, option
 from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line, read_metadata
 from sakti.actions.values import USAGE, Done, Refused, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.store.tasks.row import Task
+    from sakti.agent.session.session import Session
+    from sakti.store.tasks.questions import Task
+    from sakti.tasks.queries import Branch
 
 with lazy_imports:
     from sakti.core import clock, ids
@@ -168,7 +172,7 @@ async def restore(scope: Scope, task: str, as_: str | None) -> Value:
         shell="tasks undo", chat="tasks undo")  # fmt: skip
 async def undo(scope: Scope, count: int, as_: str | None) -> Value:
     """Undo the last N changes of this workspace, whoever made them."""
-    done = await scope.change(task_service.undo, as_, count)
+    done = await scope.change(task_service.undo_changes, as_, count)
     told = [(action, task_queries.describe(task)) for action, task in done]
     imported = sum(action == "import" for action, _ in done)
     first = [f"Undone: import of {imported} tasks"] if imported > FEW else []
@@ -178,3 +182,27 @@ async def undo(scope: Scope, count: int, as_: str | None) -> Value:
         shell=(*(x.lower() for x in first), *(f"undone: {a} {line(t)}" for a, t in named)),
         json={"success": True, "undone": [{"action": a, "task": t} for a, t in told]},
     )
+
+
+_ACTIONS = {a.chat.partition(" ")[2]: a for a in list(globals().values()) if isinstance(a, Action) and a.chat}
+
+
+async def change(session: Session, what: str, *words: str, force: bool = False) -> str:
+    """Do `what` ("close") with its arguments in the order of the chat's line.
+
+    The claims of the user are not the agent's; what another chat has claimed is changed only with `force`. Raises
+    `TaskError`.
+    """
+    action = _ACTIONS[what]
+    given: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
+    given |= dict(zip((a.name for a in spec.chat_args(action)), words, strict=False))
+    if force:
+        given["force"] = True
+    done = await action.run(Scope(session, lambda _: None), **given)
+    assert isinstance(done, Done)
+    return done.sentence
+
+
+async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
+    """Return a task and its neighbours in the graph, the task first. Raises TaskError."""
+    return await session.workspace.store.read(task_queries.tree, session.workspace.resource_id, task_id)

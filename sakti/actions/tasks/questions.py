@@ -17,7 +17,7 @@ from sakti.core.lazy import lazy_imports
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.core.types import Json
-    from sakti.tasks.board import Board
+    from sakti.tasks.queries import Board
 
 with lazy_imports:
     from sakti.actions import line as chat_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import pending, targets, uncovered
+from sakti.agent.checkpoints import records, targets, uncovered
 from sakti.agent.checkpoints.shadow import FirstLook, Shadow
 from sakti.agent.judge import commands
 from sakti.agent.judge.where import Place
@@ -41,7 +41,7 @@ class _Job(Struct):
 async def _beat(first: FirstLook) -> None:
     while True:
         first.mark.beat()
-        await asyncio.sleep(pending.BEAT_S)
+        await asyncio.sleep(records.BEAT_S)
 
 
 class TurnRecorder:
@@ -131,7 +131,7 @@ class TurnRecorder:
         while not job.is_over():
             job.first.mark.beat()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pending.BEAT_S):
+                async with asyncio.timeout(records.BEAT_S):
                     await job.asked.wait()
             job.asked.clear()
         await asyncio.to_thread(self._after, job.first)

@@ -14,12 +14,12 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import beyond, history, keeping, pending, places, restore, uncovered
+from sakti.agent.checkpoints import beyond, history, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
+from sakti.agent.checkpoints import records as call_records
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
-from sakti.agent.checkpoints.pending import Mark, PendingCall
 from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_same_mode, same
-from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.checkpoints.records import Mark, PendingCall, Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
 from sakti.agent.checkpoints.targets import NOTHING, Targets
@@ -112,11 +112,11 @@ class Shadow(Struct, dict=True):
             beside = uncovered.look(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
             request = self._keeping(named, picture)
-            entries = keeping.keep(self.workspace, request, self.objects)
+            entries = uncovered.keep_files(self.workspace, request, self.objects)
             looks = {str(f): beyond.look(f) for f in added if not f.is_relative_to(self.workspace)}
             before = Before(picture, beside, history, entries, request.refused, looks, beyond.now_ns())
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
-            mark = pending.begin(self.folder, call, before)
+            mark = call_records.begin_call(self.folder, call, before)
         return FirstLook(mark, before)
 
     def refuses(self, named: Targets) -> str:
@@ -127,21 +127,21 @@ class Shadow(Struct, dict=True):
         with self.locked():
             return self._keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: Picture) -> keeping.Keeping:
+    def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
         if named == NOTHING:
-            return keeping.Keeping()
+            return uncovered.Keeping()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
         removed, written = (*named.removed, *visible), (*named.written, *small)
-        return keeping.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
     def follow(self, first: FirstLook) -> FirstLook:
         """Go on with a command in the background, before the second look after its call. Raises OSError."""
         began = first.mark.call
         call = PendingCall(self.ids.new(), *began.key, began.at, began.command, job=True, began_as=began.id)
         with self.locked():
-            return FirstLook(pending.begin(self.folder, call, first.before), first.before)
+            return FirstLook(call_records.begin_call(self.folder, call, first.before), first.before)
 
     def after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[str, ...]:
         """Record what changed since the first look; return the paths of files that an undo cannot restore.
@@ -188,7 +188,7 @@ class Shadow(Struct, dict=True):
         beside = uncovered.look(self.workspace, ours)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
-        moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
+        moved = uncovered.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
         result = uncovered.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
         for look in (before.beside, beside):
@@ -250,11 +250,11 @@ class Shadow(Struct, dict=True):
 
     def jobs(self) -> list[PendingCall]:
         """Return the commands that still run in the background."""
-        return [call for call in pending.list_calls(self.folder) if call.job]
+        return [call for call in call_records.list_calls(self.folder) if call.job]
 
     def _settle(self) -> None:
         """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
-        for mark in pending.list_dead(self.folder):
+        for mark in call_records.list_dead_calls(self.folder):
             with contextlib.suppress(SaktiError):  # it is recorded as not covered
                 self._settle_one(mark)
             mark.end()
@@ -329,7 +329,7 @@ class Shadow(Struct, dict=True):
         with self.locked():
             self._settle()
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
-            mark = pending.begin(self.folder, call)
+            mark = call_records.begin_call(self.folder, call)
         try:
             with self.locked():
                 self.records.add(turn, self.clock.now(), changes, call=call.id)
@@ -417,7 +417,7 @@ class Shadow(Struct, dict=True):
         Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
         """
         interrupted = (self.folder / restore.JOURNAL).exists()
-        if not interrupted and not pending.list_calls(self.folder):
+        if not interrupted and not call_records.list_calls(self.folder):
             return None
         with self.locked():
             remaining = self.restorer().recover() if interrupted else None
@@ -527,7 +527,7 @@ def purge_thread(thread_id: str) -> int:
 
 def _forget(folder: Path, thread_id: str) -> bool:
     records = Records(folder)
-    pending.forget_thread(folder, thread_id)
+    call_records.forget_thread(folder, thread_id)
     if not records.forget_thread(thread_id):
         return False
     sweep(folder, keep_index=False)
@@ -542,7 +542,7 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     freed = 0
     objects, records = open_objects(folder), Records(folder)
     needed = records.needed() | objects.names_of(HISTORY)  # copies that the next look would make again
-    needed |= {oid for before in pending.load_all(folder) for oid in _ids(before)}
+    needed |= {oid for before in call_records.load_all(folder) for oid in _ids(before)}
     if keep_index:
         indexed = _in_index(folder / "git" / "index")
         if indexed is None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.judge import call_forms, shell
-from sakti.agent.judge.rules import skip_git_options
+from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.shell import Simple, Word
 from sakti.agent.judge.where import Place
 

@@ -14,15 +14,13 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, expansion, git, hard, repository_config, running, shell, visibility
-from sakti.agent.judge.modes import Kind
+from sakti.agent.judge import call_forms, execution, expansion, git, hard, repository_config, shell
+from sakti.agent.judge.execution import Visibility, explain_guard
+from sakti.agent.judge.policy import Kind, skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
-from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
-from sakti.agent.judge.visibility import Visibility
 from sakti.agent.judge.where import Access, Place
 from sakti.core.patterns import lazy_pattern
 
@@ -80,13 +78,13 @@ def read(command: str, place: Place) -> CommandAnalysis:
     nested = tuple(with_nested(script))
     left_out = _leave_out_secrets(script, place)
     limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
-    look = visibility.look(script, place)
+    look = execution.check_visibility(script, place)
     parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
     if not script.understood:
         parts.append(SimpleCommand("unknown", f"Runs a command that {script.unclear}"))
     if _may_show_tracked(command, script, nested, look) and (file := _find_tracked_secret(place)):
         parts.append(SimpleCommand("named", f"May show {file}, which git keeps and which holds secrets"))
-    changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
+    changed = tuple(dict.fromkeys(f for c in nested for f in execution.changed_here(c.argv, place)))
     if changed:
         names = ", ".join(map(place.show, changed))
         parts.append(SimpleCommand("changed", f"Runs what was changed here: {names}"))
@@ -344,9 +342,9 @@ def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: 
     for word in simple.words[1:]:
         if why := explain_guard(place.resolve(word.text)):
             return SimpleCommand("guarded", why, argv, redirected)
-    kind: Kind = "work" if running.is_work(argv) else "unknown"
+    kind: Kind = "work" if execution.is_work(argv) else "unknown"
     prefix, exact = _prefix(argv, place), _is_exact(argv, place)
-    part = SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact, running.hashes(argv, place))
+    part = SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact, execution.hashes(argv, place))
     if (changed := call_forms.list_edited_files(argv, sandboxed=sandboxed)) is None:
         return part
     return _edit(part, _resolve_all(changed, place), place)
@@ -502,7 +500,7 @@ def _prefix(argv: tuple[str, ...], place: Place) -> tuple[str, ...]:
     """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
     if _is_exact(argv, place):
         return argv
-    words = running.as_module(argv)
+    words = execution.as_module(argv)
     program, before = find_program(words[0]), argv[: len(argv) - len(words)]
     if program.rule == "program":
         return (*before, *words[:1])
@@ -536,12 +534,12 @@ def _is_exact(argv: Sequence[str], place: Place) -> bool:
         return True
     if argv[0] == "git":
         return git.can_escape(argv)
-    words = running.as_module(argv)
+    words = execution.as_module(argv)
     program, inner = find_program(argv[0]), find_program(words[0])
-    if program.reads is not None or running.is_install(words):
+    if program.reads is not None or execution.is_install(words):
         return True
     if inner.builds is not None:
-        return not running.builds_inside(words, inner.builds, place)
-    if running.runs_code(argv) or len(words) != len(argv):
+        return not execution.builds_inside(words, inner.builds, place)
+    if execution.runs_code(argv) or len(words) != len(argv):
         return True
     return program.rule == "exact"

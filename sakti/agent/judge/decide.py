@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge import rules as rule_texts
-from sakti.agent.judge.modes import ALLOWABLE, CONFINED, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge import policy as rule_texts
+from sakti.agent.judge.execution import explain_guard
+from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import explain_guard
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
 from sakti.core.config import SessionMode
@@ -28,10 +27,11 @@ from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tool_names import list_arguments
+from sakti.core.types import Json
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, running, visibility
+    from sakti.agent.judge import commands, execution, git
     from sakti.core import hosts
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def _host(url: str) -> str | None:
 
 
 MOST_HOSTS = 20  # that one command may name
-_REACH = "reach: "  # what rules about hosts begin with
 
 
 class Decision(Struct, frozen=True):
@@ -130,6 +129,21 @@ class Decision(Struct, frozen=True):
     is_edit: bool = False
     is_alone: bool = False
 
+    def warn(self, command: str, loss: str) -> Decision:
+        """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
+        if not loss or self.verdict == "deny":
+            return self
+        reason = ". ".join(r for r in (f"Cannot be undone ({loss})", self.reason) if r)
+        return replace(self, verdict="ask", reason=reason, target=command, rules=())
+
+    def apply(self, arguments: Json) -> Json:
+        """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
+        more: Json = {"outside": self.outside} if self.outside else {}
+        if self.command:
+            more["command"] = self.command
+        values = {k: v for k, v in arguments.items() if k != "reach"}
+        return {**values, **more, **({"reach": list(self.reach)} if self.reach else {})}
+
 
 class Effect(Struct, frozen=True):
     """One effect of a call. `rule` would allow it; empty if no rule may."""
@@ -148,7 +162,7 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         decision = _run(tool.rule_name, arguments, mode, rules, place, found)
         return replace(decision, command=found.rewritten, note=found.omission)
     if tool.remote is not None:
-        return _remote(tool.rule_name, tool.remote, arguments, mode, rules)
+        return _remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
     if tool.effect == "fetch":
         return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
     if tool.effect == "search":
@@ -166,20 +180,23 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
 # --- servers ------------------------------------------------------------------------------------------------------
 
 
-def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
+def _remote(
+    name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place
+) -> Decision:
     """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
     target = list_arguments(dict(arguments)) or name
     if rule_texts.names_tool(rules.deny, name):
         return Decision("deny", "denied by your rules", name)
     if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
-        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", name)
+        only = "calls only tools of the user's own servers that are marked as reading"
+        return Decision("deny", f"{place.reader} {only}", name)
     if rule_texts.names_tool(rules.ask, name):
         return Decision("ask", "Your rules ask first", target)
     if mode == "full":
         return Decision("allow", "", target)
     rule = f"{name} # {tool.fingerprint}"
     if diff := tool.diff():
-        return Decision("ask", "Its description or arguments changed since they were approved", target, (rule,), diff)
+        return Decision("ask", "Its description or schema changed since it was approved", target, (rule,), diff)
     is_free = tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
     if is_free or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
         return Decision("allow", "", target)
@@ -199,9 +216,9 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
     rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
     if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    mode_verdict = verdict(effect.kind, mode)
+    mode_verdict = verdict_of_mode(effect.kind, mode)
     if mode_verdict == "deny":
-        return Decision("deny", "plan mode edits nothing", target)
+        return Decision("deny", f"{place.reader} edits nothing", target)
     if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
     if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
@@ -253,11 +270,11 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
 
 def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
-    granted = (*place.hosts, *(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH)))
+    granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
     if is_free or (is_named and not hosts.missing((host,), granted)):
         return Decision("allow", "", target.url, hosts=(*granted, host))
-    offered = (f"{_REACH}{host}",) if is_named else ()
+    offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
@@ -293,7 +310,7 @@ def _run(
         return _inside(name, command, reach, mode, rules, place, found)
     if mode == "plan":
         refused = "runs every command inside the sandbox" if why else "reaches no network"
-        return Decision("deny", f"plan mode {refused}", command)
+        return Decision("deny", f"{place.reader} {refused}", command)
     judged = _command(name, command, "ask", rules, place, found)
     return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
 
@@ -336,15 +353,15 @@ def _inside(
     if refused := _refuse_hosts(reach, rules):
         return Decision("deny", refused, command)
     judged = _command(name, command, mode, rules, place, found)
-    granted = tuple(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH))
+    granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
     all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
     if judged.verdict == "deny" or not (new_hosts := hosts.missing(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
     if mode == "plan":
-        return Decision("deny", "plan mode reaches no network", command)
+        return Decision("deny", f"{place.reader} reaches no network", command)
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
-    offered = () if asks and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in new_hosts))
+    offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.REACH}{h}" for h in new_hosts))
     return Decision("ask", reason, command, offered, judged.diff, reach=all_hosts, is_alone=True)
 
 
@@ -354,7 +371,7 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
         return f"more than {MOST_HOSTS} hosts for one command"
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
-    denied = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
+    denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
     if refused := next((h for h in reach if not hosts.missing((h,), denied)), None):
         return f"your rules allow no command to reach {refused}"
     return ""
@@ -366,10 +383,10 @@ def _command(
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
         return Decision("deny", denied, command)
-    effects = [(verdict(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
+    effects = [(verdict_of_mode(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
-        return Decision("deny", _explain_denial(worst, inside=inside), command)
+        return Decision("deny", _explain_denial(worst, place), command)
     if judged == "allow":
         if _must_ask(name, rules, found):
             return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
@@ -380,11 +397,11 @@ def _command(
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
 
 
-def _explain_denial(effect: Effect, *, inside: bool) -> str:
+def _explain_denial(effect: Effect, place: Place) -> str:
     if effect.kind == "secret":
         return effect.reason
-    where = "" if inside or effect.kind not in CONFINED else "without a whole sandbox "
-    return f"{where}plan mode runs only what reads"
+    where = "" if place.level == "sandboxed" or effect.kind not in CONFINED else "without a whole sandbox "
+    return f"{where}{place.reader} runs only what reads"
 
 
 def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:
@@ -418,7 +435,7 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
         rule, hashes = offered.get(argv, ("", {}))
         if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
             return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
-    if program := visibility.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
+    if program := execution.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
         return Effect("named", f"Your rules cannot be compared with a command that names {program} in its arguments")
     return None
 
@@ -466,7 +483,7 @@ def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: Place) ->
     if part.kind not in _OF_A_RULE or not part.argv:
         return effects + run
     permitted = rule_texts.permits(
-        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
+        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=execution.least_words(part.prefix)
     )
     rule = rule_texts.write_rule(name, part.prefix, part.hashes)
     effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in run)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from sakti.agent.judge.call_forms import match_form
+from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import (
     UNKNOWN,
     Condition,
@@ -23,7 +24,6 @@ from sakti.agent.judge.programs import (
     take_value,
 )
 from sakti.agent.judge.repository_config import is_harmless
-from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
 from sakti.core.patterns import lazy_pattern
 

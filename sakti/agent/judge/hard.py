@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from sakti.agent.judge import git
 from sakti.agent.judge.call_forms import list_edited_files, match_form
+from sakti.agent.judge.execution import as_module
+from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import (
     Harm,
     ProgramEntry,
@@ -22,8 +24,6 @@ from sakti.agent.judge.programs import (
     is_met,
     list_operands,
 )
-from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.running import as_module
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import Wrapper, find_program, find_subcommand, take_value
-from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.syntax import Simple, SyntaxReader, Word, is_harmless_variable
 
 MAX_CHARACTERS = 8_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from sakti.agent.mcp import config, foreign
 from sakti.agent.mcp.lifecycle import MISSING_PACKAGE
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
 from sakti.providers import keys
 from sakti.store import secrets
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sakti.agent.workspace import Workspace
 
 Tables = Mapping[str, Any]
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class ServerCopy(Struct, frozen=True):
@@ -45,6 +48,8 @@ class ServerCopy(Struct, frozen=True):
 
 def add_server(name: str, command: Sequence[str], url: str, env: Sequence[str], present: Tables) -> Path:
     """Add a server to the user's configuration, which is returned. Raises `ConfigError`."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{one_line(name)!r} is not a name for a server: use letters, digits, _, - and dots.")
     table: dict[str, Any] = {"url": url} if url else {"command": command[0]}
     table |= {"args": list(command[1:])} if command[1:] else {}
     table |= {"env": _read_variables(env)} if env else {}
@@ -124,6 +129,7 @@ def log_out(server: McpServer) -> bool:
 async def try_server(workspace: Workspace, server: McpServer) -> ServerState:
     """Connect to a server outside of a chat, and end it again. Raises `ConfigError` without the SDK."""
     clients: McpClients = import_sdk("sakti.agent.mcp.clients").McpClients(workspace, [server])
+    clients.connections[server.name].restarts = ()
     try:
         clients.start()
         await clients.wait([server.name], server.startup_timeout + 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from sakti.agent.mcp import elicitation, login, results, schemas
+from sakti.agent.mcp import elicitation, faults, login, results, schemas
 from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.known import KnownTools
 from sakti.agent.mcp.place import ServerPlace
@@ -23,7 +23,7 @@ from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
 from sakti.agent.mcp.tools import ServerTool, make_tool
 from sakti.agent.mcp.transport import RingFile
 from sakti.agent.tools.processes import ProcessTree
-from sakti.core import resources
+from sakti.core import resources, tool_names
 from sakti.core.errors import ToolError
 from sakti.core.events import McpServerChanged, Notice
 from sakti.core.text import one_line
@@ -105,13 +105,14 @@ class McpClients:
         level = await asyncio.to_thread(self._workspace.try_sandbox)
         if level.name == "unsandboxed":
             await elicitation.ask_to_start(self._workspace, self.approvals, server, level.text)
+        self.connections[server.name].is_sandboxed = level.name != "unsandboxed"
         process = ServerProcess(self._workspace, server)
         stack.push_async_callback(process.close)
         return await process.start()
 
     def make_errors_file(self, server: McpServer) -> RingFile:
         name = schemas.digest(f"{self.root}\n{server.name}")[:8]
-        return RingFile(resources.state_home() / "mcp" / f"{schemas.clean_name(server.name)}-{name}.log")
+        return RingFile(resources.state_home() / "mcp" / f"{tool_names.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
         """Return what adds a server's login to requests; None if its entry has a header for that."""
@@ -164,6 +165,16 @@ class McpClients:
         """Return all tools that were offered, by name; calling one that is gone says so."""
         return self._tools
 
+    def explain_missing(self, name: str) -> str:
+        """Return why a tool that is not offered cannot be called; "" if it is of no server here."""
+        for server, connection in self.connections.items():
+            if name.startswith(f"{schemas.PREFIX}{schemas.clean_name(server)}__"):
+                is_new = any(tool.name == name for tool in connection.state.tools)  # taken over with the next step
+                if connection.state.state != "ready" or is_new:
+                    return faults.explain_state(connection.state)
+                return f"The MCP server {server} offers no tool {name}. search_tools finds its tools."
+        return ""
+
     def always_loaded(self) -> list[ServerTool]:
         """Return the tools in the array of new threads, as their servers listed them last."""
         loaded: list[ServerTool] = []
@@ -214,7 +225,7 @@ class McpClients:
     def find_named(self, text: str) -> list[str]:
         """Return the servers that a prompt or rules name."""
         lower = text.lower()
-        return [n for n in self.connections if n.lower() in lower or schemas.clean_name(n).lower() in lower]
+        return [n for n in self.connections if n.lower() in lower or tool_names.clean_name(n).lower() in lower]
 
     def list_missing(self) -> list[str]:
         """Return a sentence for each server that is not ready, with its tools as listed last."""
@@ -276,7 +287,7 @@ class McpClients:
 
 def _describe(tools: Sequence[McpTool], shown: int) -> str:
     """Return the names of a server's tools; only so many of them."""
-    names = [schemas.clean_name(t.original_name) for t in tools]
+    names = [tool_names.clean_name(t.original_name) for t in tools]
     more = f"{', ' if shown else ''}and {len(names) - shown} more" if len(names) > shown else ""
     if not shown and names:
         more = f"{len(names)} tools"

@@ -292,7 +292,7 @@ def _take_away(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
 def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     """Read the fields of an entry; a JSON file may have fields for other programs. Raises `ConfigError`."""
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{origin}: {label} cannot be {show_value(table)}; it takes a table.")
+        raise ConfigError(f"{origin}: {label} must be a table with a command or a url.")
     fields = dict(cast("Mapping[str, Any]", table))
     if origin.endswith(".json"):
         fields = adapt_json(fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,16 @@ from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp import Client, MCPError
+from mcp.client import InputRequiredRoundsExceededError
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from sakti.agent.mcp import schemas
+from sakti.agent.mcp import faults, schemas
+from sakti.agent.mcp.messages import ListScreen, ScreenedTransport
 from sakti.agent.mcp.servers import LoginNeededError, McpServer, McpTool, ServerState
 from sakti.agent.mcp.transport import RingFile, StdioTransport
 from sakti.agent.tools.processes import ProcessTree
@@ -38,6 +40,7 @@ LONGEST_CALL = 600.0  # seconds, whatever progress it reports
 CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
 MOST_ROUNDS = 5  # questions to the user in one call
 MOST_PAGES = 100
+MOST_UNUSABLE = 5  # entries of its lists that a server's error names
 LARGEST_ANSWER = 64_000_000  # bytes of one answer over HTTP
 
 
@@ -76,6 +79,11 @@ class Connection:
         self._died = asyncio.Event()
         self._calls = self._rounds = 0
         self._waits: set[asyncio.Timeout] = set()  # of open calls
+        self._questions: set[asyncio.Future[types.ElicitResult]] = set()
+        self._screen = ListScreen()
+        self.restarts: tuple[float, ...] = RESTARTS
+        self.is_sandboxed = False
+        self._http_status = 0  # of the last refused request
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -96,12 +104,12 @@ class Connection:
 
     async def _run(self, places: asyncio.Semaphore) -> None:
         """Serve until the server is closed; restart it twice when it dies."""
-        loop, waits = asyncio.get_running_loop(), list(RESTARTS)
+        loop, waits = asyncio.get_running_loop(), list(self.restarts)
         while True:
             began = loop.time()
             error, may_restart = await self._serve(places)
             if loop.time() - began > STEADY_S:
-                waits = list(RESTARTS)
+                waits = list(self.restarts)
             if isinstance(error, LoginNeededError):
                 self._set("needs login", error.message)
                 return
@@ -131,16 +139,15 @@ class Connection:
                 finally:
                     self._client = None
                     watching.cancel()
-        except TimeoutError:
-            return f"it was not ready within {self.server.startup_timeout:g} s", False
         except (Exception, BaseExceptionGroup) as e:
             error = _first(e)
             log.info("MCP server %s: %r", self.server.name, error)
             if transport is None or not transport.why:
                 started = transport is None or transport.ended.is_set()
-                return error, started and not isinstance(error, SaktiError)
+                return error, started and not isinstance(error, SaktiError | TimeoutError)
         finally:
             self._client = None
+            self._end_questions()
         if transport is not None and transport.why:
             return f"it {transport.why} and was stopped", True
         return "it ended", True
@@ -156,10 +163,20 @@ class Connection:
                 changing.cancel()
                 if self._relist.is_set() and not ending.done():
                     self._relist.clear()
-                    await self._load(client)
-                    self._set("ready", self.state.error)
+                    await self._load_again(client)
         finally:
             ending.cancel()
+
+    async def _load_again(self, client: Client) -> None:
+        """List what the server offers again; if that fails the old lists stay."""
+        try:
+            async with asyncio.timeout(self.server.startup_timeout):
+                await self._load(client)
+            self._set("ready", self.state.error)
+        except (MCPError, ValueError, RuntimeError, TimeoutError) as e:
+            if isinstance(e, MCPError) and faults.is_closed(e):
+                raise
+            self._set("ready", f"Its changed lists cannot be read: {self._explain_error(e)}.")
 
     async def _watch(self, client: Client) -> None:
         """Hear of changed lists from a server of the newer protocol, which tells only those who ask."""
@@ -170,8 +187,12 @@ class Connection:
                 async for _ in events:
                     self._relist.set()
 
+    def _explain_error(self, error: BaseException) -> str:
+        text = faults.explain(error, self.server)
+        return f"{text} ({self._http_status})" if text == faults.HTTP_ERROR and self._http_status else text
+
     def _explain(self, error: BaseException | str) -> str:
-        text = error if isinstance(error, str) else _describe(error)
+        text = error if isinstance(error, str) else self._explain_error(error)
         last = self._errors.last_line() if self._errors is not None and self.server.command else ""
         return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
 
@@ -195,8 +216,9 @@ class Connection:
         return transport
 
     async def _make_client(self, transport: StdioTransport | None, stack: AsyncExitStack) -> Client:
+        self._screen = ListScreen()
         return Client(
-            transport if transport is not None else await self._make_http(stack),
+            ScreenedTransport(transport if transport is not None else await self._make_http(stack), self._screen),
             client_info=types.Implementation(name="sakti", version=__version__),
             list_roots_callback=self._list_roots,
             elicitation_callback=self._elicit,
@@ -210,12 +232,16 @@ class Connection:
         limits = http.HttpLimits(LONGEST_CALL, LARGEST_ANSWER, (urlsplit(server.url).hostname or "",))
         auth = self._host.make_auth(server)
         client = http.make_client(limits, server.headers, auth)
-        if auth is None:
-            client.event_hooks = {"response": [self._check_answer]}
+        client.event_hooks = {"response": [self._note_status if auth is not None else self._check_answer]}
         await stack.enter_async_context(client)
         return streamable_http_client(server.url, http_client=client)
 
+    async def _note_status(self, response: Any) -> None:
+        if response.status_code >= 400 and response.request.method == "POST":
+            self._http_status = response.status_code
+
     async def _check_answer(self, response: Any) -> None:
+        await self._note_status(response)
         if response.status_code in (401, 403):
             raise SaktiError(f"It refuses the Authorization header of its entry (HTTP {response.status_code}).")
 
@@ -231,11 +257,10 @@ class Connection:
         """List what the server offers."""
         listed = [tool async for tool in _pages(client.list_tools, "tools")] if _has(client, "tools") else []
         tools, unusable = schemas.make_tools(self.server, listed[: schemas.MOST_TOOLS], self._host.names)
-        with contextlib.suppress(MCPError):
-            if _has(client, "resources"):
-                self.resources = tuple([r async for r in _pages(client.list_resources, "resources")][:1_000])
-            if _has(client, "prompts"):
-                self.prompts = tuple([p async for p in _pages(client.list_prompts, "prompts")][:200])
+        self.resources = tuple(await self._list_rest(client, client.list_resources, "resources"))[:1_000]
+        self.prompts = tuple(await self._list_rest(client, client.list_prompts, "prompts"))[:200]
+        for entries in self._screen.dropped.values():
+            unusable += entries
         info = client.server_info
         version = f"{info.name} {info.version}" if info is not None else ""
         self.state = ServerState(
@@ -244,8 +269,20 @@ class Connection:
             one_line(f"{version} · protocol {client.protocol_version}".removeprefix(" · "), 120),
             schemas.clean_text(client.instructions or ""),
             tools,
-            unusable,
+            _describe_unusable(unusable),
         )
+
+    async def _list_rest(self, client: Client, fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
+        """Return the resources or prompts of a server; tools do not depend on them."""
+        if not _has(client, field):
+            return []
+        try:
+            return [entry async for entry in _pages(fetch, field)]
+        except (MCPError, ValueError, RuntimeError) as e:
+            if isinstance(e, MCPError) and (faults.is_closed(e) or e.error.code == METHOD_NOT_FOUND):
+                return []
+            self._screen.dropped[f"{field}/list"].append(f"all {field}: {self._explain_error(e)}")
+            return []
 
     # --- use --------------------------------------------------------------------------------------------------
 
@@ -277,20 +314,24 @@ class Connection:
         """Send one request with its timeouts. Raises `ToolError`."""
         client, name = self._client, self.server.name
         if client is None:
-            raise ToolError(f"The MCP server {name} is {self.state.state}. {self.state.error}".strip())
+            raise ToolError(faults.explain_state(self.state))
         if self._calls == 0:
             self._rounds = 0
         self._calls += 1
         try:
             return await self._send(client, what, send, show)
         except MCPError as e:
-            if _is_closed(e):
+            if faults.is_closed(e):
                 raise ToolError(f"The MCP server {name} ended during this call; it was not repeated.") from e
-            raise ToolError(f"{name}: {one_line(e.error.message, 1_000)}") from e
+            raise ToolError(f"{name}: {self._explain_error(e)}") from e
+        except InputRequiredRoundsExceededError as e:
+            raise ToolError(f"{name} asked more than {MOST_ROUNDS} questions in one call, so it was ended.") from e
         except (RuntimeError, ValueError, OSError) as e:
-            raise ToolError(f"{name} gave an answer that cannot be used: {one_line(str(e), 500)}") from e
+            raise ToolError(f"{name}: {self._explain_error(e)}. The call may have had its effect.") from e
         finally:
             self._calls -= 1
+            if not self._calls:
+                self._end_questions()
 
     async def _send(self, client: Client, what: str, send: Send, show: Progress) -> Any:
         loop, timeout = asyncio.get_running_loop(), self.server.timeout
@@ -321,12 +362,27 @@ class Connection:
             return types.ElicitResult(action="decline")
         for wait in self._waits:
             wait.reschedule(None)  # the user may take any time
+        question = asyncio.ensure_future(self._host.elicit(self.server, params))
+        self._questions.add(question)
         try:
-            return await self._host.elicit(self.server, params)
+            return await question
+        except asyncio.CancelledError:
+            question.cancel()
+            self._host.notify(self.server, "asked a question whose call has ended, so it was closed")
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return types.ElicitResult(action="cancel")
         finally:
+            self._questions.discard(question)
             again = asyncio.get_running_loop().time() + self.server.timeout
             for wait in self._waits:
                 wait.reschedule(again)
+
+    def _end_questions(self) -> None:
+        """Close the questions to the user whose call has ended."""
+        for question in self._questions:
+            question.cancel()
 
 
 async def _abandon_in_time(request: Awaitable[Any]) -> Any:
@@ -368,16 +424,7 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _is_closed(error: MCPError) -> bool:
-    """Return whether the SDK reports the end of a connection; servers use its code for other errors."""
-    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, SaktiError):
-        return error.message.removesuffix(".")
-    if isinstance(error, MCPError) and _is_closed(error):
-        return "it ended before it was ready"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error) or type(error).__name__
+def _describe_unusable(entries: Sequence[str]) -> str:
+    """Return a sentence on what a server lists but sakti does not offer; "" without any."""
+    more = f"; and {len(entries) - MOST_UNUSABLE} more" if len(entries) > MOST_UNUSABLE else ""
+    return f"Not offered: {'; '.join(entries[:MOST_UNUSABLE])}{more}." if entries else ""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types as types
 
 from sakti.agent.judge.decide import Decision
-from sakti.agent.judge.rules import names_tool
+from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
+from sakti.core import tool_names
 from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion
 from sakti.core.text import one_line
@@ -33,17 +34,20 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
     if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
-    name = schemas.PREFIX + schemas.clean_name(server.name)
+    name = tool_names.PREFIX + tool_names.clean_name(server.name)
     digest = schemas.digest(command)[:12]
     rule = f"{name} # {digest}"
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())
     if names_tool(allowed, name, digest):
         return
-    reason = f"Starts an MCP server without a sandbox ({level})"
-    request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
-    answer = await _ask(approvals, request)
+    answer = None
+    if approvals is not None:
+        reason = f"Starts an MCP server without a sandbox ({level})"
+        request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
+        answer = await _ask(approvals, request)
     if answer is None or not answer.approved:
-        raise SaktiError("There is no sandbox here, and its start was not approved.", code="not_approved")
+        how = f"Start it in a chat, which asks, or add {name!r} to approval.allow."
+        raise SaktiError(f"There is no sandbox here ({level}), and its start was not approved. {how}")
     if answer.grant == "workspace":
         workspace.save_rule(rule)
 
@@ -95,13 +99,22 @@ def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 def _question(text: str, name: str, schema: Mapping[str, Any]) -> CardQuestion:
     """Make the question for one field of a form."""
     title = one_line(schemas.clean_text(str(schema.get("title") or schema.get("description") or name)), 300)
-    choices = _choices(schema)[:MOST_OPTIONS]
+    choices, default = _choices(schema)[:MOST_OPTIONS], _show_default(schema)
+    if default in choices:
+        choices = [default, *(c for c in choices if c != default)]
     if len(choices) < 2:
-        default = one_line(str(schema["default"]), 100) if "default" in schema else ""
         choices = [*choices, *([default] if default else []), LEAVE_OUT, "Write it"][:MOST_OPTIONS]
     options = tuple(CardOption(one_line(choice, 100)) for choice in dict.fromkeys(choices))
     header = one_line(schemas.clean_text(name), 20) or "answer"
     return CardQuestion(f"{text}\n{title}", header, options, schema.get("type") == "array")
+
+
+def _show_default(schema: Mapping[str, Any]) -> str:
+    """Return the default of a field as its option shows it; "" without one."""
+    default: Any = schema.get("default")
+    if default is None or isinstance(default, list):
+        return ""
+    return ("Yes" if default else "No") if isinstance(default, bool) else one_line(str(default), 100)
 
 
 def _choices(schema: Mapping[str, Any]) -> list[str]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from sakti.agent.judge.policy import tool_of
 from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.mcp.schemas import clean_name
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.core.events import Notice
 from sakti.core.text import one_line
+from sakti.core.tool_names import PREFIX
 from sakti.core.types import Json
 
 if TYPE_CHECKING:
@@ -93,11 +97,15 @@ class SessionServers:
         deadline = loop.time() + FIRST_WAIT_S
         if self._starting is not None:
             await asyncio.wait({self._starting}, timeout=None if self._is_headless else FIRST_WAIT_S)
-        if (clients := self.clients) is None:
+        clients, rules = self.clients, toolbox.rules.allow
+        if self._is_headless:
+            for sentence in _list_unknown(rules, clients.connections if clients is not None else ()):
+                self._workspace.emit(Notice("warning", "MCP", sentence))
+        if clients is None:
             return
         await clients.wait(clients.connections, max(0.0, deadline - loop.time()))
         if self._is_headless:
-            named = clients.find_named("\n".join((prompt, *toolbox.rules.allow)))
+            named = clients.find_named("\n".join((prompt, *rules)))
             longest = max((clients.connections[name].server.startup_timeout for name in named), default=0.0)
             await clients.wait(named, longest)
             for sentence in clients.list_missing():
@@ -110,6 +118,14 @@ class SessionServers:
     def tools(self) -> Mapping[str, Tool]:
         """Return the tools of all servers, by name."""
         return self.clients.tools() if self.clients is not None else {}
+
+    def explain_missing(self, name: str) -> str:
+        """Return why a tool that is not offered cannot be called; "" if its name is of no server."""
+        if self.clients is not None:
+            return self.clients.explain_missing(name)
+        if self._starting is None or self._starting.done() or not name.startswith(PREFIX):
+            return ""
+        return "The MCP servers are still starting. Call again in a few seconds."
 
     def prompts(self) -> dict[str, str]:
         """Return the prompts of servers, as `server:prompt`, with their arguments in words."""
@@ -135,3 +151,15 @@ class SessionServers:
             return {}
         self.clients.begin_step()
         return self.clients.news(begun)
+
+
+def _list_unknown(rules: Sequence[str], servers: Collection[str]) -> list[str]:
+    """Return a sentence for each rule about a server's tools that names no server."""
+    names = sorted(servers)
+    there = f"There are: {', '.join(names)}." if names else "No server is configured here."
+
+    def is_unknown(rule: str) -> bool:
+        pattern = tool_of(rule).removeprefix(PREFIX).partition("__")[0]
+        return rule.startswith(PREFIX) and not any(fnmatchcase(clean_name(name), pattern) for name in names)
+
+    return [f"The rule {one_line(rule)} names no MCP server. {there}" for rule in rules if is_unknown(rule)]

@@ -41,16 +41,16 @@ LONGEST = 600.0  # seconds that a login may take
 EARLY = 30.0  # seconds before its end from which a token is replaced
 PATH = "/callback"
 VERSION = "2025-11-25"
-_REQUEST = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "sakti", "version": __version__},
-    },
+_INITIALIZE = {
+    "protocolVersion": VERSION,
+    "capabilities": {},
+    "clientInfo": {"name": "sakti", "version": __version__},
 }
+_REQUESTS = (
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _INITIALIZE},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+)
 _HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}
 _PAGE = "<!doctype html><meta charset=utf-8><title>sakti</title><p>{}</p>"
 _STATUS = re.compile(r"\((\d{3})\)|\b(\d{3})\b")
@@ -125,6 +125,16 @@ class KeyringTokens:
             record["metadata"] = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
         await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps(record))
 
+    async def note_scope(self, scope: str) -> None:
+        """Store the rights that the server wants beyond those of the login, for the next one."""
+        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
+        await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps({**record, "wanted": scope}))
+
+    async def read_wanted(self) -> str:
+        """Return the rights that the server wants beyond those of the login; "" for no others."""
+        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
+        return str(record.get("wanted") or "")
+
     async def forget(self) -> None:
         with contextlib.suppress(SaktiError):
             await asyncio.to_thread(keys.delete_secret, self._server.login_name)
@@ -148,7 +158,10 @@ class StoredLogin(OAuthClientProvider):
         self._tokens = KeyringTokens(server)
         super().__init__(server.url, _describe_client(server, ""), self._tokens)
         self._tokens.context = self.context
-        self._needed = LoginNeededError(f"It needs a login: run `sakti mcp login {server.name}`.")
+        how = f"run `sakti mcp login {server.name}`."
+        self._needed = LoginNeededError(f"It needs a login: {how}")
+        self._wants_more = LoginNeededError(f"It wants more rights than the login has: {how}")
+        self._is_short = False  # the rights of the login do not suffice for the request
 
     async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         if not self.context.is_token_valid():
@@ -159,7 +172,9 @@ class StoredLogin(OAuthClientProvider):
             while True:
                 if outgoing is not request and not self.context.can_refresh_token():
                     raise self._needed
-                outgoing = await flow.asend((yield outgoing))
+                response = yield outgoing
+                self._is_short = response.status_code == 403 or (self._is_short and outgoing is not request)
+                outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         finally:
@@ -167,6 +182,9 @@ class StoredLogin(OAuthClientProvider):
 
     async def _perform_authorization(self) -> Any:
         """Refresh a token that the server refuses before its end."""
+        if self._is_short:
+            await self._tokens.note_scope(self.context.client_metadata.scope or "")
+            raise self._wants_more
         if not self.context.can_refresh_token():
             raise self._needed
         return await self._refresh_token()
@@ -216,10 +234,7 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
         auth = BrowserLogin(server, listener, show, read_pasted)
         try:
             async with asyncio.timeout(LONGEST), http.make_client(limits, server.headers, auth) as client:
-                async with client.stream("POST", server.url, json=_REQUEST, headers=_HEADERS) as response:
-                    status, session = response.status_code, response.headers.get("mcp-session-id")
-                if session:
-                    await client.delete(server.url, headers={**_HEADERS, "mcp-session-id": session})
+                status = await _provoke(client, server.url, auth)
         except TimeoutError as e:
             raise LoginError(f"There was no login within {LONGEST / 60:.0f} minutes.") from e
         except SaktiError:
@@ -229,6 +244,24 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
     if not auth.is_done:
         what = "needs no login" if status < 400 else f"answered {status} without asking for a login"
         raise LoginError(f"{server.name} {what}.")
+
+
+async def _provoke(client: Any, url: str, auth: BrowserLogin) -> int:
+    """Send requests until one of them has led to a login; return the status of the last answer.
+
+    Some servers answer `initialize` without a login and want one for their list of tools only.
+    """
+    headers, status = dict(_HEADERS), 0
+    for request in _REQUESTS:
+        async with client.stream("POST", url, json=request, headers=headers) as response:
+            status = response.status_code
+            if session := response.headers.get("mcp-session-id"):
+                headers["mcp-session-id"] = session
+        if auth.is_done or status >= 400:
+            break
+    if "mcp-session-id" in headers:
+        await client.delete(url, headers=headers)
+    return status
 
 
 async def open_browser(address: str) -> None:
@@ -304,8 +337,10 @@ class BrowserLogin(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginError("Its issuer does not support PKCE, so the login would not be safe.")
-        if self._server.scopes:
-            self.context.client_metadata.scope = " ".join(self._server.scopes)
+        missing = await self._tokens.read_wanted()
+        if self._server.scopes or missing:
+            scopes = (*(self._server.scopes or (self.context.client_metadata.scope or "").split()), *missing.split())
+            self.context.client_metadata.scope = " ".join(dict.fromkeys(scopes))
         return await super()._perform_authorization()
 
     async def _show(self, address: str) -> None:

@@ -5,23 +5,42 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import mimetypes
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import mcp_types as types
+from msgspec.structs import replace
 
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import images
-from sakti.core.text import byte_size, clean_surrogates, counted, head_and_tail, one_line, sanitise
+from sakti.core.text import byte_size, clean_surrogates, counted, one_line, sanitise
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json
 from sakti.store.secrets import masked, masked_value
 
-MOST_TOKENS = 25_000  # of a result that go to the model
 MOST_IMAGES = 10
 STRUCTURE_STORED = 200_000  # characters of structured content that are stored
-_CHARACTERS_PER_TOKEN = 3  # a text of fewer characters is not counted: it has fewer tokens than the limit
+
+
+_MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9][a-z0-9.+-]{0,60}")
+
+# Errors of programs that the sandbox causes, and what the user can do.
+_REFUSALS = (
+    (
+        re.compile(r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM)\b", re.I),
+        'The sandbox lets this server change no files: `write = ["PATH"]` in its entry [mcp.{server}] allows a folder.',
+    ),
+    (
+        re.compile(
+            r"network is unreachable|name or service not known|temporary failure in name resolution|"
+            r"\b(?:ENOTFOUND|EAI_AGAIN|ENETUNREACH)\b",
+            re.I,
+        ),
+        'The sandbox gives this server no network: `network = ["HOST"]` in its entry [mcp.{server}] allows a host.',
+    ),
+)
 
 
 def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counter, *, takes_images: bool) -> Outcome:
@@ -44,23 +63,29 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
     text = clean_surrogates(sanitise("\n".join(t for t in texts if t)))
     if not text:
         text = "[no output]" if not pictures else f"[{counted(len(pictures), 'image')}]"
-    return limit(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
+    return _limit(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
 
 
-def limit(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
-    """Cut a result to `MOST_TOKENS` for the model; a file keeps all of it."""
+def _limit(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
+    """Cut a result for the model; a file keeps all of it."""
     text = masked(outcome.content)
-    if len(text) <= MOST_TOKENS or (tokens := counter.count(text[: MOST_TOKENS * 20])) <= MOST_TOKENS:
-        return Outcome(text, outcome.is_error, outcome.details, outcome.images, is_limited=True)
-    path = run.state.save_output(text, run.call_id)
-    size = min(len(text), MOST_TOKENS * 20) * MOST_TOKENS // tokens - 300
-    short, _ = head_and_tail(text, size)
-    while counter.count(short) > MOST_TOKENS - 100:
-        size = size * 9 // 10
-        short, _ = head_and_tail(text, size)
-    note = f"\n[The whole result of {len(text):,} characters is in {path}: read it with offset and limit, or grep it.]"
-    details = {**outcome.details, "output_file": str(path), "characters": len(text)}
-    return Outcome(short + note, outcome.is_error, details, outcome.images, is_limited=True)
+    shown, file = run.state.cut_output(text, run.call_id, counter)
+    details = outcome.details
+    if file:
+        shown += (
+            f"\n[The whole result of {len(text):,} characters is in {file}: read it with offset and limit, or grep it.]"
+        )
+        details = {**details, "output_file": file, "characters": len(text)}
+    return Outcome(shown, outcome.is_error, details, outcome.images, is_limited=True)
+
+
+def add_sandbox_hint(outcome: Outcome, server: str) -> Outcome:
+    """Add the setting to change if the sandbox may be why a call failed, which programs do not know."""
+    for pattern, hint in _REFUSALS:
+        if pattern.search(outcome.content):
+            note = f"[{hint.format(server=server)}]"
+            return replace(outcome, content=f"{outcome.content}\n{note}")
+    return outcome
 
 
 def block_text(block: types.ContentBlock, run: ToolContext) -> str:
@@ -105,11 +130,13 @@ def _save(run: ToolContext, data: str, mime_type: str, what: str) -> str:
         content = base64.b64decode(data)
     except (binascii.Error, ValueError):
         return f"[{what} that is damaged]"
-    kind = one_line(mime_type, 60) or "unknown type"
-    end = re.sub(r"[^a-z0-9]", "", mime_type.rpartition("/")[2].lower())[:8] or "bin"
+    media_type = mime_type.partition(";")[0].strip().lower()
+    is_valid = _MEDIA_TYPE.fullmatch(media_type) is not None
+    kind = media_type if is_valid else "unknown type"
+    end = mimetypes.guess_extension(media_type) or ".bin" if is_valid else ".bin"
     folder = run.state.output_folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / Path(run.state.output_name(run.call_id)).with_suffix(f".{end}").name
+    path = folder / Path(run.state.output_name(run.call_id)).with_suffix(end).name
     path.write_bytes(content)
     path.chmod(0o600)
     return f"[{what} ({kind}, {byte_size(len(content))}) saved as {path}]"

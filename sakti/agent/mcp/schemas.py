@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, cast
 
@@ -12,8 +11,8 @@ from sakti.agent.mcp.servers import McpServer, McpTool
 from sakti.core import json_schema
 from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.core.tokens import estimate_tokens
+from sakti.core.tool_names import PREFIX, clean_name
 
-PREFIX = "mcp__"
 LONGEST_NAME = 64
 LONGEST_TEXT = 2_000  # bytes of a description, or of a server's instructions
 LARGEST_SCHEMA = 64_000  # characters after inlining
@@ -61,10 +60,6 @@ class ToolNames:
         return self._names[server, tool]
 
 
-def clean_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"
-
-
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
@@ -76,8 +71,10 @@ def clean_text(text: str) -> str:
     return cut if len(data) <= LONGEST_TEXT else f"{cut} …"
 
 
-def make_tools(server: McpServer, listed: Iterable[ListedTool], names: ToolNames) -> tuple[tuple[McpTool, ...], str]:
-    """Return the tools that a server offers, and a sentence on those that it lists but cannot offer."""
+def make_tools(
+    server: McpServer, listed: Iterable[ListedTool], names: ToolNames
+) -> tuple[tuple[McpTool, ...], list[str]]:
+    """Return the tools that a server offers, and why it cannot offer others that it lists."""
     tools: dict[str, McpTool] = {}
     unusable: list[str] = []
     for tool in listed:
@@ -87,7 +84,7 @@ def make_tools(server: McpServer, listed: Iterable[ListedTool], names: ToolNames
             tools[tool.name] = _make_tool(server, tool, names)
         except (UnusableTool, json_schema.UnusableSchema) as e:
             unusable.append(f"{one_line(tool.name, 60)} {e}")
-    return tuple(tools.values()), f"Not offered: {'; '.join(unusable[:5])}." if unusable else ""
+    return tuple(tools.values()), unusable
 
 
 def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool:
@@ -101,14 +98,16 @@ def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool
     json_schema.verify(schema)
     description = clean_text(tool.description or "")
     hints = tool.annotations
+    reads, destroys = (getattr(hints, name, None) is True for name in ("read_only_hint", "destructive_hint"))
     return McpTool(
         names.name(server.name, tool.name),
         server.name,
         tool.name,
         description,
         schema,
-        is_read_only=server.origin == "user" and getattr(hints, "read_only_hint", None) is True,
-        is_destructive=getattr(hints, "destructive_hint", None) is True,
+        # a tool that destroys does not only read, whatever else it claims
+        is_read_only=server.origin == "user" and reads and not destroys,
+        is_destructive=destroys,
         tokens=estimate_tokens(f"{description}{text}"),
     )
 

@@ -44,7 +44,10 @@ class ServerTool(Tool, frozen=True, kw_only=True):
             raise ToolError(f"{self.name} is no longer offered by the MCP server {self.offer.server}.")
         self.check(arguments, run.cwd)
         answer = await self.connection.call_tool(self.offer, arguments, run.show_progress)
-        return results.make_outcome(answer, run, self.counter, takes_images=self.takes_images())
+        outcome = results.make_outcome(answer, run, self.counter, takes_images=self.takes_images())
+        if outcome.is_error and self.connection.is_sandboxed:
+            outcome = results.add_sandbox_hint(outcome, self.offer.server)
+        return outcome
 
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments unchanged. Raises `ToolError` if the schema forbids them."""

@@ -15,14 +15,15 @@ from types import TracebackType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 
+from sakti.agent.mcp.messages import read_message
 from sakti.agent.tools.processes import CHUNK, ProcessTree
-from sakti.core.text import byte_size
+from sakti.core.text import byte_size, counted
 from sakti.store.secrets import masked
 
 LONGEST_LINE = 16_000_000  # bytes of one message
 NOTICED_NOISE = 1_000_000  # bytes that are no messages until a notice says so
+WARNED_BROKEN = (1, 10, 100, 1_000)  # numbers of unreadable messages at which the user is warned
 MOST_NOISE = 64_000_000  # bytes of them until the server is stopped
 MOST_IN_CALL = 64_000_000  # bytes that arrive while calls are open
 RING = 1_000_000  # bytes of the file with the server's errors
@@ -101,7 +102,7 @@ class StdioTransport:
         self.ended, self.why = asyncio.Event(), ""
         self.open_calls: Callable[[], int] = lambda: 0
         self._tree: ProcessTree | None = None
-        self._noise = self._in_calls = 0
+        self._noise = self._broken = self._in_calls = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(
@@ -165,13 +166,13 @@ class StdioTransport:
     async def _take(self, line: bytes, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         line = line.strip()
         if line.startswith(b"{"):
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                self._drop(line)
+            if (message := read_message(line)) is not None:
+                await into.send(SessionMessage(message))
                 return
-            await into.send(SessionMessage(message))
-        elif line:
+            self._broken += 1
+            if self._broken in WARNED_BROKEN:
+                self._notify(f"sent {counted(self._broken, 'message')} that cannot be read")
+        if line:
             self._drop(line)
 
     def _drop(self, line: bytes) -> None:

@@ -22,7 +22,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line, strip_unseen
 from sakti.core.types import Message, Part, TextPart, ToolResultPart
 from sakti.store import secrets
-from sakti.store.threads import masking
+from sakti.store.threads import codec
 
 _TELLS = lazy_pattern(
     r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|all|any|your)\b.{0,40}"
@@ -70,12 +70,12 @@ class SecretRedactor(Processor):
     kind = "secrets"
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
-        return replace(turn, message=masking.message(turn.message))
+        return replace(turn, message=codec.mask_message(turn.message))
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         return replace(
             step,
-            messages=tuple(masking.message(m) for m in step.messages),
+            messages=tuple(codec.mask_message(m) for m in step.messages),
             system=tuple(replace(b, text=secrets.masked(b.text)) for b in step.system),
             tail=tuple(map(secrets.masked, step.tail)),
             facts={name: secrets.masked(text) for name, text in step.facts.items()},

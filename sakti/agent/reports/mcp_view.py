@@ -84,8 +84,9 @@ def _line(entry: ServerEntry, running: Mapping[str, ServerState] | None, workspa
 
 
 def tool_lines(state: ServerState) -> list[str]:
-    """Return what a running server says about itself, and a line for each of its tools."""
-    lines = state.instructions.splitlines()
+    """Return what a running server says about itself, in full, and a line for each of its tools."""
+    instructions = state.instructions.splitlines()
+    lines = ["Instructions of the server, which the model gets as outside text:", *instructions] if instructions else []
     for tool in state.tools:
         marks = [word for word, applies in (("reads", tool.is_read_only), ("destroys", tool.is_destructive)) if applies]
         facts = " · ".join([f"{tool.tokens} tokens", *marks])

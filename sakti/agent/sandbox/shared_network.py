@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sakti.agent.sandbox import bwrap, relay
+from sakti.agent.sandbox import backends, relay
 
 LIMIT = 5.0  # seconds until the process must wait
 _ENV = {"PATH": os.defpath}
@@ -31,7 +31,7 @@ class SharedNetwork:
 
     def __init__(self, program: str) -> None:
         self._bwrap = program
-        self._nsenter = bwrap.find_of_system("nsenter")
+        self._nsenter = backends.find_system_bwrap("nsenter")
         self._holder: subprocess.Popen[bytes] | None = None
         self._entry: tuple[str, ...] = ()
         self._ports: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # in the network: the one here, its relay

@@ -57,8 +57,8 @@ from sakti.core.events import (
 )
 from sakti.core.types import ContextPart, Json, Message, Part
 from sakti.store.log import lines as memory_log
-from sakti.store.tasks import events as task_events
 from sakti.store.tasks import questions
+from sakti.store.tasks import rows as task_events
 from sakti.store.threads import messages as stored_messages
 from sakti.tasks.describe import describe
 
@@ -308,7 +308,9 @@ class SessionHooks:
         )
 
     async def _newest_closing(self) -> int:
-        events = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
+        events = await self._open.workspace.store.read(
+            task_events.newest_events, self._open.workspace.board_id, ("close",), 1
+        )
         return events[0].pk if events else 0
 
     async def _notify_closed_tasks(self) -> None:
@@ -317,7 +319,7 @@ class SessionHooks:
             return
         store = self._open.workspace.store
         async with self._telling:
-            events = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
+            events = await store.read(task_events.newest_events, self._open.workspace.board_id, ("close",), MOST_CLOSED)
             new = [e for e in reversed(events) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:

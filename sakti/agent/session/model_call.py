@@ -31,11 +31,10 @@ from sakti.core.events import (
     ToolCallDelta,
 )
 from sakti.core.types import Message, Part, Request, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers import limits, refused_pieces, retry
+from sakti.providers import limits, omissions
+from sakti.providers.omissions import Omission, is_refusal
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
-from sakti.providers.refused_pieces import Omission, is_refusal
 from sakti.store.threads import messages as message_store
-from sakti.store.threads import requests
 from sakti.store.threads import threads as thread_store
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
@@ -57,7 +56,7 @@ class RunningCall(Struct):
     step: StepInput
     request: Request
     filters: Sequence[Processor]
-    retries: retry.Retries
+    retries: limits.Retries
     counted: int = 0
     observed: bool = False
     lowered: int = 0
@@ -173,7 +172,7 @@ def count_request(turn: Turn, request: Request) -> int:
 async def ask(turn: Turn, step: StepInput) -> Completed:
     """Return the model's answer. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
-    retries = retry.Retries(turn.random.random, turn.wait_left)
+    retries = limits.Retries(turn.random.random, turn.wait_left)
     call = RunningCall(step, make_request(turn, step), filters, retries, observed=turn.purpose != "actor")
     while True:
         try:
@@ -209,7 +208,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
         stop_reason=completed.stop_reason,
-        sent=requests.describe(call.request) if turn.purpose == "actor" else None,
+        sent=message_store.describe_request(call.request) if turn.purpose == "actor" else None,
     )
     return completed
 
@@ -217,7 +216,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
 async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
     """Emit an answer as it comes; return its end, None if it broke off."""
     written, answer = 0, None
-    deltas = DeltaBuffer(turn.emit)
+    deltas, journal = DeltaBuffer(turn.emit), turn.open_journal()
     stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
     try:
         async with contextlib.aclosing(stream) as chunks:
@@ -227,8 +226,12 @@ async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
                 elif not isinstance(chunk, PromptProgress):
                     written += len(chunk.text)
                 _show(turn, call, chunk, deltas)
+                if journal is not None:
+                    journal.follow(turn.streamed)
                 _must_end(turn, written)
     finally:
+        if journal is not None:
+            journal.close()
         deltas.flush()
     return answer
 
@@ -318,7 +321,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
     if seconds is not None:
         if _discard_streamed(turn, error):
             turn.streamed, turn.thinking = [], []
-        turn.emit(RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message))
+        turn.emit(RetryScheduled(call.retries.attempt, limits.most_attempts(error), seconds, error.message))
         await _wait(turn, seconds, error)
         return
     streamed = turn.streamed or turn.thinking
@@ -443,7 +446,7 @@ UNDO = "If it is about something in this thread, /undo (or `sakti undo`) removes
 def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
     """Return messages without what the model refused before, and without images if it takes none."""
     model = turn.model.full_name
-    rest = refused_pieces.without(messages, marks, model)
+    rest = omissions.without(messages, marks, model)
     return rest if turn.model.images and model not in marks.values() else unseen(rest)
 
 
@@ -451,8 +454,8 @@ async def find_omission(
     turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
 ) -> Omission | None:
     """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
-    accepted = await turn.store.read(requests.find_newest_accepted, turn.thread_id, turn.model.full_name)
-    return refused_pieces.find_omission(messages, error, accepted, earlier)
+    accepted = await turn.store.read(message_store.find_newest_accepted, turn.thread_id, turn.model.full_name)
+    return omissions.find_omission(messages, error, accepted, earlier)
 
 
 async def keep_omission(turn: Turn, omission: Omission) -> Notice:
@@ -462,13 +465,13 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     await turn.store.write(thread_store.add_left_out, turn.thread_id, marks)
     if omission.no_images:
         turn.know(images=False)
-    pieces = refused_pieces.in_words(omission.pieces)
+    pieces = omissions.in_words(omission.pieces)
     text = f"{turn.model.full_name} refused {pieces}: left out of this thread from now on. {omission.error.message}"
     return Notice("warning", "Left out", text)
 
 
 def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
     """Return the error that ends a turn; for a refused request the `first` one, with a way out."""
-    if not refused_pieces.is_refusal(error):
+    if not omissions.is_refusal(error):
         return error
     return ProviderError(f"{first.message} {UNDO}", title=error.title, code=error.code, status=error.status)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.modes import ModeTools
+from sakti.agent.judge.policy import ModeTools
 from sakti.agent.project.instructions import find, nearby
 from sakti.agent.project.skills import catalog
 from sakti.agent.project.skills.library import Library, Skill

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from sakti.core.child_states import RunState
+from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
@@ -16,37 +18,35 @@ from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, Tool
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
-    from sakti.core.events import MemoryStatus
     from sakti.memory.engine import Prepared
     from sakti.store.database import Store
     from sakti.store.log.events import LogChange, MemoryEvent
-    from sakti.store.log.figures import Figures
-    from sakti.store.log.lines import LogLine
+    from sakti.store.log.lines import Figures, LogLine
     from sakti.store.memory import Group
-    from sakti.store.memory.origins import Origin
+    from sakti.store.memory.group_rows import Origin
     from sakti.store.search.search import SearchPage
-    from sakti.store.threads.carry_over import CarriedLine
     from sakti.store.threads.messages import MessageMatch
-    from sakti.tasks.board import Board
+    from sakti.store.threads.summaries import CarriedLine
+    from sakti.tasks.queries import Board
 
 with lazy_imports:
     from sakti.agent.processors import compose
     from sakti.agent.threads import past_requests
+    from sakti.memory import modes as memory_modes
+    from sakti.memory import policy as memory_policy
     from sakti.store import leases, user_state
     from sakti.store import memory as stored_memory
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import events as memory_events
-    from sakti.store.log import figures as memory_figures
     from sakti.store.log import lines as memory_log
-    from sakti.store.memory import origins
+    from sakti.store.memory import group_rows
     from sakti.store.search import search as text_search
-    from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions
+    from sakti.store.tasks import rows as task_links
     from sakti.store.threads import child_runs
-    from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import removal as deleted_messages
     from sakti.store.threads import threads as stored_threads
-    from sakti.tasks import board as task_board
     from sakti.tasks import queries as task_queries
 
 
@@ -61,6 +61,7 @@ class ThreadSummary(Struct, frozen=True):
     tokens: int
     undone: tuple[ThreadSummary, ...] = ()  # branches that an undo left, the newest first
     children: tuple[ThreadSummary, ...] = ()
+    state: RunState | None = None  # of a child
 
     @property
     def below(self) -> tuple[ThreadSummary, ...]:
@@ -70,9 +71,9 @@ class ThreadSummary(Struct, frozen=True):
     @staticmethod
     def of(row: stored_threads.Summary) -> ThreadSummary:
         """Return the summary of a stored row."""
-        thread, preview, messages, tokens, undone, children = row
+        thread, preview, messages, tokens, undone, children, state = row
         below = tuple(map(ThreadSummary.of, undone)), tuple(map(ThreadSummary.of, children))
-        return ThreadSummary(thread, preview, messages, tokens, *below)
+        return ThreadSummary(thread, preview, messages, tokens, *below, state)
 
 
 class ContextBlock(Struct, frozen=True):
@@ -108,8 +109,9 @@ class Spent(Struct, frozen=True):
 
 
 class ChildMemory(Struct, frozen=True):
-    """Memory of a child thread: the lines of its log, those that wait, its figures and events."""
+    """Memory of a child thread: windows, lines of the log, waiting lines, figures and events."""
 
+    status: MemoryStatus
     lines: list[LogLine]
     waiting: list[LogLine]
     figures: Figures
@@ -199,8 +201,8 @@ class Views:
         """Return the figures of this thread's memory, by its stored rows."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
-            return memory_figures.Figures()
-        return await ws.store.read(memory_figures.figures, self._open.engine.record_id)
+            return memory_log.Figures()
+        return await ws.store.read(memory_log.figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
         """Return what happened to this thread's memory, newest first."""
@@ -224,15 +226,31 @@ class Views:
         return Spent(actor + side, observer + reflector, search)
 
     async def child_memory(self, child_id: str) -> ChildMemory | None:
-        """Return the memory of a child of this thread; None before it has one."""
+        """Return the memory of a child of this thread as it is stored; None before it has one."""
         read = self._store.read
         record = await read(stored_memory.get_record, f"thread:{child_id}")
-        if record is None:
+        run = await read(child_runs.get, child_id)
+        if record is None or run is None:
             return None
+        last = await read(stored_memory.cursor, record.id, child_id)
+        messages = await read(stored_messages.after, child_id, last)
+        log = sum(g.observation_tokens for g in await read(stored_memory.groups, record.id, "active"))
+        settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
+        numbers = memory_policy.effective_numbers(settings, log, None)
         return ChildMemory(
+            MemoryStatus(
+                record.id,
+                child_id,
+                0,
+                record.generation_count,
+                Gauge(sum(m.tokens for m in messages), numbers.threshold),
+                Gauge(log, numbers.reflect_at),
+                BufferedObservations(),
+                BufferedReflection(),
+            ),
             await read(memory_log.log_lines, record.id),
             await read(memory_log.waiting_lines, record.id),
-            await read(memory_figures.figures, record.id),
+            await read(memory_log.figures, record.id),
             await read(memory_events.events, record.id, child_id),
             await self._spent_by(child_id),
         )
@@ -240,7 +258,7 @@ class Views:
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""
         thread = self._open.thread
-        return None if thread is None else await self._store.read(memory_figures.turn_tokens, thread.id)
+        return None if thread is None else await self._store.read(memory_log.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """Return the raw messages that an observation group was made from."""
@@ -253,7 +271,7 @@ class Views:
         midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await ws.store.read(task_board.board, ws.board_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_queries.board, ws.board_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""
@@ -295,7 +313,7 @@ class Views:
 
     async def origin(self, line_id: str) -> Origin | None:
         """Return where a line of the log comes from."""
-        return await self._store.read(origins.origin, line_id)
+        return await self._store.read(group_rows.find_origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
         rows = await self._store.read(stored_threads.summaries, self._resource_id, limit)

@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
 from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
-from sakti.agent.session.recovery import interrupted_result
+from sakti.agent.session.recovery import AnswerJournal, interrupted_result
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
@@ -39,12 +39,13 @@ from sakti.core.types import (
     plain_text,
 )
 from sakti.memory.engine import MemoryEngine
-from sakti.providers import retry
+from sakti.providers import limits
 from sakti.providers.protocol import Provider
+from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.tasks import claims
-from sakti.store.threads import child_runs, jobs, masking, message_removal
+from sakti.store.tasks import rows
+from sakti.store.threads import child_runs, codec, jobs, removal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -141,7 +142,7 @@ class Turn(Struct):
     results: list[ToolResultPart] = field(default_factory=list[ToolResultPart])
     open_calls: tuple[ToolCallPart, ...] = ()
     began: float = 0.0  # seconds of the monotonic clock
-    wait_left: float = retry.LONGEST_WAIT  # seconds that failed calls may still wait
+    wait_left: float = limits.LONGEST_WAIT  # seconds that failed calls may still wait
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
@@ -156,6 +157,11 @@ class Turn(Struct):
         if isinstance(event, ToolFinished):
             self.results.append(event.result)
         self.sink(event)
+
+    def open_journal(self) -> AnswerJournal | None:
+        """Return the journal of an answer that is to survive a crash; None if it must not be stored as it comes."""
+        is_stored = self.purpose == "actor" and not self.guarded and not self.parent_id
+        return AnswerJournal(self.store, self.resource_id, self.thread_id) if is_stored else None
 
     def interrupt(self) -> None:
         self.interrupted = True
@@ -227,7 +233,7 @@ def was_cut(said: Message) -> bool:
 
 def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     """Make a message with secrets masked: the same text is stored and sent to every model."""
-    parts = masking.parts(parts)
+    parts = codec.mask_parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     pasted = turn.inbox.take_pasted(plain_text(parts)) if role == "user" and turn.inbox.pasted else []
     return Message(
@@ -250,15 +256,16 @@ async def append(turn: Turn, message: Message) -> Message:
 
     What a processor put into it is masked, too.
     """
-    message = masking.message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
+    message = codec.mask_message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
     paths = touched_paths(message, turn)
 
     def store(db: Database) -> Message:
         turn.require(db)
-        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
+        task_id = rows.find_active_task(db, message.thread_id, message.thread_id, turn.owner)
         if task_id is None and turn.parent_id:
-            task_id = claims.active(db, turn.parent_id, turn.parent_id, turn.owner)
+            task_id = rows.find_active_task(db, turn.parent_id, turn.parent_id, turn.owner)
         stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
+        user_state.forget_answer(db, turn.resource_id, turn.thread_id)  # it is part of this message, or given up
         child_runs.deliver_results(db, stored)
         jobs.report_results(db, stored)
         return stored
@@ -295,7 +302,7 @@ async def last_user(turn: Turn) -> Message:
 def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
     """Return a stored call as the model wrote it, to be run: only the stored copy is masked."""
     written = turn.written.get(call.id, call)
-    return written if masking.part(written) == call else call
+    return written if codec.mask_part(written) == call else call
 
 
 async def save_results(turn: Turn) -> Message:
@@ -335,7 +342,12 @@ async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> 
     if not turn.messages:
         return
     ended = {"status": status, **({"title": error.title, "text": error.message, "code": error.code} if error else {})}
-    await turn.store.write(message_store.add_metadata, turn.messages[-1].id, {"ended": ended})
+
+    def keep(db: Database) -> None:
+        message_store.add_metadata(db, turn.messages[-1].id, {"ended": ended})
+        user_state.forget_answer(db, turn.resource_id, turn.thread_id)
+
+    await turn.store.write(keep)
 
 
 def touched_paths(message: Message, turn: Turn) -> list[str]:
@@ -376,7 +388,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
         if after is not None and after.parts != before.parts:
             await _store_change(turn, before, after.parts)
     if removed:
-        await turn.store.write(message_removal.withhold, [m.id for m in removed], LEFT_OUT)
+        await turn.store.write(removal.withhold_turn, [m.id for m in removed], LEFT_OUT)
         turn.engine.forget([m.id for m in removed])
         turn.messages = [m for m in turn.messages if m not in removed]
 
@@ -394,7 +406,7 @@ def _call_ids(message: Message) -> set[str]:
 
 async def _store_change(turn: Turn, before: Message, new_parts: Sequence[Part]) -> None:
     """Store new parts of a message, in the window and in the turn too."""
-    parts = masking.parts(new_parts)
+    parts = codec.mask_parts(new_parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
     if await turn.store.write(message_store.add_context, changed):
@@ -408,7 +420,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
     saved = await append(turn, structs.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
-    await turn.store.write(message_removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
+    await turn.store.write(removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
     return saved
 
 
@@ -417,7 +429,7 @@ async def withhold(turn: Turn, reason: str) -> None:
     outputs = [r.details.get("output_file") for m in turn.messages for r in m.tool_results]
     outputs += [r.details.get("output_file") for r in turn.results]
     ids = [m.id for m in turn.messages]
-    await turn.store.write(message_removal.withhold, ids, reason)
+    await turn.store.write(removal.withhold_turn, ids, reason)
     turn.engine.forget(ids)
     for path in outputs:
         if isinstance(path, str):

@@ -19,6 +19,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tool_names import PREFIX
 from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ with lazy_imports:
     from sakti.agent.session import called as calling
     from sakti.agent.session import goals, prompt_facts, side_question, turn_lease
     from sakti.store import user_state
-    from sakti.store.threads import message_removal
+    from sakti.store.threads import removal
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +240,8 @@ class Turns:
             await self._play(parts, lease, taken, model)
             return
         except asyncio.CancelledError:
-            error = None if taken.done() else SaktiError("Stopped before it was sent.", title="Not sent")
+            stopped = SaktiError("The turn was stopped before its message was sent.", title="Not sent")
+            error = None if taken.done() else stopped
         except SaktiError as e:
             if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED, BLOCKED):
                 log.exception("turn failed")
@@ -293,9 +295,10 @@ class Turns:
         await self.goals.follow(turn, end)
 
     async def _begin_servers(self, text: str) -> None:
-        """Wait for MCP servers before the first request of the thread, if any is configured."""
-        if self._open.workspace.has_servers:
-            await self._open.workspace.servers.begin_turn(self._open.id, self._open.toolbox, text)
+        """Wait for MCP servers before the first request of the thread, if a file or a rule names any."""
+        toolbox, ws = self._open.toolbox, self._open.workspace
+        if ws.has_servers or any(rule.startswith(PREFIX) for rule in toolbox.rules.allow):
+            await ws.servers.begin_turn(self._open.id, toolbox, text)
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
         """Pass on an event of the turn; its first one says that the prompt is stored."""
@@ -414,7 +417,7 @@ class Turns:
 
         def replace_typed(db: Database) -> None:
             user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
-            if message_removal.forget_typed(db, ws.resource_id, thread.id, typed):
+            if removal.forget_typed(db, ws.resource_id, thread.id, typed):
                 user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
         await ws.store.write(replace_typed)

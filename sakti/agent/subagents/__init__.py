@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 
 class ChildHost(Protocol):
-    """Children of an open thread; `spent` is the usage of each of their steps."""
+    """Children of an open thread; `spent` is the usage of their steps, and of searches of the web."""
 
     spent: list[Usage]
+
+    def spend(self, usage: Usage) -> None:
+        """Add usage that counts for the turn but is of none of its steps."""
+        ...
 
     def tools(self) -> list[Tool]:
         """Return the tools that start children."""
@@ -49,6 +53,9 @@ class NoChildren:
 
     def __init__(self) -> None:
         self.spent: list[Usage] = []
+
+    def spend(self, usage: Usage) -> None:
+        self.spent.append(usage)
 
     def tools(self) -> list[Tool]:
         return []

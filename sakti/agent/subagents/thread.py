@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.modes import ModeTools
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.project.hooks.answers import HookText
 from sakti.agent.project.hooks.fire import FACT, held_parts
@@ -22,6 +22,8 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.text import one_line
+from sakti.core.tool_names import mcp_pattern
 from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
 from sakti.memory import modes
 
@@ -97,27 +99,40 @@ class ChildThread(OpenThread):
         enclosed = parent.sandbox is not None
         return self.workspace.make_tool_state(self.emit, enclosed=enclosed, recorder=parent.recorder)
 
+    def _spend(self, usage: Usage) -> None:
+        """Count the usage of a tool's own request for the child and for its parent."""
+        self.children.spend(usage)
+        self.parent.children.spend(usage)
+
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
         offered = frozenset(t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
         if self._named is not None:
             offered &= self._named
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
-        toolbox.remote = self._remote_tools
+        toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
+        toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
+        toolbox.state.spend = self._spend
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
         return toolbox
 
+    def _explain_missing(self, name: str) -> str:
+        servers = self.workspace.servers
+        if name in servers.tools():
+            return f"{name} is none of the tools of the agent {self.spec.name}."
+        return servers.explain_missing(name)
+
     def _remote_tools(self) -> dict[str, Tool]:
-        """Return the tools of servers that it may call: in a mode that only reads, those known to read."""
-        spec, tools = self.spec, self.workspace.servers.tools()
-        return {
-            name: tool
-            for name, tool in tools.items()
-            if spec.tools.allows(name) or (spec.tools.reads_only and tool.remote is not None and tool.remote.reads_only)
-            if name not in spec.without and (self._named is None or name in self._named)
-        }
+        """Return the tools of servers that it may call, never more than its parent."""
+        return {name: tool for name, tool in self.workspace.servers.tools().items() if self._may_call(name, tool)}
+
+    def _may_call(self, name: str, tool: Tool) -> bool:
+        reads = tool.remote is not None and tool.remote.reads_only
+        if not (self.spec.has_tool(name, reads=reads) and self.parent.mode_tools.allows(name, reads=reads)):
+            return False
+        return self._named is None or any(fnmatch.fnmatchcase(name, mcp_pattern(n)) for n in self._named)
 
 
 class ChildTurns(Turns):

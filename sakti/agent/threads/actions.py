@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from sakti.store.connection import Database
     from sakti.store.database import Store
     from sakti.store.log.lines import LogLine
-    from sakti.store.threads.message_removal import Deleted
-    from sakti.store.threads.removal import Contents
+    from sakti.store.threads.removal import Contents, Deleted
 
 with lazy_imports:
     from sakti.agent.threads import purge, redact
@@ -34,7 +33,6 @@ with lazy_imports:
     from sakti.store.maintenance import purging
     from sakti.store.threads import codec
     from sakti.store.threads import fork as thread_fork
-    from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as thread_removal
     from sakti.store.threads import threads as stored_threads
@@ -107,7 +105,7 @@ class ThreadActions:
         gone = await place.store.read(thread_removal.contents, thread_id)
         if self._live is not None:
             await self._live.children.stop_deleted(thread_id)
-        await place.store.write(thread_removal.delete, thread_id, self._now())
+        await place.store.write(thread_removal.delete_thread, thread_id, self._now())
         place.indexing.begin(place.store)
         if live is not None:
             await live.new_thread()
@@ -116,7 +114,7 @@ class ThreadActions:
     async def restore(self, thread_id: str) -> Thread:
         """Bring a deleted thread back, as it was."""
         place = self._place
-        thread = await place.store.write(thread_removal.restore, thread_id)
+        thread = await place.store.write(thread_removal.restore_thread, thread_id)
         place.indexing.begin(place.store)
         return thread
 
@@ -131,7 +129,7 @@ class ThreadActions:
 
     async def find_last_deleted(self) -> Thread | None:
         """Return the thread of this workspace that was deleted last."""
-        deleted = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
+        deleted = await self._place.store.read(thread_removal.list_deleted, self._place.resource_id)
         return deleted[0].thread if deleted else None
 
     async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
@@ -159,7 +157,7 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
     """
     thread = thread_removal.contents(db, thread_id).thread
     thread = replace(thread, title=masked(thread.title))
-    stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
+    stored = thread_removal.without(stored_messages.after(db, thread_id, -1))
     messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
     log = [replace(x, content=masked(x.content)) for x in own_log(db, thread_id)]
     return render(thread, messages, log, form)

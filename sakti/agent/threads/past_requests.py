@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from sakti.core.types import Json, Message, plain_text
 from sakti.store.connection import Database
-from sakti.store.threads import messages, requests
-from sakti.store.threads.requests import ModelStep
+from sakti.store.threads import messages
+from sakti.store.threads.messages import ModelStep
 
 GONE = "(no longer kept: a message of this thread was removed for good)"
 
@@ -37,7 +37,7 @@ def show(db: Database, thread_id: str, number: int | None = None) -> PastRequest
 
     None where there is no such step, or where it was made before requests were kept.
     """
-    steps = requests.steps(db, thread_id)
+    steps = messages.list_steps(db, thread_id)
     at = len(steps) if number is None else number
     if not 1 <= at <= len(steps) or (request := steps[at - 1].request) is None:
         return None
@@ -52,7 +52,7 @@ def none(number: int | None) -> str:
 
 
 def _pieces(db: Database, thread_id: str, told: Json) -> Iterator[Piece]:
-    texts = requests.texts(db, thread_id)
+    texts = messages.read_request_texts(db, thread_id)
     if "tools" in told:
         listed = json.loads(texts.get(told["tools"], "[]"))
         yield Piece("tools", "\n".join(f"{t['name']}: {t['description']}" for t in listed) or GONE)

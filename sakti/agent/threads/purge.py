@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
-from sakti.store.maintenance import purging, vacuuming
+from sakti.store.maintenance import maintenance, purging
 from sakti.store.secrets import mask_output
 from sakti.store.threads import removal as thread_removal
 
@@ -69,7 +69,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
         raise StoreError(store.read_only_reason, code="read_only")
     purged = Purged(store.path)
-    purged.threads = await store.read(thread_removal.deleted, before=before)
+    purged.threads = await store.read(thread_removal.list_deleted, before=before)
     purged.tasks = mask_output(await store.read(purging.deleted_tasks, before=before))
     named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
     purged.files = [p for n in named if (p := _own_file(n)) is not None]
@@ -128,8 +128,8 @@ def wipe_free_space(done: RemovalSummary) -> str:
     What is left to say; empty where all is done. The store must be closed.
     """
     try:
-        if not vacuuming.is_clean(done.path):
-            vacuuming.vacuum(done.path)
+        if not maintenance.is_clean(done.path):
+            maintenance.vacuum(done.path)
             return ""
     except StoreError as e:
         return IN_USE if e.code == "busy" else f"{e.message} Removed text may stay in the file's free space."

@@ -25,7 +25,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import SaktiError
 from sakti.core.resources import read_prompt
 from sakti.core.types import Json, ToolSpec
-from sakti.tasks.fields import check_text
+from sakti.tasks.changes import check_text
 
 Run = Callable[..., Awaitable[Json]]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, failures, relay
+from sakti.agent.sandbox import aside, environment, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -301,11 +301,11 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
     if started.sandbox is None or not running.process.returncode:
         return ""
     networked = started.sandbox.level.own_network
-    why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
+    why = enclosing.explain_failure(running.output.tail or running.output.head, by_rules=not networked)
     if run.is_planning:  # nothing runs outside then
         return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
-    if why == failures.NOBODY_LISTENS:
+    if why == enclosing.NOBODY_LISTENS:
         alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
         why, reach = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""

@@ -1,15 +1,20 @@
-"""Hooks before and after each tool call: the only extension point of running tools."""
+"""Hooks before and after each tool call, the only extension point of running tools; why calls fail."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from sakti.agent.judge.decide import Decision
 from sakti.agent.tools.context import Outcome
-from sakti.core.errors import ToolError
+from sakti.core.errors import SaktiError, ToolError
+from sakti.core.tool_names import PREFIX, display_name
 from sakti.core.types import ToolCallPart
+
+log = logging.getLogger(__name__)
 
 
 class Denied(ToolError):
@@ -83,3 +88,21 @@ async def after(hooks: Sequence[CallHook], call: ToolCallPart, outcome: Outcome)
     for hook in reversed(hooks):
         outcome = await hook.after(call, outcome)
     return outcome
+
+
+def describe_failure(call: ToolCallPart, error: Exception) -> Outcome:
+    """Describe for the model why a call failed."""
+    if isinstance(error, SaktiError):
+        return Outcome(error.message, is_error=True)
+    if isinstance(error, OSError):
+        return Outcome(f"{call.name} failed: {error.strerror or error}.", is_error=True)
+    log.error("tool %s failed", call.name, exc_info=error)
+    return Outcome(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+
+
+def explain_change(call: ToolCallPart, decision: Decision) -> str:
+    """Return why a changed tool of a server is not called without a terminal; "" for other calls."""
+    if not (decision.diff and call.name.startswith(PREFIX)):
+        return ""
+    changed = f"the description or schema of {display_name(call.name)} changed since it was approved"
+    return f"{changed}; call it in a chat, which shows the difference, and allow it there"

@@ -19,7 +19,8 @@ from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.ids import Ids
 from sakti.core.text import clean_surrogates, head_and_tail
-from sakti.core.types import ImagePart, Json
+from sakti.core.tokens import Counter, cut_to_tokens
+from sakti.core.types import ImagePart, Json, Usage
 from sakti.store.secrets import masked
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.job_log import JobLog
     from sakti.agent.tools.processes import Running
+
+
+MOST_TOKENS = 25_000  # of a web page, or of the result of a server's tool, that go to the model
 
 
 class Outcome(Struct, frozen=True):
@@ -142,6 +146,7 @@ class ToolState(Struct):
     network: Network | None = None  # how commands in the sandbox reach hosts
     web: Callable[[], PageOpener] | None = None  # made when it is first used
     search: WebSearch | None = None
+    spend: Callable[[Usage], None] = lambda _: None  # called with the usage of requests that tools make
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
@@ -201,6 +206,11 @@ class ToolState(Struct):
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
             f.write(clean_surrogates(text))
         return path
+
+    def cut_output(self, text: str, call_id: str, counter: Counter) -> tuple[str, str]:
+        """Cut a text to `MOST_TOKENS` for the model; return it and the file that keeps all, "" if uncut."""
+        shown = cut_to_tokens(counter, text, MOST_TOKENS)
+        return shown, str(self.save_output(text, call_id)) if shown != text else ""
 
     def output_name(self, call_id: str) -> str:
         """Make a unique file name; a model's call id is not safe as a path."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sakti.agent.tools.actions import Field, Missing
 from sakti.core.types import Json
-from sakti.tasks.fields import REASONS, TYPES
+from sakti.tasks.changes import REASONS, TYPES
 from sakti.tasks.graph import EDGE_TYPES
 
 

@@ -13,7 +13,7 @@ from sakti.core.types import Json
 from sakti.memory.working.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks import service
 from sakti.tasks.queries import describe
 

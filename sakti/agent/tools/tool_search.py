@@ -32,11 +32,14 @@ def no_notes(_thread_id: str, _names: Sequence[str]) -> str:
 
 
 def make(
-    deferred: Callable[[], Mapping[str, ToolSpec]], top_k: Callable[[], int], notes: Notes = no_notes
+    deferred: Callable[[], Mapping[str, ToolSpec]],
+    top_k: Callable[[], int],
+    notes: Notes = no_notes,
+    explain_missing: Callable[[str], str] = lambda _name: "",
 ) -> list[Tool]:
     """Make the three tools for the `deferred` tools, by name.
 
-    `notes` adds to an answer in a thread what belongs to the named tools, once.
+    `notes` adds to an answer what belongs to the named tools, once. `explain_missing` says why others are not there.
     """
 
     def get(name: str) -> ToolSpec:
@@ -46,7 +49,7 @@ def make(
         short = [spec for spec in offered.values() if spec.name.endswith(f"__{name}")]
         if len(short) == 1:
             return short[0]
-        raise ToolError(f"There is no tool {name!r} to load. search_tools finds them.")
+        raise ToolError(explain_missing(name) or f"There is no tool {name!r} to load. search_tools finds them.")
 
     @tool(effect="own", parallel=True)
     async def search_tools(run: ToolContext, query: Annotated[str, "words, or a name"]) -> Outcome:

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
-from sakti.memory.jobs.observation import HARMLESS
+from sakti.memory.jobs.observation import HARMLESS, Patience
 from sakti.memory.jobs.operation import Leases, Operation
-from sakti.memory.jobs.waiting import Patience
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
 from sakti.memory.worker import MemoryWorker, ToCondense

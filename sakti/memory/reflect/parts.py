@@ -17,7 +17,7 @@ from sakti.memory.shared import CondensedPart, join_texts, parts
 from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
-from sakti.store.memory.sections import Section, Span
+from sakti.store.memory.group_rows import Section, Span
 
 _LISTED = lazy_pattern(r"(\d+) more verified findings of child threads \(memory-search finds them\): (.+)")
 LONGEST_LIST = 600  # characters of the places of such findings

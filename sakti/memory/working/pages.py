@@ -1,20 +1,236 @@
-"""Manage the pages of working memory of one workspace: what requests carry, who may write which."""
+"""Pages of working memory: stable facts of a workspace or a thread, with all versions.
+
+`Pages` decides which pages requests carry, and who may write which.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
+from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
-from sakti.memory.working import working_memory
-from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.memory import records as rows
 from sakti.store.secrets import masked
+
+LIMIT_TOKENS = 2_000
+_HEADING = lazy_pattern(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_FENCE = lazy_pattern(r"^[ \t]*(```|~~~)")
+
+
+def sections(page: str) -> list[tuple[str, str]]:
+    """Split a page into (heading line, body); text before the first heading has an empty one.
+
+    Headings inside code fences are text.
+    """
+    out: list[tuple[str, list[str]]] = [("", [])]
+    fenced = False
+    for line in page.split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+        if not fenced and _HEADING.match(line):
+            out.append((line.rstrip(), []))
+        else:
+            out[-1][1].append(line)
+    return [(heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()]
+
+
+def _name(heading: str) -> str:
+    match = _HEADING.match(heading)
+    return match[2].strip().casefold() if match else ""
+
+
+def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
+    """Merge the sections of `update` into `page`; return it and the headings that changed.
+
+    A section replaces the one with the same heading (whatever its level or case), new ones are appended; text before
+    the first heading replaces that of the page ("" among the headings).
+    """
+    out = sections(page)
+    changed: list[str] = []
+    for heading, body in sections(update):
+        name = _name(heading)
+        place = next((i for i, (h, _) in enumerate(out) if _name(h) == name), None)
+        if place is None:
+            out.insert(0 if not heading else len(out), (heading, body))
+        elif out[place][1] == body:
+            continue
+        else:
+            out[place] = (out[place][0], body)
+        match = _HEADING.match(heading)
+        changed.append(match[2] if match else "")
+    text = "\n\n".join("\n".join(t for t in (heading, body) if t) for heading, body in out)
+    return text, tuple(changed)
+
+
+def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
+    """Merge `update` into `page` in depth; return it and the top-level keys that changed.
+
+    Null deletes a key, anything but an object replaces.
+    """
+    out = dict(page)
+    for key, value in update.items():
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(value, dict):
+            old: Any = out.get(key)
+            out[key] = merge_json(cast("Json", old) if isinstance(old, dict) else {}, cast("Json", value))[0]
+        else:
+            out[key] = value
+    return out, tuple(k for k in {**page, **out} if page.get(k) != out.get(k) or (k in page) != (k in out))
+
+
+def as_json(text: str) -> Json | None:
+    """Parse a page or an update as a JSON object; None for Markdown."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
+    """Merge JSON into a page of JSON or Markdown into a page of Markdown; a new page takes either.
+
+    `ruled`: a schema requires JSON.
+    """
+    new, old = as_json(update), as_json(page)
+    if ruled and new is None:
+        raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
+    if ruled and known and old is None and not replace:
+        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
+    if replace or not known:
+        if new is not None:
+            merged, changed = merge_json({}, new)
+            return json.dumps(merged, ensure_ascii=False, indent=2), changed
+        return merge("" if replace else page, update)
+    if old is None:
+        return merge(page, update)
+    if new is None:
+        raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
+    merged, changed = merge_json(old, new)
+    return json.dumps(merged, ensure_ascii=False, indent=2), changed
+
+
+def check_size(page: str, counter: Counter) -> int:
+    """Return the tokens of `page`; raises `MemoryFailure` (too_long) above 2,000."""
+    tokens = counter.count(page)
+    if tokens > LIMIT_TOKENS:
+        raise MemoryFailure(
+            f"Working memory would have {tokens} tokens; {LIMIT_TOKENS} is the limit. "
+            "Shorten a section, or keep details in a file or a task.",
+            code="too_long",
+        )
+    return tokens
+
+
+async def read(
+    store: Store, *, scope: Literal["resource", "thread"], owner_id: str, template: str | None = None
+) -> str:
+    """Return the page, or the template (the built-in one for None) if there is no page yet."""
+    page = await store.read(rows.working_memory, scope, owner_id)
+    return page[0] if page else read_prompt("working-memory") if template is None else template
+
+
+async def update(
+    store: Store,
+    counter: Counter,
+    *,
+    scope: Literal["resource", "thread"],
+    owner_id: str,
+    content: str,
+    replace: bool = False,
+    actor: str = "",
+    resource_id: str | None = None,
+    schema: Json | None = None,
+    template: str | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """Merge `content` into the page, or replace it; return the page and the changed headings.
+
+    A version is stored.
+
+    A new page begins as `template`. Nothing is written if nothing changed. A page that is a JSON object is merged in
+    depth, null deletes; with a `schema` it must conform. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
+    schema.
+    """
+    if not content.strip():
+        raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
+    current = await store.read(rows.working_memory, scope, owner_id)
+    before, version = current or (read_prompt("working-memory") if template is None else template, 0)
+    page, changed = _merge(before, content, known=current is not None, replace=replace, ruled=schema is not None)
+    if replace and page == before:
+        changed = ()
+    if not changed:
+        return before, ()
+    tokens = check_size(page, counter)
+    if schema is not None:
+        page_schema.check(page, schema)
+    await store.write(
+        rows.put_working_memory,
+        id=store.ids.new(),
+        scope=scope,
+        owner_id=owner_id,
+        content=page,
+        tokens=tokens,
+        actor=actor,
+        now=store.clock.now(),
+        expected_version=version,
+        resource_id=resource_id or owner_id,
+    )
+    return page, changed
+
+
+NOTES = "Notes"
+
+
+async def add_note(
+    store: Store,
+    counter: Counter,
+    *,
+    owner_id: str,
+    note: str,
+    scope: Literal["resource", "thread"] = "resource",
+    actor: str = "user",
+    resource_id: str | None = None,
+    schema: Json | None = None,
+    template: str | None = None,
+) -> str:
+    """Add a line to the section "Notes" of a page, creating it if needed; return the page.
+
+    Raises as `update`.
+    """
+    page = await read(store, scope=scope, owner_id=owner_id, template=template)
+    body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
+    line = f"- {' '.join(note.split())}"
+    content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
+    facts = as_json(page)
+    if facts is not None or schema is not None:
+        old: Any = (facts or {}).get(NOTES)
+        notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
+        content = json.dumps({NOTES: notes}, ensure_ascii=False)
+    changed, _ = await update(
+        store,
+        counter,
+        scope=scope,
+        owner_id=owner_id,
+        content=content,
+        actor=actor,
+        resource_id=resource_id,
+        schema=schema,
+        template=template,
+    )
+    return changed
+
 
 Scope: TypeAlias = Literal["resource", "thread"]
 SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order in which they are sent
@@ -88,7 +304,7 @@ class Pages:
         """
         self.must_write()
         scope = scope or self.settings.working_memory.scope
-        return await working_memory.update(
+        return await update(
             self.store,
             self.counter,
             scope=scope,
@@ -108,7 +324,7 @@ class Pages:
         """
         self.must_write()
         scope = self.settings.working_memory.scope
-        return await working_memory.add_note(
+        return await add_note(
             self.store,
             self.counter,
             scope=scope,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import corrections, stated_tasks
+from sakti.store.log import corrections
 from sakti.store.log.replaced import remove_marks
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow
 from sakti.store.search import index as search_index
@@ -80,8 +80,8 @@ def erase_tasks(db: Database, thread_id: str, indices: Sequence[int], texts: Seq
     made_of = (group.first_index <= max(indices)) & (group.last_index >= min(indices))
     columns = group.record_id, group.current_task, group.suggested_response
     groups = list(group.select(*columns).where(group.thread_id == thread_id, made_of).tuples().execute(db))
-    stated_tasks.clear_titles(db, thread_id, texts)
-    tasks = stated_tasks.clear(db, thread_id, [*texts, *(t for _, *each in groups for t in each if t)]).texts
+    corrections.clear_titles(db, thread_id, texts)
+    tasks = corrections.clear_tasks(db, thread_id, [*texts, *(t for _, *each in groups for t in each if t)]).texts
     erase_copies(db, tasks)
     for record_id in {record_id for record_id, *_ in groups}:
         corrections.next_number(db, record_id)
@@ -106,9 +106,9 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
     Return the tasks, with those that forgetting these lines had cleared.
     """
     thread_id = copies[0]["thread_id"]
-    stated_tasks.clear_titles(db, thread_id, texts)
+    corrections.clear_titles(db, thread_id, texts)
     before = [v for one in copies for c in one["metadata"].get(corrections.KEY, ()) for v in c.get("tasks", ())]
-    return [*stated_tasks.clear(db, thread_id, texts).texts, *stated_tasks.texts_of(before)]
+    return [*corrections.clear_tasks(db, thread_id, texts).texts, *corrections.texts_of(before)]
 
 
 def _index_next(db: Database, row: Json) -> None:

@@ -1,7 +1,7 @@
-"""Read what panes and tools show of memory: log lines, generations, sources of lines. Read-only.
+"""Read what panes and tools show of memory: log lines, generations, sources, figures. Read-only.
 
-The log, its generations, the actors and messages of other threads are raw SQL: panes and windows query them at every
-step.
+The log, its generations and figures, and the actors and messages of other threads are raw SQL: panes and windows query
+them at every step.
 """
 
 from __future__ import annotations
@@ -16,14 +16,60 @@ from peewee import fn
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replaced
-from sakti.store.memory.group_rows import cursor, groups_by_id
+from sakti.store.memory.group_rows import Span, cursor, groups_by_id, spans
 from sakti.store.memory.records import count_corrections
-from sakti.store.memory.sections import Span, spans
 from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first
 from sakti.store.threads import threads
 
 UNVERIFIED = " [unverified]"  # behind an important line with flags, for the model
+
+_GROUPS = (
+    "SELECT id FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
+    " ORDER BY state = 'buffered', kind = 'observation', pk"
+)
+_WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
+# Of each field of a line what it is selected as; panes ask for the whole log at every step.
+_FIELDS = {
+    "id": "o.id",
+    "group_id": "o.group_id",
+    "kind": "g.kind",
+    "state": "g.state",
+    "date": "o.observed_date",
+    "time": "o.time",
+    "priority": "o.priority",
+    "depth": "o.depth",
+    "content": "coalesce(o.edited, o.content)",
+    "flags": "o.flags",
+    "pinned": "o.pinned",
+    "edited": "o.edited IS NOT NULL",
+    "forgotten": "o.forgotten",
+    "metadata": "o.metadata",
+    "first_index": "g.first_index",
+    "last_index": "g.last_index",
+    "category": "o.category",
+}
+_LINES = (
+    f"SELECT {', '.join(_FIELDS.values())}, o.content FROM observation_groups g"
+    " JOIN observations o ON o.group_id = g.id"
+)
+_ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
+_GENERATIONS = (
+    "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
+    " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk"
+)
+_OTHERS = (
+    "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+    " ORDER BY updated_at DESC LIMIT ?"
+)
+_SAID = (
+    "SELECT message_index, role, substr(sakti_text(raw_content, parts), 1, ?), created_at FROM messages"
+    " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
+    " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
+)
+_ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
+TURNS = 10  # newest ones that a forecast looks at: few make it jump
+ENOUGH = 5  # of them, from which on the largest and the smallest are left out
 
 
 class LogLine(Struct, frozen=True):
@@ -109,52 +155,16 @@ def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -
     return LogSnapshot(record_id, corrections, {i: groups[i] for i in ids})
 
 
-_GROUPS = (
-    "SELECT id FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
-    " ORDER BY state = 'buffered', kind = 'observation', pk"
-)
-
-
 def waiting_lines(db: Database, record_id: str) -> list[LogLine]:
     """Return the observations that are not in the prompt yet: they go in when messages leave the window."""
     marks = ("observation", "buffered")
     return with_earlier([x for x, _ in lines_where(db, _WAITING, (record_id, *marks))])
 
 
-_WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
-
-
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
     """Return (line, uncorrected text) of the groups `g` that `where` selects, in log order."""
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
     return [(_line(row), row[-1]) for row in rows]
-
-
-# Of each field of a line what it is selected as; panes ask for the whole log at every step.
-_FIELDS = {
-    "id": "o.id",
-    "group_id": "o.group_id",
-    "kind": "g.kind",
-    "state": "g.state",
-    "date": "o.observed_date",
-    "time": "o.time",
-    "priority": "o.priority",
-    "depth": "o.depth",
-    "content": "coalesce(o.edited, o.content)",
-    "flags": "o.flags",
-    "pinned": "o.pinned",
-    "edited": "o.edited IS NOT NULL",
-    "forgotten": "o.forgotten",
-    "metadata": "o.metadata",
-    "first_index": "g.first_index",
-    "last_index": "g.last_index",
-    "category": "o.category",
-}
-_LINES = (
-    f"SELECT {', '.join(_FIELDS.values())}, o.content FROM observation_groups g"
-    " JOIN observations o ON o.group_id = g.id"
-)
-_ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
 
 
 def _line(row: Sequence[Any]) -> LogLine:
@@ -188,12 +198,6 @@ class Generation(Struct, frozen=True):
     model: str
     created_at: int
     activated_at: int | None
-
-
-_GENERATIONS = (
-    "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
-    " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk"
-)
 
 
 def generations(db: Database, record_id: str) -> list[Generation]:
@@ -266,17 +270,6 @@ class MessageExcerpt(Struct, frozen=True):
     title: str = ""
 
 
-_OTHERS = (
-    "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
-    " ORDER BY updated_at DESC LIMIT ?"
-)
-_SAID = (
-    "SELECT message_index, role, substr(sakti_text(raw_content, parts), 1, ?), created_at FROM messages"
-    " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
-    " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
-)
-
-
 def unobserved_elsewhere(
     db: Database,
     record_id: str,
@@ -297,9 +290,6 @@ def unobserved_elsewhere(
         for thread, title in threads
         for row in db.execute_sql(_SAID, (characters, thread, cursor(db, record_id, thread), limit)).fetchall()
     ]
-
-
-_ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
 
 
 def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
@@ -388,3 +378,93 @@ def find_outdated(db: Database, line_ids: Sequence[str]) -> set[str]:
     ).fetchall()
     logs = [line for (record_id,) in records for line in log_lines(db, record_id)]
     return {line.id for line in logs if line.earlier or line.forgotten} & set(line_ids)
+
+
+class Pass(Struct, frozen=True):
+    """One observation or reflection: tokens in and out, the model, when (Unix ms)."""
+
+    tokens_before: int
+    tokens_after: int
+    model: str
+    created_at: int
+
+    @property
+    def ratio(self) -> float:
+        """Return output tokens per input token."""
+        return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
+
+
+class Figures(Struct, frozen=True):
+    """Figures of one record.
+
+    `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
+    Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
+    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the prompt.
+    """
+
+    observation: Pass | None = None
+    reflection: Pass | None = None
+    generations: tuple[Generation, ...] = ()
+    marked_lines: int = 0
+    claims: int = 0
+    dropped_lines: int = 0
+    dropped_paths: int = 0
+    ready_lines: int = 0
+
+
+def turn_tokens(db: Database, thread_id: str) -> int | None:
+    """Return the tokens of messages that a turn brought lately; None before there are two.
+
+    The mean of the newest turns, without the largest and the smallest where there are enough.
+    """
+    rows = db.execute_sql(
+        "SELECT role, token_count FROM messages WHERE thread_id = ? AND state = 'saved'"
+        " ORDER BY message_index DESC LIMIT 400",
+        (thread_id,),
+    ).fetchall()
+    turns: list[int] = []
+    under_way = 0
+    for role, tokens in rows:
+        under_way += tokens
+        if role == "user":
+            turns.append(under_way)
+            under_way = 0
+        if len(turns) == TURNS:
+            break
+    if len(turns) >= ENOUGH:
+        turns = sorted(turns)[1:-1]
+    return None if len(turns) < 2 else sum(turns) // len(turns)
+
+
+def figures(db: Database, record_id: str) -> Figures:
+    """Compute a record's figures from stored numbers. Read-only."""
+    last = db.execute_sql(
+        "SELECT message_tokens, observation_tokens, model, created_at FROM observation_groups"
+        " WHERE record_id = ? AND state IN ('buffered', 'active', 'superseded') AND kind = 'observation'"
+        " AND observation_tokens > 0 ORDER BY pk DESC LIMIT 1",
+        (record_id,),
+    ).fetchone()
+    marked, claims = db.execute_sql(
+        "SELECT count(*), coalesce(sum(json_array_length(o.flags)), 0) FROM observation_groups g"
+        " JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ? AND g.state = 'active' AND o.forgotten = 0 AND o.flags != '[]'",
+        (record_id,),
+    ).fetchone()
+    lines, paths = db.execute_sql(
+        "SELECT coalesce(sum(json_array_length(metadata, '$.dropped.lines')), 0),"
+        " coalesce(sum(json_array_length(metadata, '$.dropped.paths')), 0) FROM observation_groups"
+        " WHERE record_id = ? AND state = 'active' AND kind = 'reflection'",
+        (record_id,),
+    ).fetchone()
+    (ready,) = db.execute_sql(
+        "SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ? AND g.kind = 'observation' AND g.state = 'buffered' AND o.forgotten = 0",
+        (record_id,),
+    ).fetchone()
+    lasting = tuple(g for g in generations(db, record_id) if g.state != "discarded")
+    reflected = (
+        Pass(lasting[-1].input_tokens, lasting[-1].tokens, lasting[-1].model, lasting[-1].created_at)
+        if lasting
+        else None
+    )
+    return Figures(Pass(*last) if last else None, reflected, lasting, marked, claims, lines, paths, ready)

@@ -1,25 +1,30 @@
-"""Check the database, rebuild the task index, count, back up.
+"""Check the database, rebuild the task index, count, back up, and vacuum.
 
-Nothing here holds a write transaction for long; longer work runs in pieces (`upkeep`).
+Nothing here but `vacuum` holds a write transaction for long; longer work runs in pieces (`upkeep`). Vacuuming shrinks
+the file to its content, and its free space holds nothing then.
 
 Raw SQL: it works on whatever file there is, and without peewee.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 from msgspec import Struct
 
-from sakti.store import archive_file, failures, migrate, one_shot, packing
-from sakti.store.connection import Database
+from sakti.core.errors import StoreError
+from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
+from sakti.store.connection import Database, plain
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.tasks import checks, deadlocks
+from sakti.store.tasks import deadlocks, graph
 from sakti.store.tasks import rows as task_rows
 
 COUNTED = (
@@ -33,6 +38,13 @@ COUNTED = (
     "search_docs",
 )
 
+TOLD = 400  # characters of a file's problem that are shown
+REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
+DIFFER = "texts differ"  # said of an index that has to be rebuilt
+INDEX = "`sakti db check` repairs it."
+INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
+ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
+
 
 class Finding(Struct, frozen=True):
     """Result of one check.
@@ -45,14 +57,6 @@ class Finding(Struct, frozen=True):
     detail: str
     mend: str = ""
     mendable: bool = False
-
-
-TOLD = 400  # characters of a file's problem that are shown
-REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
-DIFFER = "texts differ"  # said of an index that has to be rebuilt
-INDEX = "`sakti db check` repairs it."
-INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
-ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
 
 
 def check(db: Database, *, deep: bool = True) -> list[Finding]:
@@ -112,7 +116,7 @@ def _check_packing(db: Database) -> Finding:
 
 def _check_tasks(db: Database) -> list[Finding]:
     """Check the counts of the task graph, and that no tasks wait for each other in a cycle."""
-    stale = len(checks.find_stale(db))
+    stale = len(graph.find_stale(db))
     detail = f"{stale} workspaces have wrong counts" if stale else "consistent"
     rings = deadlocks.find_deadlocks(db)
     cycles = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
@@ -140,7 +144,7 @@ def integrity(db: Database) -> list[str]:
     It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
     """
     connection: Any = db.connection()
-    other = one_shot.open_another(connection)
+    other = opening.open_another(connection)
     try:
         return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
     finally:
@@ -210,3 +214,59 @@ def backup(db: Database, path: Path, target: Path) -> list[Path]:
         target.unlink(missing_ok=True)
         raise
     return [target, *([archive] if archive else [])]
+
+
+def is_clean(path: Path) -> bool:
+    """Return whether the free space of a database never held removed text.
+
+    Raises `StoreError` where it cannot be opened.
+    """
+    try:
+        connection = DatabaseFile(str(path)).connect()
+        try:
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.to_store_error(e, path, saving=False) from e
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Vacuum the database at `path`; return its bytes before and after.
+
+    Takes as long, and meanwhile as much room, as a copy of it. Raises `StoreError`: busy where it is open elsewhere,
+    full, damaged, read_only, missing.
+    """
+    if not path.exists():
+        raise StoreError(f"{path} is not there.", code="missing")
+    opening.refuse_unusable(path)
+    if not files.writable(path):
+        raise StoreError(f"{path} or its folder is not writable.", code="read_only")
+    if not opening.is_alone(path):
+        raise StoreError(
+            f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
+        )
+    before = _bytes(path)
+    if shutil.disk_usage(path.parent).free < before * 2:
+        raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
+    try:
+        connection = DatabaseFile(str(path)).connect()
+        try:
+            opening.refuse_foreign(connection, path)
+            if migrate.current_version(plain(connection)) != migrate.LATEST:
+                raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
+            for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
+            connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
+            connection.execute("VACUUM").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            archive_care.vacuum(path)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.to_store_error(e, path, saving=False) from e
+    return before, _bytes(path)
+
+
+def _bytes(path: Path) -> int:
+    return sum(p.stat().st_size for p in files.all_of(path))

@@ -19,7 +19,7 @@ from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, reindexing
-from sakti.store.tasks import checks, questions
+from sakti.store.tasks import graph, questions
 from sakti.store.tasks import rows as task_rows
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _derive(db: Database) -> None:
     connection: Any = db.connection()
     with connection:
         for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
-            checks.count_again(db, resource_id)
+            graph.count_again(db, resource_id)
             for task in questions.all_live(db, resource_id):
                 task_rows.update(db, task.id, title=task.title)  # indexes it
         for (thread_id,) in db.execute_sql("SELECT id FROM threads WHERE deleted_at IS NULL").fetchall():

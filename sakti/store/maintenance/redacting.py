@@ -28,7 +28,7 @@ from sakti.store.search import index_upkeep
 from sakti.store.secrets import MARK, marks_in, masked, masked_value
 from sakti.store.tasks import rows as task_rows
 from sakti.store.text_registry import by_name, entering
-from sakti.store.threads import codec, masking
+from sakti.store.threads import codec
 
 BATCH = 50  # rows that are looked through in one go
 
@@ -154,7 +154,7 @@ def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
 
 
 def _mask_value(column: Any, value: Any) -> Any:
-    return masking.parts(value) if isinstance(column, PartsField) else masked_value(value)
+    return codec.mask_parts(value) if isinstance(column, PartsField) else masked_value(value)
 
 
 def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
@@ -179,7 +179,7 @@ def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
         return {"idents": search_index.identifiers(changed["text"])}
     if model is MessageRow and "parts" in changed and len(changed["parts"]) != len(row.parts):
         message = Message(row.id, "", "", row.role, row.parts, 0, tokens=row.token_count, part_tokens=row.part_tokens)
-        clean = masking.message(message)
+        clean = codec.mask_message(message)
         return {"part_tokens": clean.part_tokens, "token_count": clean.tokens}
     return {}
 
@@ -223,7 +223,7 @@ def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: s
     text = codec.text_of(raw, parts)
     if masked(text) == text:
         return None
-    message_text = plain_text(masking.parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
+    message_text = plain_text(codec.mask_parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
     clean = masked(message_text)
     return _Joined(pk, message_pk, text, clean) if clean != message_text else None
 

@@ -25,7 +25,7 @@ from sakti.store.maintenance.maintenance import Finding
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, reindexing
-from sakti.store.tasks import checks, graph
+from sakti.store.tasks import graph
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -147,10 +147,10 @@ async def _mend_memory(store: Store, _: Finding) -> Finding:
 
 
 async def _count_tasks(store: Store, _: Finding) -> Finding:
-    stale = await store.read(checks.find_stale)
+    stale = await store.read(graph.find_stale)
     for resource_id in stale:
-        await each(store, await store.read(checks.task_ids, resource_id), graph.refresh)
-        await store.write(checks.tally, resource_id)
+        await each(store, await store.read(graph.task_ids, resource_id), graph.refresh)
+        await store.write(graph.tally, resource_id)
     return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
 
 

@@ -1,9 +1,10 @@
-"""Read and write observation groups and their lines.
+"""Read and write observation groups, their lines, and the sources of both.
 
 Groups are append-only: buffered → active → superseded | discarded, with the times kept. Their states change in
-`advance` alone.
+`advance` alone. A reflection of a shared log covers several threads: its sections map parts of the text to threads.
+They are in the group's metadata, written once with the group; its text has no sign of them.
 
-Raw SQL, made of the models' columns: every window and every commit of memory queries it.
+Raw SQL, made of the models' columns: every window, every commit of memory and each hit of a list queries it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ from sakti.store.models import GroupRow, ObservationRow
 from sakti.store.rows import Shape, insert, insert_many
 from sakti.store.search import index as search_index
 from sakti.store.search.index import Doc
+from sakti.store.search.query import STOP_WORDS, WORD
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
+
+SECTIONS = "sections"
+TITLE = "thread_title"  # what a group's thread was called when it was made: a later name changes no earlier block
+LOOKED_AT = 2_000  # messages of one group
+HEAD = 4_000  # characters of each
 
 
 class Group(Struct, frozen=True):
@@ -100,7 +107,6 @@ class Held(Struct, frozen=True):
 
 GROUP = Shape(GroupRow, Group)
 _SELECT = f"SELECT {GROUP.columns} FROM observation_groups WHERE"
-
 
 NEW_LINE = Shape(ObservationRow, NewLine, date="observed_date")
 
@@ -247,3 +253,121 @@ def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], d
 def as_line(content: str, priority: str, time: str) -> str:
     sign = {"high": "🔴 ", "medium": "🟡 ", "low": "🟢 ", "done": "✅ "}.get(priority, "")
     return f"* {sign}{f'({time}) ' if time else ''}{content}"
+
+
+class Span(Struct, frozen=True):
+    """Messages `first` to `last` (indexes) of a thread, and its title then."""
+
+    thread_id: str
+    first: int
+    last: int
+    title: str = ""
+
+
+class Section(Struct, frozen=True):
+    """Consecutive lines of a group's text.
+
+    Their number, how many rows of the log are among them, and the messages that they stand for, one span per thread.
+    """
+
+    lines: int
+    rows: int
+    spans: tuple[Span, ...]
+
+
+def section_metadata(sections: Sequence[Section]) -> Json:
+    """Convert the sections of a new group to the form in its metadata."""
+    return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
+
+
+def sections(group: Group) -> tuple[Section, ...]:
+    """Return the sections of a group; empty if all its text belongs to its own thread."""
+    return tuple(
+        Section(lines, rows, tuple(Span(*span) for span in spans))
+        for lines, rows, spans in group.metadata.get(SECTIONS, ())
+    )
+
+
+def own_span(group: Group) -> tuple[Span, ...]:
+    """Return the group's messages from its own thread; empty for a report or an import."""
+    if group.first_index is None or group.last_index is None:
+        return ()
+    return (Span(group.thread_id, group.first_index, group.last_index, str(group.metadata.get(TITLE, ""))),)
+
+
+def spans(group: Group) -> tuple[Span, ...]:
+    """Return all messages that a group covers, one span per thread."""
+    parts = sections(group)
+    return union(x for s in parts for x in s.spans) if parts else own_span(group)
+
+
+def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
+    """Return the messages that one line of a group's log covers."""
+    for section in sections(group):
+        if row < section.rows:
+            return section.spans
+        row -= section.rows
+    return own_span(group)
+
+
+def thread_of_row(group: Group, row: int) -> str:
+    """Return the thread of one line of a group's log; the group's thread if it covers several."""
+    covered = spans_of_row(group, row)
+    return covered[0].thread_id if len(covered) == 1 else group.thread_id
+
+
+def union(found: Iterable[Span]) -> tuple[Span, ...]:
+    """Merge spans into one per thread, in order of appearance, with the last title."""
+    out: dict[str, Span] = {}
+    for span in found:
+        before = out.get(span.thread_id, span)
+        first, last = min(before.first, span.first), max(before.last, span.last)
+        out[span.thread_id] = Span(span.thread_id, first, last, span.title or before.title)
+    return tuple(out.values())
+
+
+class Origin(Struct, frozen=True):
+    """Source of a line of the log.
+
+    The messages `first` to `last` (indexes in their thread), and the one of them that shares most words with it.
+    """
+
+    group_id: str
+    thread_id: str
+    first: int
+    last: int
+    message_id: str
+    index: int
+
+
+def find_origin(db: Database, line_id: str) -> Origin | None:
+    """Return the origin of a line of the log; None if it names no messages, or none remains."""
+    row = db.execute_sql("SELECT group_id, line, content FROM observations WHERE id = ?", (line_id,)).fetchone()
+    if row is None:
+        return None
+    group_id, line, content = row
+    messages = [
+        (span, *message)
+        for group in groups_by_id(db, [group_id])
+        for span in spans_of_row(group, line)
+        for message in db.execute_sql(
+            f"SELECT id, message_index, substr(sakti_text(raw_content, parts), 1, {HEAD}) FROM messages"
+            " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
+            (span.thread_id, span.first, span.last, LOOKED_AT),
+        ).fetchall()
+    ]
+    if not messages:
+        return None
+    span, message_id, index, _ = messages[_closest(content, (text for *_, text in messages))]
+    return Origin(group_id, span.thread_id, span.first, span.last, message_id, index)
+
+
+def _closest(content: str, texts: Iterable[str]) -> int:
+    """Return the index of the text that shares most words with `content`; the earliest of equals."""
+    words = _words(content)
+    shared = [len(words & _words(text)) for text in texts]
+    return shared.index(max(shared))
+
+
+def _words(text: str) -> set[str]:
+    return {w for w in WORD.findall(text.lower()) if len(w) > 2 and w not in STOP_WORDS}

@@ -1,6 +1,6 @@
-"""Store memory records: one for a thread, or one for a workspace.
+"""Store memory records, one for a thread or for a workspace, and the pages of working memory.
 
-`get_record`, `revision` and `count_corrections` are raw SQL: every step queries them.
+`get_record`, `revision`, `count_corrections` and `working_memory` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from msgspec import Struct
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.models import MemoryRecordRow
+from sakti.store.models import MemoryRecordRow, WorkingMemoryRow
 from sakti.store.rows import Shape
+from sakti.store.search import index as search_index
+from sakti.store.threads import threads
 
 HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
 CORRECTIONS = "corrections"
 PAUSED = "paused"  # the user wants nothing asked in the background
+
+_REVISION = (
+    "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
+    " FROM observational_memory WHERE id = ?"
+)
+_NEWEST = "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1"
 
 
 class Record(Struct, frozen=True):
@@ -44,10 +52,6 @@ class Record(Struct, frozen=True):
 
 RECORD = Shape(MemoryRecordRow, Record)
 _GET = f"SELECT {RECORD.columns} FROM observational_memory WHERE lookup_key = ?"
-_REVISION = (
-    "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
-    " FROM observational_memory WHERE id = ?"
-)
 
 
 def get_record(db: Database, lookup_key: str) -> Record | None:
@@ -124,3 +128,53 @@ def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None
     MemoryRecordRow.update(last_buffered_at_tokens=tokens, last_buffered_at_time=now).where(
         MemoryRecordRow.id == record_id
     ).execute(db)
+
+
+def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
+    """Return the newest version of a page and its number."""
+    row = db.execute_sql(_NEWEST, (scope, owner_id)).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def put_working_memory(
+    db: Database,
+    *,
+    id: str,
+    scope: str,
+    owner_id: str,
+    content: str,
+    tokens: int,
+    actor: str,
+    now: int,
+    expected_version: int,
+    resource_id: str,
+) -> int:
+    """Add a version and return its number; older versions stay.
+
+    Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet) is no longer the newest.
+    """
+    current = working_memory(db, scope, owner_id)
+    if (current[1] if current else 0) != expected_version:
+        raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
+    WorkingMemoryRow.insert(
+        id=id,
+        scope=scope,
+        owner_id=owner_id,
+        version=expected_version + 1,
+        content=content,
+        tokens=tokens,
+        actor=actor,
+        created_at=now,
+    ).execute(db)
+    if scope == "thread" and threads.is_deleted(db, owner_id):
+        return expected_version + 1  # search learns it when the thread is restored
+    search_index.put(
+        db,
+        kind="working_memory",
+        doc_id=f"{scope}:{owner_id}",
+        resource_id=resource_id,
+        created_at=now,
+        text=content,
+        thread_id=owner_id if scope == "thread" else None,
+    )
+    return expected_version + 1

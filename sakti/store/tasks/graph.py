@@ -47,6 +47,35 @@ WHERE id IN (SELECT value FROM json_each(?)) AND held != (own_blockers > 0 OR EX
   WHERE d.task_id = tasks.id AND d.type = 'parent-child' AND p.deleted_at IS NULL AND p.held = 1))
 RETURNING id, held"""
 
+_WAITED_FOR = f"""
+SELECT w.value, b.id, 0 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'blocks'
+  CROSS JOIN tasks b ON b.id = d.depends_on AND {_LIVE.format("b")}
+UNION ALL SELECT w.value, c.id, 0 FROM json_each(?2) w
+  CROSS JOIN task_dependencies d ON d.depends_on = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format("c")}
+UNION ALL SELECT w.value, p.id, 1 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks p ON p.id = d.depends_on AND p.deleted_at IS NULL AND p.held = 1"""
+_OF_TASK, _OF_TARGET = "task_id", "depends_on"
+_STALE_COUNTS = f"""
+SELECT DISTINCT t.resource_id FROM tasks t WHERE t.own_blockers != (
+    SELECT count(*) FROM task_dependencies d JOIN tasks b ON b.id = d.depends_on
+    WHERE d.task_id = t.id AND d.type = 'blocks' AND {_LIVE.format("b")})
+  OR t.open_children != (
+    SELECT count(*) FROM task_dependencies d JOIN tasks c ON c.id = d.task_id
+    WHERE d.depends_on = t.id AND d.type = 'parent-child' AND {_LIVE.format("c")})
+  OR t.held != (t.own_blockers > 0 OR EXISTS (
+    SELECT 1 FROM task_dependencies d JOIN tasks p ON p.id = d.depends_on
+    WHERE d.task_id = t.id AND d.type = 'parent-child' AND p.deleted_at IS NULL AND p.held = 1))"""
+_STALE_TALLIES = """
+SELECT resource_id FROM (
+  SELECT resource_id, state, type, count(*) AS n FROM tasks GROUP BY 1, 2, 3
+  EXCEPT SELECT resource_id, state, type, count FROM task_counts)
+UNION SELECT resource_id FROM (
+  SELECT resource_id, state, type, count FROM task_counts WHERE count != 0
+  EXCEPT SELECT resource_id, state, type, count(*) FROM tasks GROUP BY 1, 2, 3)"""
+
 
 def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
     """Recount these tasks and spread the result to their descendants.
@@ -114,18 +143,6 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
     for root, via, by in rows:
         out.setdefault(root, []).append((via, by))
     return out
-
-
-_WAITED_FOR = f"""
-SELECT w.value, b.id, 0 FROM json_each(?1) w
-  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'blocks'
-  CROSS JOIN tasks b ON b.id = d.depends_on AND {_LIVE.format("b")}
-UNION ALL SELECT w.value, c.id, 0 FROM json_each(?2) w
-  CROSS JOIN task_dependencies d ON d.depends_on = w.value AND d.type = 'parent-child'
-  CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format("c")}
-UNION ALL SELECT w.value, p.id, 1 FROM json_each(?1) w
-  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'parent-child'
-  CROSS JOIN tasks p ON p.id = d.depends_on AND p.deleted_at IS NULL AND p.held = 1"""
 
 
 def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
@@ -236,8 +253,6 @@ def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]
 
 # --- who waits for whom -----------------------------------------------------------------------------------
 
-_OF_TASK, _OF_TARGET = "task_id", "depends_on"
-
 
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
     """Return the shortest cycle `task, …, task` that the edge would close, or None.
@@ -344,3 +359,29 @@ def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, s
         f" CROSS JOIN tasks t ON t.id = d.{other} AND t.deleted_at IS NULL",
         (json.dumps(task_list),),
     ).fetchall()
+
+
+def find_stale(db: Connection) -> list[str]:
+    """Return the workspaces in which a cached column or count differs from the rows."""
+    return [r[0] for r in db.execute_sql(f"{_STALE_COUNTS} UNION {_STALE_TALLIES}").fetchall()]
+
+
+def task_ids(db: Connection, resource_id: str) -> list[str]:
+    """Return the ids of all tasks of a workspace, deleted ones too."""
+    return [i for (i,) in db.execute_sql("SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))]
+
+
+def tally(db: Connection, resource_id: str) -> None:
+    """Recount the tasks of a workspace by state."""
+    db.execute_sql("DELETE FROM task_counts WHERE resource_id = ?", (resource_id,))
+    db.execute_sql(
+        "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
+        " GROUP BY 1, 2, 3",
+        (resource_id,),
+    )
+
+
+def count_again(db: Connection, resource_id: str) -> None:
+    """Recompute the cached columns and the counts of a workspace in one go."""
+    refresh_all(db, resource_id)
+    tally(db, resource_id)

@@ -1,7 +1,7 @@
-"""Convert parts of messages to JSON and back (format 1): `{"t": kind, …}` with the fields of the part.
+"""Convert parts of messages to JSON and back (format 1: `{"t": kind, …}` with fields), and mask them.
 
 JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts. What
-was archived is stored as a reference (see `archive_file`).
+was archived is stored as a reference (see `archive_file`). Secrets are masked in parts both stored and sent to models.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 from msgspec import structs
@@ -22,6 +22,7 @@ from sakti.core.types import (
     ImagePart,
     Json,
     MarkerPart,
+    Message,
     OutputPart,
     Part,
     TextPart,
@@ -31,6 +32,7 @@ from sakti.core.types import (
     plain_text,
 )
 from sakti.store import archive_file
+from sakti.store.secrets import has_secret, masked, masked_value
 
 FORMAT = 1
 PACKED_FROM = 200  # characters: below, the bytes of zlib are hardly fewer
@@ -47,6 +49,9 @@ KINDS: dict[str, type[Part]] = {
     "context": ContextPart,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
+
+_MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.MISSING}], separators=(",", ":"))
+SEALED = ("signature", "encrypted_content", "redacted", "data", "id")  # of a reasoning item: a provider's own, no words
 
 
 def encode(part: Part) -> Json:
@@ -89,9 +94,6 @@ def unpack(stored: str | bytes) -> str:
 def is_there(stored: str | bytes) -> bool:
     """Return whether stored parts can be read, from the archive if they are there."""
     return readable(stored) not in ("", _MISSING)
-
-
-_MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.MISSING}], separators=(",", ":"))
 
 
 def readable(stored: str | bytes | None) -> str:
@@ -167,3 +169,69 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
     if text or not archive_file.is_reference(parts):  # a missing archive may come back
         _texts.put(parts, text)
     return text
+
+
+def mask_part(given: Part) -> Part | None:
+    """Return a part without secrets; None for reasoning with one, which must not be changed."""
+    match given:
+        case TextPart(text):
+            return _replace_changed(given, text=masked(text))
+        case ThinkingPart(text, _, opaque):
+            return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
+        case ToolCallPart(_, _, arguments, raw):
+            return _replace_changed(given, arguments=masked_value(arguments), raw=masked(raw))
+        case ToolResultPart(content=content, details=details):
+            return _replace_changed(given, content=masked(content), details=masked_value(details))
+        case FilePart(path, text):
+            return _replace_changed(given, path=masked(path), text=masked(text))
+        case OutputPart(command, text):
+            return _replace_changed(given, command=masked(command), text=masked(text))
+        case MarkerPart(_, text):
+            return _replace_changed(given, text=masked(text))
+        case ContextPart(facts):
+            return _replace_changed(given, facts={name: masked(text) for name, text in facts.items()})
+        case ImagePart(name=name):
+            return _replace_changed(given, name=masked(name))
+
+
+def mask_parts(given: Iterable[Part]) -> tuple[Part, ...]:
+    """Return parts without secrets."""
+    return tuple(clean for one in given if (clean := mask_part(one)) is not None)
+
+
+def mask_message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
+    """Return a message without secrets; `count` counts the tokens of changed parts.
+
+    Without `count` the parts that stay keep their tokens.
+    """
+    clean = [mask_part(one) for one in given.parts]
+    if all(new is old for new, old in zip(clean, given.parts, strict=True)):
+        return given
+    masked_parts = tuple(one for one in clean if one is not None)
+    if count is not None:
+        tokens = count(masked_parts)
+    elif len(given.part_tokens) == len(clean):
+        tokens = tuple(n for n, one in zip(given.part_tokens, clean, strict=True) if one is not None)
+    else:
+        tokens = given.part_tokens
+    total = max(0, given.tokens - sum(given.part_tokens) + sum(tokens))
+    return structs.replace(given, parts=masked_parts, part_tokens=tokens, tokens=total)
+
+
+def _words(opaque: Any) -> Iterator[str]:
+    """Yield the texts of a reasoning item that are not sealed."""
+    if isinstance(opaque, str):
+        yield opaque
+    elif isinstance(opaque, dict):
+        for name, value in cast("Json", opaque).items():
+            if name not in SEALED:
+                yield from _words(value)
+    elif isinstance(opaque, list):
+        for value in cast("list[Any]", opaque):
+            yield from _words(value)
+
+
+def _replace_changed(given: Any, **values: Any) -> Any:
+    """Return `given` with these values, or `given` itself if nothing changes."""
+    same = all(getattr(given, name) == value for name, value in values.items())
+    return given if same else structs.replace(given, **values)

@@ -21,8 +21,9 @@ from sakti.store.connection import Database
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
-from sakti.store.search import index, reindexing
-from sakti.store.threads import carry_over, threads
+from sakti.store.search import index as search_index
+from sakti.store.search import reindexing
+from sakti.store.threads import summaries, threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
@@ -77,7 +78,7 @@ def fork(
         else:
             _covered_already(db, record_id, thread_id, copy, last, ids)
     _copy_page(db, thread_id, copy, ids)
-    carry_over.copy(db, thread_id, copy.id)
+    summaries.copy_carry_over(db, thread_id, copy.id)
     return copy
 
 
@@ -114,7 +115,7 @@ def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: I
     for old, new in new_ids.items():
         rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
     copies = row.select(row.pk).where(row.thread_id == made.id).order_by(row.message_index)
-    index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
+    search_index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
     return new_ids
 
 

@@ -1,13 +1,18 @@
-"""Store messages: appended once; memory never changes or deletes their text.
+"""Store messages, appended once, and requests: blocks by the hash of their text, messages by index.
 
-What every step of a turn reads or writes is raw SQL (appending, pages, seals): building the query costs more than
-running it. So is the search for literal text. The rest is
-peewee's.
+Memory never changes or deletes the text of a message. A block that was sent before costs its hash only, so that a step
+takes some hundred bytes however long its request is.
+
+Raw SQL: what every step reads or writes (appending, pages, seals), because building the query costs more than running
+it, and the search for literal text. The rest is peewee's.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -15,14 +20,16 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.text import phrase
-from sakti.core.types import Json, Message, Usage, plain_text
+from sakti.core.types import Json, Message, Request, Usage, plain_text
 from sakti.store.connection import Database
-from sakti.store.models import MessageRow, StepRow
-from sakti.store.rows import Shape, first, insert
+from sakti.store.models import MessageRow, RequestBlockRow, StepRow
+from sakti.store.rows import Shape, first, insert, insert_many
 from sakti.store.search import index as search_index
 from sakti.store.search.index import said_before
-from sakti.store.tasks import links
-from sakti.store.threads import codec, masking, requests
+from sakti.store.tasks import rows
+from sakti.store.threads import codec
+
+HASH = 16  # characters of a SHA-256
 
 MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
 _SELECT = f"SELECT {MESSAGE.columns} FROM messages WHERE"
@@ -33,13 +40,101 @@ _PLACE = (
 _TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
 
 
+class SentRequest(Struct, frozen=True):
+    """Request in the form of a step row (`described`, JSON), and the texts that it names by hash."""
+
+    described: Json
+    texts: dict[str, str]
+
+
+class ModelStep(Struct, frozen=True):
+    """Model call of a thread; `number` counts from 1, `request` is None in rows older than this record."""
+
+    number: int
+    id: str
+    model: str
+    created_at: int
+    input_tokens: int
+    output_tokens: int
+    request: Json | None
+
+
+@lru_cache(256)
+def hash_text(text: str) -> str:
+    """Return the hash that names a text; most of a request is the same text as in the step before."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
+
+
+def describe_request(request: Request) -> SentRequest:
+    """Return the stored description of a request.
+
+    `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools, tail, …}`: stored messages as ranges of
+    indices, those that memory inserted by their text.
+    """
+    texts: dict[str, str] = {}
+
+    def name(text: str) -> str:
+        texts[digest := hash_text(text)] = text
+        return digest
+
+    messages: list[list[int] | list[str]] = []
+    for message in request.messages:
+        last = messages[-1] if messages else None
+        if message.index < 0 or "synthetic" in message.metadata:
+            messages.append([message.role, name(plain_text(message.parts))])
+        elif last is not None and last[-1] == message.index - 1:
+            last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
+        else:
+            messages.append([message.index, message.index])
+    description: Json = {
+        "blocks": [[b.kind, name(b.text)] for b in request.system],
+        "messages": messages,
+        "tool_choice": request.tool_choice,
+        "effort": request.effort,
+        "max_output_tokens": request.max_output_tokens,
+    }
+    if request.tools:
+        tools = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools]
+        description["tools"] = name(json.dumps(tools, ensure_ascii=False))
+    if request.tail:
+        description["tail"] = name(request.tail)
+    return SentRequest(description, texts)
+
+
+def keep_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
+    """Store the texts of a request that the thread did not send before."""
+    blocks = [{"thread_id": thread_id, "hash": name, "text": text} for name, text in texts.items()]
+    insert_many(db, RequestBlockRow, blocks, unless_there=True)
+
+
+def list_steps(db: Database, thread_id: str) -> list[ModelStep]:
+    """Return the model calls of a thread's turns, oldest first."""
+    row = StepRow
+    columns = row.id, row.model, row.created_at, row.input_tokens, row.output_tokens, row.request
+    calls = row.select(*columns).where(row.thread_id == thread_id, row.purpose == "actor").order_by(row.pk)
+    return [ModelStep(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
+
+
+def find_newest_accepted(db: Database, thread_id: str, model: str) -> int:
+    """Return the index of the newest message that `model` has answered a request with; -1: none."""
+    sent = [step.request["messages"] for step in list_steps(db, thread_id) if step.model == model and step.request]
+    indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]
+    return max(indexes, default=-1)
+
+
+def read_request_texts(db: Database, thread_id: str) -> dict[str, str]:
+    """Return the texts of a thread's requests by hash."""
+    row = RequestBlockRow
+    return dict(row.select(row.hash, row.text).where(row.thread_id == thread_id).tuples().execute(db))
+
+
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
     """Append `message` to its thread and index it; return it with its index.
 
     A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
     where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
     """
-    message = masking.message(message)
+    message = codec.mask_message(message)
     index, exists = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not exists:
         raise StoreError("This thread was removed in another window.", code="gone")
@@ -49,7 +144,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     pk = connection.last_insert_rowid()
     db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
     if message.task_id is not None:
-        links.add(db, message.task_id, message.id, "output", message.created_at)
+        rows.add_link(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
         _index(db, message, index, pk, index_text, paths)
     return structs.replace(message, index=index)
@@ -194,11 +289,11 @@ def add_step(
     counted_tokens: int = 0,
     duration_ms: int = 0,
     stop_reason: str = "",
-    sent: requests.SentRequest | None = None,
+    sent: SentRequest | None = None,
 ) -> None:
     """Record one model call: reported tokens, our count of the input, and the request."""
     if sent is not None:
-        requests.keep(db, thread_id, sent.texts)
+        keep_request(db, thread_id, sent.texts)
     insert(
         db,
         StepRow,

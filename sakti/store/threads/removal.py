@@ -1,21 +1,43 @@
-"""Delete threads: hidden, with everything kept.
+"""Delete threads, which are only hidden, and single messages, whose text is erased.
 
 A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). Its lines
-in a log shared by the workspace stay until it is purged (`purging`). The counts of `contents` are raw SQL: they run
-for each thread of a list.
+in a log shared by the workspace stay until it is purged (`purging`).
+
+A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours hold. Its text
+is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log
+that were made of it stay: they are forgotten one by one.
+
+Raw SQL: the counts of `contents`, which run for each thread of a list, and the rows of search that refer to a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct, to_builtins
+from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.types import Json, Thread
-from sakti.store import leases
+from sakti.core.text import counted
+from sakti.core.types import Json, MarkerPart, Message, Thread
+from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
-from sakti.store.models import ChildRunRow, ThreadRow
+from sakti.store.models import (
+    ChildRunRow,
+    GroupRow,
+    MessageRow,
+    ObservationRow,
+    PromptRow,
+    RequestBlockRow,
+    TaskMessageRow,
+    ThreadRow,
+    UnsentRow,
+)
+from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.threads import threads
+from sakti.store.search.index import said_before
+from sakti.store.text_registry import entering
+from sakti.store.threads import messages, threads
 
 _OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
 _SHARED = (
@@ -25,12 +47,14 @@ _SHARED = (
 )
 PURGED = "purged"  # of a thread's metadata: what it held is going
 
+MARK = MarkerPart("deleted", "This message was deleted.")
+
 
 class Contents(Struct, frozen=True):
     """Contents of a thread.
 
     `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
-    whole workspace.
+    whole workspace. `children` are the child threads that are deleted, or were, together with it.
     """
 
     thread: Thread
@@ -39,12 +63,14 @@ class Contents(Struct, frozen=True):
     lines: int
     shared_lines: int
     deleted_at: int | None = None
+    children: int = 0
 
     def in_words(self) -> str:
         """Describe what a deletion hides: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
-        return self._own() + (shared if self.shared_lines else "")
+        children = f", with {counted(self.children, 'child thread')}" if self.children else ""
+        return self._own() + children + (shared if self.shared_lines else "")
 
     def purged_in_words(self) -> str:
         """Describe what a purge removes, including lines of the workspace's log."""
@@ -73,10 +99,19 @@ def contents(db: Database, thread_id: str) -> Contents:
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
     (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
     (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
-    return Contents(thread, messages, tokens, own_lines, shared, deleted_at)
+    children = _children(db, thread_id, deleted_at)
+    return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
 
 
-def delete(db: Database, thread_id: str, now: int) -> Thread:
+def _children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
+    """Return the children of a thread that share its state: visible, or deleted together with it."""
+    row, run = ThreadRow, ChildRunRow
+    children = run.select(run.child_id).where(run.parent_id == thread_id)
+    state = row.deleted_at.is_null() if deleted_at is None else row.deleted_at == deleted_at
+    return [i for (i,) in row.select(row.id).where(row.id.in_(children), state).tuples().execute(db)]
+
+
+def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     """Delete a thread with its children: hide them from lists and search at once.
 
     `upkeep.reindex` removes their search rows.
@@ -86,7 +121,7 @@ def delete(db: Database, thread_id: str, now: int) -> Thread:
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
-    children = [child.id for child in threads.children_of(db, thread_id)]
+    children = _children(db, thread_id, None)
     if any(_is_busy(db, i, now) for i in (thread_id, *children)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
@@ -104,7 +139,7 @@ def _is_busy(db: Database, thread_id: str, now: int) -> bool:
     return any(lease.kind == "turn" for lease in leases.held(db, thread_id, now))
 
 
-def restore(db: Database, thread_id: str) -> Thread:
+def restore_thread(db: Database, thread_id: str) -> Thread:
     """Restore a deleted thread; search finds it again as its rows come back (`upkeep.reindex`).
 
     Raises `StoreError` where there is none, or it is not deleted.
@@ -114,16 +149,13 @@ def restore(db: Database, thread_id: str) -> Thread:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
-    row, run = ThreadRow, ChildRunRow
-    children = run.select(run.child_id).where(run.parent_id == thread_id)
-    gone_with_it = row.select(row.id).where(row.id.in_(children), row.deleted_at == deleted_at).tuples()
-    for each in (thread_id, *(i for (i,) in gone_with_it.execute(db))):
-        row.update(deleted_at=None).where(row.id == each).execute(db)
+    for each in (thread_id, *_children(db, thread_id, deleted_at)):
+        ThreadRow.update(deleted_at=None).where(ThreadRow.id == each).execute(db)
         reindexing.note(db, each)
     return thread
 
 
-def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
+def list_deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
     """Return the deleted threads (of one workspace), last deleted first, up to `before` (Unix ms).
 
     A thread comes before its children, which were deleted with it.
@@ -142,6 +174,151 @@ def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
     """Return deleted threads of a workspace whose id ends with `text`, or whose title contains it."""
     return [
         c.thread
-        for c in deleted(db, resource_id)
+        for c in list_deleted(db, resource_id)
         if c.thread.id.endswith(text) or text.lower() in c.thread.title.lower()
     ]
+
+
+class Deleted(Struct, frozen=True):
+    """Deleted messages, and the number of log lines made of ranges that contain them."""
+
+    thread_id: str
+    message_ids: tuple[str, ...]
+    lines: int
+
+
+def is_message_deleted(message: Message) -> bool:
+    return message.state == "withheld" and any(isinstance(p, MarkerPart) and p.kind == MARK.kind for p in message.parts)
+
+
+def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
+    """Delete a message; a tool call goes with its result and a result with its call.
+
+    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in its thread.
+    """
+    message = messages.get(db, message_id)
+    if message is None or is_message_deleted(message):
+        raise StoreError(f"There is no message {message_id}.", code="not_found")
+    leases.clear_dead(db, message.thread_id)
+    if any(lease.kind == "turn" for lease in leases.held(db, message.thread_id, now)):
+        raise SaktiError(
+            "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
+            title="Thread in use",
+            code="thread_busy",
+        )
+    archive_file.refuse_missing(db, message.thread_id)
+    unit = _with_its_other_half(db, message)
+    _unindex(db, unit)
+    for one in unit:
+        _empty(db, one)
+    first, last = unit[0].index, unit[-1].index
+    _drop_summaries(db, message.thread_id, first, last)
+    rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
+    line, group = ObservationRow, GroupRow
+    made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
+    made_of &= (group.first_index <= last) & (group.last_index >= first)
+    remaining = (
+        line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
+    )
+    return Deleted(message.thread_id, tuple(m.id for m in unit), remaining.scalar(db))
+
+
+def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None:
+    """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
+    withheld = messages.get_many(db, message_ids)
+    for one in withheld:
+        _unindex(db, [one])
+        _empty(db, one, MarkerPart("withheld", reason))
+    for thread_id in {m.thread_id for m in withheld}:
+        indices = [m.index for m in withheld if m.thread_id == thread_id]
+        _drop_summaries(db, thread_id, min(indices), max(indices))
+        rows.delete(db, RequestBlockRow, thread_id=thread_id)
+
+
+def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
+    """Remove a typed text from the prompt history, the drafts, and the title made of it.
+
+    Return whether the history had it.
+    """
+    row, stored = PromptRow, entering("prompt_history", "text", text)
+    had = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
+    rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
+    rows.delete(db, UnsentRow, resource_id=resource_id, draft=entering("unsent", "draft", text))
+    _untitle(db, thread_id, text)
+    return had
+
+
+def _with_its_other_half(db: Database, message: Message) -> list[Message]:
+    around = messages.between(db, message.thread_id, message.index - 1, message.index + 1)
+    unit = [message]
+    for other in around:
+        if message.tool_calls and other.index == message.index + 1 and other.role == "tool":
+            unit.append(other)
+        elif message.role == "tool" and other.index == message.index - 1 and other.tool_calls:
+            unit.insert(0, other)
+    return unit
+
+
+def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
+    shell = message.metadata.get("shell")
+    typed = f"!{shell}" if isinstance(shell, str) else message.text
+    if message.role == "user" and typed:
+        forget_typed(db, message.resource_id, message.thread_id, typed)
+    rows.delete(db, TaskMessageRow, message_id=message.id)
+    rows.update(
+        db,
+        MessageRow,
+        message.id,
+        state="withheld",
+        parts=(mark,),
+        raw_content="",
+        search_text=None,
+        summary=None,
+        injection_text=None,
+        paths=(),
+        metadata={},
+        token_count=0,
+        part_tokens=(0,),
+        task_id=None,
+    )
+
+
+def _untitle(db: Database, thread_id: str, said: str) -> None:
+    """Clear a thread's provisional title if it comes from a removed message."""
+    thread = threads.get(db, thread_id)
+    words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
+    if words and all(word.rstrip(":") in said for word in words):  # the last may be cut
+        rows.update(db, ThreadRow, thread_id, title="")
+
+
+def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:
+    """Remove summaries of ranges that contain these messages; the others are sent in full again."""
+    row = MessageRow
+    ends = fn.json_extract(row.metadata, "$.summary.last").coerce(False)
+    row.update(injection_text=None, metadata=fn.json_remove(row.metadata, "$.summary")).where(
+        row.thread_id == thread_id, row.injection_text.is_null(False), row.message_index <= last, ends >= first
+    ).execute(db)
+
+
+def _unindex(db: Database, unit: Sequence[Message]) -> None:
+    """Remove deleted messages from search, and from their neighbours' context, before the text is erased."""
+    row = MessageRow
+    first, last = unit[0], unit[-1]
+    saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)
+    next_row = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
+    # one that was confirmed late may be what several others were found by
+    behind = db.execute_sql(
+        "SELECT doc_id FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ? AND prev_pk IN"
+        " (SELECT pk FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?)",
+        (last.thread_id, last.index, last.thread_id, first.index, last.index),
+    ).fetchall()
+    before, text = said_before(db, first.thread_id, first.index)
+    for message_id in {i for (i,) in (*behind, *([next_row] if next_row else []))}:
+        search_index.set_previous(db, "message", message_id, text, before)
+    for message in unit:
+        search_index.remove(db, "message", message.id)
+
+
+def without(found: Sequence[Message]) -> list[Message]:
+    """Return the messages that were not deleted."""
+    return [m for m in found if not is_message_deleted(m)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.actions import registry
-from sakti.actions.completion import (
+from sakti.actions.line import (
     Choice,
     CompletionQuery,
     argument_choices,

@@ -37,7 +37,7 @@ from sakti.tui.panes.title import SIGNS
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 
 if TYPE_CHECKING:
-    from sakti.store.log.figures import Figures
+    from sakti.store.log.lines import Figures
 
 LABEL = 13
 LEAST = 4  # cells of a bar that says something

@@ -20,7 +20,7 @@ from sakti.tui.transcript.wrap import Line, line_width, shorten, wrap
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.board import Board, BoardTask
+    from sakti.tasks.queries import Board, BoardTask
 
 
 class BoardChanged(Message):

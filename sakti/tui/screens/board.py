@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
-from sakti.actions.tasks import by_hand
+from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -26,7 +26,7 @@ from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.board import Board, BoardTask
+    from sakti.tasks.queries import Board, BoardTask
 
 with lazy_imports:
     from sakti.tui.screens import task_card as task_cards
@@ -262,7 +262,7 @@ class BoardScreen(Panel[None]):
         """Apply a change and reload the board; a refused one is shown and can be forced from below."""
         refused = False
         try:
-            done = await by_hand.change(self.host.session, name, *args, force=force)
+            done = await changes.change(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
             refused = e.code == "already_claimed" and name in FORCED

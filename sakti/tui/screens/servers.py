@@ -16,7 +16,7 @@ from sakti.agent.reports import mcp_view
 from sakti.core.text import display_path, one_line
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.transcript.wrap import Line, indent, plain_lines, shorten
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class ServersScreen(Panel[None]):
             ]
         ]
         below = self._lines_below(row, state)
-        return [*lines, *([Segment("  "), Segment(shorten(text, width - 4), palette.faint)] for text in below)]
+        rows = (row for text in below for row in plain_lines(text, palette.faint, max(8, width - 4)))
+        return [*lines, *indent(rows, Segment("  "))]
 
     def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
         """Return the file, permissions and error of a server; of an unfolded one its tools, too."""

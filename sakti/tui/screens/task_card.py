@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from sakti.actions.tasks import by_hand
+from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -78,7 +78,7 @@ class TaskCardScreen(Panel[None]):
 
     async def _do(self, name: str) -> None:
         try:
-            message = await by_hand.change(self.host.session, name, self._task_id)
+            message = await changes.change(self.host.session, name, self._task_id)
         except TaskError as e:
             message = e.message
         self.post_message(BoardChanged())

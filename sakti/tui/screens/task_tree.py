@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.getters import query_one
 
-from sakti.actions.tasks import by_hand
+from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
@@ -52,7 +52,7 @@ class TreeScreen(Panel[None]):
 
     async def _show(self, task_id: str) -> None:
         try:
-            rows = await by_hand.tree(self.host.session, task_id)
+            rows = await changes.tree(self.host.session, task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return

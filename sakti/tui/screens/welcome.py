@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from sakti.actions.import_ import HistoryImport
 from sakti.actions.line import Typed
-from sakti.agent.judge.modes import IN_SHORT
+from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
@@ -102,7 +102,7 @@ class WelcomeScreen(Panel[None]):
         session = self.host.session
         self.found = await look(session.workspace.env, session.workspace.config.providers)
         self._programs = await HistoryImport(session.workspace.store, session.workspace.root).names()
-        if self.is_attached:
+        if self.is_open:
             self._refresh()
 
     def _refresh(self) -> None:

@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.widget import Widget
 
-from sakti.actions.completion import MAX_SHOWN, Choice
+from sakti.actions.line import MAX_SHOWN, Choice
 from sakti.tui.transcript.wrap import fit, shorten
 
 

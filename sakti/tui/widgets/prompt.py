@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from sakti.actions.completion import Choice, CompletionQuery, query_at
+from sakti.actions.line import Choice, CompletionQuery, query_at
 from sakti.agent.mentions import LONGEST_PATHS, pasted_images
 from sakti.core.text import clean_surrogates, one_line
 from sakti.tui.host import app_of

@@ -31,10 +31,10 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.memory.model_call import MemoryModel
-from sakti.providers import prices
+from sakti.providers import facts
 from sakti.providers.facts import Served
+from sakti.providers.limits import Retries
 from sakti.providers.protocol import Completed, Provider, StreamEvent
-from sakti.providers.retry import Retries
 from tests.bench.longmemeval import prompts
 from tests.bench.longmemeval.formats import BenchQuestion
 from tests.bench.longmemeval.ingest import WORKSPACE, Ingested
@@ -70,7 +70,7 @@ class MeteredProvider:
         try:
             async for event in events:
                 if isinstance(event, Completed):
-                    self._usage += prices.with_cost(event.usage, self.name, self.model)
+                    self._usage += facts.with_cost(event.usage, self.name, self.model)
                 yield event
         finally:
             if isinstance(events, AsyncGenerator):

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from sakti.actions.values import USAGE, Refused
 from sakti.core.types import Json
-from sakti.importers.fields import short_hash
+from sakti.importers.inputs import short_hash
 
 Format: TypeAlias = Literal["longmemeval", "locomo"]
 FIELDS: dict[Format, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, TextPart
 from sakti.importers.entries import Entry, ThreadInfo
-from sakti.importers.fields import text_part
+from sakti.importers.inputs import text_part
 from sakti.importers.writer import BATCH, ImportWriter
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import Observer, Reflector

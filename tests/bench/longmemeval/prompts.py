@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.core.types import Json
-from sakti.importers.fields import short_hash
+from sakti.importers.inputs import short_hash
 
 ANSWER = """\
 You have talked with the user for a long time. Answer the question at the end from what was said: from the notes and \

@@ -8,7 +8,7 @@ from typing import Any
 
 from sakti.actions.values import USAGE, Refused
 from sakti.core.types import Json
-from sakti.importers.fields import short_hash
+from sakti.importers.inputs import short_hash
 
 
 class RunLog:

@@ -15,7 +15,7 @@ from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
-from sakti.importers.fields import short_hash
+from sakti.importers.inputs import short_hash
 from sakti.memory.factory import build_observers
 from sakti.store.log import lines as log_lines
 from sakti.store.threads import messages

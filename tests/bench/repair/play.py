@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.rules import glob_escape
+from sakti.agent.judge.policy import glob_escape
 from sakti.agent.session.session import Options, Session
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished

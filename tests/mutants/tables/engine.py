@@ -3,9 +3,9 @@
 from tests.mutants.apply import Mutant as M
 
 ENGINE = "sakti.memory.engine"
-OPENING = "sakti.memory.opening"
+OPENING = "sakti.memory.window"
 REQUEST = "sakti.memory.request"
-WAITING = "sakti.memory.jobs.waiting"
+WAITING = "sakti.memory.jobs.observation"
 
 MUTANTS = (
     M(

@@ -3,7 +3,7 @@
 from tests.mutants.apply import Mutant as M
 
 PARTS = "sakti.memory.reflect.parts"
-SECTIONS = "sakti.store.memory.sections"
+SECTIONS = "sakti.store.memory.group_rows"
 SHARED = "sakti.memory.shared"
 
 MUTANTS = (

@@ -135,12 +135,12 @@ MUTANTS = (
     M("search-identifiers", "sakti.store.search.index:identifiers", "if len(parts) > 1:", "if False:"),
     M(
         "page-conflict",
-        "sakti.store.working_memory:put_working_memory",
+        "sakti.store.memory.records:put_working_memory",
         "if (current[1] if current else 0) != expected_version:",
         "if False:",
     ),
-    M("page-oldest", "sakti.store.working_memory", "ORDER BY version DESC", "ORDER BY version"),
-    M("page-not-found", "sakti.store.working_memory:put_working_memory", "text=content,", 'text="",'),
+    M("page-oldest", "sakti.store.memory.records", "ORDER BY version DESC", "ORDER BY version"),
+    M("page-not-found", "sakti.store.memory.records:put_working_memory", "text=content,", 'text="",'),
     M("messages-provisional-found", "sakti.store.threads.messages:append", 'if message.state == "saved":', "if True:"),
     M(
         "messages-confirmed-not-found",
@@ -154,10 +154,10 @@ MUTANTS = (
         'if message.state != "provisional":',
         "if False:",
     ),
-    M("messages-withheld-text", "sakti.store.threads.message_removal:_empty", 'raw_content="",', ""),
+    M("messages-withheld-text", "sakti.store.threads.removal:_empty", 'raw_content="",', ""),
     M(
         "messages-withheld-parts",
-        "sakti.store.threads.message_removal:_empty",
+        "sakti.store.threads.removal:_empty",
         "parts=(mark,),",
         "",
     ),

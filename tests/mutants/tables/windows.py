@@ -258,7 +258,7 @@ MUTANTS = (
     ),
     M(
         "recall-range-first",
-        "sakti.store.memory.sections:own_span",
+        "sakti.store.memory.group_rows:own_span",
         "group.first_index, group.last_index, str(",
         "group.first_index + 1, group.last_index, str(",
         by="tests/unit/memory/test_shared.py::test_a_block_names_its_thread_and_its_range",
@@ -272,13 +272,13 @@ MUTANTS = (
     ),
     M(
         "backlog-left",
-        "sakti.memory.backlog:estimate_backlog",
+        "sakti.memory.status:estimate_backlog",
         "if not (state.paused or state.phase is Phase.CATCHING_UP):",
         "if not state.paused:",
     ),
     M(
         "backlog-calls",
-        "sakti.memory.backlog:estimate_backlog",
+        "sakti.memory.status:estimate_backlog",
         "math.ceil(tokens / numbers.threshold)",
         "math.floor(tokens / numbers.threshold)",
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sakti.actions
-from sakti.actions import completion, line, registry
+from sakti.actions import line, registry
 from sakti.actions.scope import Scope
 from sakti.actions.spec import Action
 from sakti.cli import app, options, shell
@@ -43,7 +43,7 @@ def new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def test_one_file_is_a_command_everywhere(new_file: None) -> None:
     assert "foo" in registry.chat()
-    assert [c.hint for c in completion.command_choices("fo")] == ["greet somebody"]
+    assert [c.hint for c in line.command_choices("fo")] == ["greet somebody"]
     value = await line.run(Scope(None, lambda _: None), line.parse("/foo the world"))  # type: ignore[arg-type]
     assert value is not None and value.lines == ("Hello the world.",)
 
@@ -77,7 +77,7 @@ def test_the_facts_of_an_action_fit_its_run(action: Action) -> None:
 
 @pytest.mark.parametrize("name", registry.chat())
 def test_a_command_that_is_written_out_is_the_first_choice(name: str) -> None:
-    assert completion.command_choices(name)[0].insert.strip() == f"/{name}"
+    assert line.command_choices(name)[0].insert.strip() == f"/{name}"
 
 
 def test_no_name_is_given_twice() -> None:

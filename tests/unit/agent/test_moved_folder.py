@@ -18,14 +18,15 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import Message, ModelInfo, TextPart, Thread
 from sakti.memory.working.pages import Pages
 from sakti.providers.scripted import Answer, ScriptedProvider
-from sakti.store import user_state, working_memory, workspaces
+from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance
+from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
-from sakti.store.workspaces import Holdings, KnownFolder
+from sakti.store.user_state import Holdings, KnownFolder
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 
@@ -44,12 +45,10 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
 
 
 def put_page(db: Database, root: str, content: str) -> None:
-    before = working_memory.working_memory(db, "resource", root)
+    before = records.working_memory(db, "resource", root)
     version = before[1] if before else 0
     more = {"tokens": 3, "actor": "user", "now": 1, "expected_version": version, "resource_id": root}
-    working_memory.put_working_memory(
-        db, id=f"{root}-{version}", scope="resource", owner_id=root, content=content, **more
-    )
+    records.put_working_memory(db, id=f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
 
 
 def rows_of(db: Database, root: str) -> dict[str, int]:
@@ -68,7 +67,7 @@ def rows_of(db: Database, root: str) -> dict[str, int]:
 async def test_everything_but_rules_is_adopted(store: Store) -> None:
     await store.write(fill, "/old", "one", page="the page")
     before = await store.read(rows_of, "/old")
-    moved = await store.write(workspaces.adopt, "/old", "/new")
+    moved = await store.write(user_state.adopt_workspace, "/old", "/new")
     assert (moved.threads, moved.tasks, moved.page) == (1, 3, True)
     assert await store.read(rows_of, "/old") == {"approval_rules": 1}
     assert await store.read(rows_of, "/new") == {t: n for t, n in before.items() if t != "approval_rules"}
@@ -76,7 +75,7 @@ async def test_everything_but_rules_is_adopted(store: Store) -> None:
     assert [h.id for h in (await store.read(search, "heron", Scope("/new"))).hits] == ["one-m"]
     ready = await store.read(queries.ready, "/new", 5)
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == (["one-task"], 1, 1)
-    assert await store.read(working_memory.working_memory, "resource", "/new") == ("the page", 1)
+    assert await store.read(records.working_memory, "resource", "/new") == ("the page", 1)
     assert [h.kind for h in (await store.read(search, "page", Scope("/new"))).hits] == ["working_memory"]
     assert [f for f in await store.read(maintenance.check) if not f.ok] == []
 
@@ -86,10 +85,10 @@ async def test_two_boards_and_pages_become_one(store: Store) -> None:
     await store.write(fill, "/new", "two", page="the new page")
     same = "UPDATE tasks SET handle = 'tsame' WHERE id IN ('one-task', 'two-task')"
     await store.write(lambda db: db.execute_sql(same))
-    await store.write(workspaces.adopt, "/old", "/new")
+    await store.write(user_state.adopt_workspace, "/old", "/new")
     tasks = {t.id: t.handle for t in await store.read(questions.all_live, "/new")}
     assert len(tasks) == len(set(tasks.values())) == 6 and tasks["two-task"] == "tsame"
-    content, version = await store.read(working_memory.working_memory, "resource", "/new")
+    content, version = await store.read(records.working_memory, "resource", "/new")
     assert (content, version) == ("the new page\n\nthe old page", 2)
     counts = await store.read(questions.counts, "/new")
     assert (counts["ready"], counts["blocked"], counts["closed"]) == (2, 2, 2)
@@ -118,7 +117,7 @@ async def test_a_renamed_folder_is_recognized(store: Store, old: Path) -> None:
     assert earlier == Holdings(str(old), 1, 3, page=False)
     sentence = moved_folder.offer(earlier)
     assert sentence == f"This folder was {old}: `sakti threads adopt {old}` adopts its 1 thread and 3 tasks."
-    await store.write(workspaces.adopt, str(old), str(new))
+    await store.write(user_state.adopt_workspace, str(old), str(new))
     assert await look(store, new) == []
 
 
@@ -129,7 +128,7 @@ async def test_other_folders_are_not_offered(store: Store, old: Path) -> None:
     other.mkdir()
     assert await look(store, other) == [], "another inode"
     here = KnownFolder(str(other), "other", *((s := old.stat()).st_dev, s.st_ino))
-    assert [h.root for h in await store.read(workspaces.same_folders, here)] == [str(old)]
+    assert [h.root for h in await store.read(user_state.same_folders, here)] == [str(old)]
     new = old.rename(old.with_name("new"))
     old.mkdir()
     assert await look(store, new) == [], "a folder has the old path again"
@@ -177,7 +176,7 @@ async def test_a_copied_repository_is_recognized_once_trusted(store: Store, tmp_
 
 async def test_nothing_is_remembered_if_nothing_is_saved(store: Store, old: Path) -> None:
     await look(store, old, saved=False)
-    assert await store.read(workspaces.get, str(old)) is None
+    assert await store.read(user_state.get_folder, str(old)) is None
     assert await look(store, old / "missing") == []
 
 

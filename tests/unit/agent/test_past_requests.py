@@ -9,7 +9,7 @@ import pytest
 from sakti.agent.threads import past_requests
 from sakti.core.types import plain_text
 from sakti.providers.scripted import Answer, Call
-from sakti.store.threads import message_removal, requests
+from sakti.store.threads import messages, removal
 from tests.fakes import session as fakes
 
 
@@ -50,9 +50,9 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
 
 async def test_what_was_sent_before_is_kept_once(run, store):
     await run.ask("what is here?")
-    before = await store.read(requests.texts, run.session.thread.id)
+    before = await store.read(messages.read_request_texts, run.session.thread.id)
     await run.ask("and now?")
-    after = await store.read(requests.texts, run.session.thread.id)
+    after = await store.read(messages.read_request_texts, run.session.thread.id)
     assert before and set(after.values()) - set(before.values()) == set()
 
 
@@ -64,7 +64,7 @@ async def test_a_message_that_was_removed_for_good_is_in_no_request(run, store):
     (mine,) = [p for p in past.pieces if p.kind == "user"]
     assert "hunter2" in mine.text
     message = (await run.session.views.transcript(thread.id))[mine.index]
-    await store.write(message_removal.delete, message.id, store.clock.now())
+    await store.write(removal.delete_messages, message.id, store.clock.now())
     for number in (1, 2):
         past = await store.read(past_requests.show, thread.id, number)
         assert all("hunter2" not in p.text for p in past.pieces)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import Request
-from sakti.providers import anthropic_render, openai_chat, openai_responses
+from sakti.providers import anthropic, openai_chat, openai_responses
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from tests.fakes.session import start
 
 RENDERS = {
-    "anthropic": anthropic_render.render,
+    "anthropic": anthropic.render,
     "responses": openai_responses.render,
     "chat": lambda r: openai_chat.render(r, "vllm"),
 }

@@ -11,12 +11,12 @@ import pytest
 
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import Message, OutputPart, Request, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers import anthropic_render, openai_chat, openai_responses
+from sakti.providers import anthropic, openai_chat, openai_responses
 from sakti.providers.scripted import Answer, Call
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import marks_in
-from sakti.store.threads import masking
+from sakti.store.threads import codec
 from sakti.store.threads import messages as message_store
 from tests.fakes.secrets import KINDS, PEM
 from tests.fakes.session import Recorded, start
@@ -25,7 +25,7 @@ KEY = "ghp_" + "a1B2c3D4" * 4
 PASSWORD = "hunter2hunter2"
 ENV = f"DEBUG=1\nDB_PASS={PASSWORD}\nPORT=80\n"
 RENDERS = {
-    "anthropic": anthropic_render.render,
+    "anthropic": anthropic.render,
     "responses": openai_responses.render,
     "chat": lambda r: openai_chat.render(r, "vllm"),
 }
@@ -171,15 +171,15 @@ def test_reasoning_with_a_secret_is_dropped_and_never_changed() -> None:
     clean = ThinkingPart("I think.", "anthropic", {"signature": f"x{KEY}"})
     dirty = ThinkingPart(f"The key is {KEY}.", "anthropic", {"signature": "x"})
     item = ThinkingPart("", "openai", {"item": {"summary": [{"text": f"use {KEY}"}], "encrypted_content": "x"}})
-    assert masking.parts((clean, dirty, TextPart("a"), item)) == (clean, TextPart("a"))
+    assert codec.mask_parts((clean, dirty, TextPart("a"), item)) == (clean, TextPart("a"))
     said = Message("m", "t", "/w", "assistant", (dirty, TextPart("a")), 1, tokens=13, part_tokens=(4, 5))
-    kept = masking.message(said)
+    kept = codec.mask_message(said)
     assert (kept.parts, kept.part_tokens, kept.tokens) == ((TextPart("a"),), (5,), 9)
 
 
 def test_arguments_that_cannot_be_read_are_masked_too() -> None:
     call = ToolCallPart("c", "bash", None, f'{{"command": "echo {KEY}')
-    changed = masking.part(call)
+    changed = codec.mask_part(call)
     assert isinstance(changed, ToolCallPart) and KEY not in changed.raw and changed.arguments is None
 
 

@@ -80,7 +80,7 @@ async def test_search_follows_beside_what_the_session_does(store, tmp_path):
     await actions.restore(thread)
     await session.workspace.indexing.wait()
     assert await rows() == [2, 0]
-    await store.write(thread_removal.delete, thread, 9)  # by a process that ends before it is done
+    await store.write(thread_removal.delete_thread, thread, 9)  # by a process that ends before it is done
     assert await rows() == [2, 1]
     await session.close()
     there = await start(store, tmp_path / "w", [])
@@ -121,7 +121,7 @@ ACTS = {
 async def test_on_a_thread_that_another_process_removed_for_good(store, tmp_path, act):
     here = await start(store, tmp_path / "w", ["one", "two"])
     await here.ask("hello")
-    await store.write(thread_removal.delete, here.session.thread.id, 9)
+    await store.write(thread_removal.delete_thread, here.session.thread.id, 9)
     await removal.purge(store, before=1 << 60, do=True)
     with pytest.raises(SaktiError, match="removed in another window|removed for good") as e:
         await ACTS[act](here.session)
@@ -137,7 +137,7 @@ async def test_what_is_advised_then_fits_the_caller(store, tmp_path, interactive
     first = await start(store, tmp_path / "w", ["one"])
     await first.ask("hello")
     here = await start(store, tmp_path / "w", ["two"], continue_last=True, interactive=interactive)
-    await store.write(thread_removal.delete, here.session.thread.id, 9)
+    await store.write(thread_removal.delete_thread, here.session.thread.id, 9)
     await removal.purge(store, before=1 << 60, do=True)
     with pytest.raises(SaktiError) as e:
         await here.session.submit("more")

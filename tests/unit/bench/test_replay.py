@@ -13,7 +13,7 @@ from msgspec import structs
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import O200k
 from sakti.core.types import Block, Message, Request, TextPart
-from sakti.memory.failpoints import NAMES
+from sakti.memory.state import FAILPOINTS
 from tests.bench import bench_store, script, talks
 from tests.bench.prompt_cache import PromptCache
 from tests.bench.replay import Run, replay
@@ -78,7 +78,7 @@ def dying(name: str) -> script.Script:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FAILPOINTS)
 async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
     run = await replay(dying(name), COUNTER, kill_at=name)
     assert run.kills, "the failpoint was never reached"

@@ -152,5 +152,5 @@ def test_the_chat_and_one_prompt_are_read_without_typer(line: list[str], tmp_pat
     )
     assert done.returncode in (1, 2, 5), done.stderr
     loaded = done.stdout.rpartition("modules ")[2].split()
-    assert "sakti.cli.route" in loaded
+    assert "sakti.cli.start" in loaded
     assert not {m.partition(".")[0] for m in loaded} & {"typer", "click", "pydantic"}

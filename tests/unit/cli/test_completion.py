@@ -15,7 +15,7 @@ from sakti.core.types import Thread
 from sakti.store.database import Store
 from sakti.store.threads import removal as thread_removal
 from sakti.store.threads import threads
-from sakti.tasks import fields, graph
+from sakti.tasks import changes, graph
 from tests.fakes.shell import sakti
 
 
@@ -45,7 +45,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store = await Store.open(tmp_path / "x.db", synchronous="NORMAL")
         for n, title in enumerate(("fix the login", "paint the fence", "paint \x1b[31m the door")):
             await store.write(threads.create, Thread(f"thread-{n}", str(folder), title, n, n))
-        await store.write(thread_removal.delete, "thread-0", 5)
+        await store.write(thread_removal.delete_thread, "thread-0", 5)
         await store.close()
 
     asyncio.run(fill())
@@ -131,8 +131,8 @@ def test_what_is_offered_is_what_is_taken() -> None:
         (a,) = (a for a in action.args if flag in a.flags)
         return a.choices or a.offers  # type: ignore[return-value]
 
-    assert listed("tasks create", "--type") == fields.TYPES
-    assert listed("tasks close", "--reason") == fields.REASONS
+    assert listed("tasks create", "--type") == changes.TYPES
+    assert listed("tasks close", "--reason") == changes.REASONS
     assert set(listed("tasks dep", "--type")) == set(graph.EDGE_TYPES)
     assert listed("threads export", "--format") == FORMATS
     assert set(words("config ")) == set(names())

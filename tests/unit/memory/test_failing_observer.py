@@ -8,8 +8,7 @@ import pytest
 
 from sakti.core.config import load
 from sakti.core.errors import ProviderError
-from sakti.memory.factory import ChosenObserver, SizedModel
-from sakti.memory.fallback import KEY, REST_MS, FallbackObserver
+from sakti.memory.factory import KEY, REST_MS, ChosenObserver, FallbackObserver, SizedModel
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.providers.scripted import Answer
 from sakti.store import memory as memory_store

@@ -10,9 +10,8 @@ from sakti.agent.reports.memory_report import compacted, guarded, rows, sizes, t
 from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory
-from sakti.store.log import figures as memory_figures
 from sakti.store.log import lines as memory_log
-from sakti.store.log.figures import Figures, figures
+from sakti.store.log.lines import Figures, figures
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 
@@ -76,7 +75,7 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     assert guarded(found)
 
     await driver.engine.undo_reflection()
-    found = await driver.store.read(memory_figures.figures, record)
+    found = await driver.store.read(memory_log.figures, record)
     assert (found.reflection, found.generations, found.dropped_lines) == (None, (), 0)
     await driver.close()
 

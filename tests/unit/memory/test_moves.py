@@ -20,7 +20,7 @@ from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLi
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
 from sakti.store.memory.moves import all_in_state, has_messages_between, transition
-from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import messages, removal, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock
 
@@ -239,7 +239,7 @@ async def test_nothing_enters_the_log_ahead_of_a_hole(rows: Rows) -> None:
     await rows.refused(Activate(("b",)))
     await rows.refused(Activate(("d",)))
     ids = await rows.store.read(messages.after, "t", 7)
-    await rows.store.write(message_removal.withhold, [ids[0].id], "no")
+    await rows.store.write(removal.withhold_turn, [ids[0].id], "no")
     await rows.move(Activate(("d",)))  # what was withheld stands in nobody's way
     assert set((await rows.states()).values()) == {"active"}
 

@@ -14,11 +14,11 @@ from sakti.core.config import MemorySettings, WorkingMemorySettings
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json
+from sakti.memory.working import pages as working_pages
 from sakti.memory.working import schema as page_schema
-from sakti.memory.working import working_memory
 from sakti.memory.working.pages import Pages
-from sakti.store import working_memory as pages
 from sakti.store.database import Store
+from sakti.store.memory import records as pages
 from tests.fakes.clock import FakeClock
 
 COUNTER = Estimator()
@@ -45,7 +45,7 @@ async def opened(tmp_path: Path) -> Store:
 
 
 async def change(store: Store, content: str, *, replace: bool = False, schema: Json | None = SCHEMA) -> Json:
-    page, _ = await working_memory.update(
+    page, _ = await working_pages.update(
         store, COUNTER, scope="resource", owner_id="w", content=content, replace=replace, schema=schema
     )
     return json.loads(page)
@@ -75,16 +75,16 @@ async def test_an_update_is_checked_after_the_merge_and_names_the_place(tmp_path
 
 async def test_notes_and_a_page_that_was_markdown(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    await working_memory.update(store, COUNTER, scope="resource", owner_id="w", content="# Stack\nPython")
+    await working_pages.update(store, COUNTER, scope="resource", owner_id="w", content="# Stack\nPython")
     with pytest.raises(MemoryFailure, match="replace the whole page"):
         await change(store, '{"stack": {"db": "sqlite"}}')
     await change(store, '{"stack": {"db": "sqlite"}}', replace=True)
     for note in ("one", "two"):
-        await working_memory.add_note(store, COUNTER, owner_id="w", note=note, schema=SCHEMA)
+        await working_pages.add_note(store, COUNTER, owner_id="w", note=note, schema=SCHEMA)
     with pytest.raises(MemoryFailure, match=r"\$\.Notes"):
-        await working_memory.add_note(store, COUNTER, owner_id="w", note="three", schema=SCHEMA)
-    await working_memory.add_note(store, COUNTER, owner_id="new", note="first", schema=SCHEMA)
-    assert json.loads(await working_memory.read(store, scope="resource", owner_id="new")) == {"Notes": ["first"]}
+        await working_pages.add_note(store, COUNTER, owner_id="w", note="three", schema=SCHEMA)
+    await working_pages.add_note(store, COUNTER, owner_id="new", note="first", schema=SCHEMA)
+    assert json.loads(await working_pages.read(store, scope="resource", owner_id="new")) == {"Notes": ["first"]}
     await store.close()
 
 

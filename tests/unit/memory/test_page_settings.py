@@ -16,8 +16,8 @@ from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working.pages import Pages
-from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.memory import records as rows
 from sakti.store.search import search
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, settings

@@ -11,10 +11,10 @@ from sakti.core.ids import short
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
 from sakti.memory.recall import PAGE_MESSAGES, recall
-from sakti.memory.working import working_memory
+from sakti.memory.working import pages as working_pages
 from sakti.store import memory
-from sakti.store import working_memory as pages
 from sakti.store.database import Store
+from sakti.store.memory import records as pages
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver
 
@@ -23,29 +23,29 @@ COUNTER = Estimator()
 
 def test_sections_are_replaced_by_heading() -> None:
     page = "# Stack\nPython\n\n# Notes\n- a\n```\n# no heading\n```"
-    merged, changed = working_memory.merge(page, "## stack\nPython 3.11\n\n# New\nx")
+    merged, changed = working_pages.merge(page, "## stack\nPython 3.11\n\n# New\nx")
     assert merged == "# Stack\nPython 3.11\n\n# Notes\n- a\n```\n# no heading\n```\n\n# New\nx"
     assert changed == ("stack", "New")
-    assert working_memory.merge(merged, "# New\nx") == (merged, ())
+    assert working_pages.merge(merged, "# New\nx") == (merged, ())
 
 
 async def test_every_version_is_kept(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     store = driver.store
-    page, changed = await working_memory.update(
+    page, changed = await working_pages.update(
         store, COUNTER, scope="resource", owner_id="workspace", content="# Tech stack\nPython", actor="agent"
     )
     assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
-    await working_memory.update(
+    await working_pages.update(
         store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis", replace=True
     )
     assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
-    assert (
-        await working_memory.update(store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis")
-    )[1] == ()
+    assert (await working_pages.update(store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis"))[
+        1
+    ] == ()
     assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2), "not written again"
-    await working_memory.add_note(store, COUNTER, owner_id="workspace", note="no ORM")
-    page = await working_memory.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
+    await working_pages.add_note(store, COUNTER, owner_id="workspace", note="no ORM")
+    page = await working_pages.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
     assert page.endswith("# Notes\n- no ORM\n- use tabs")
     with pytest.raises(MemoryFailure) as raised:
         await store.write(
@@ -54,7 +54,7 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
         )  # fmt: skip
     assert raised.value.code == "conflict" and raised.value.retryable
     with pytest.raises(MemoryFailure, match="2000 is the limit"):
-        await working_memory.update(
+        await working_pages.update(
             store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000
         )
     await driver.begin("hello")
@@ -121,21 +121,21 @@ async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
 
     async def put(content: str, *, replace: bool = False) -> tuple[str, tuple[str, ...]]:
-        return await working_memory.update(
+        return await working_pages.update(
             store, Estimator(), scope="resource", owner_id="w", content=content, replace=replace
         )
 
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}
     page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
-    assert working_memory.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
+    assert working_pages.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
     assert await put('{"notes": ["b"]}') == (page, ())
     page, changed = await put('{"notes": null}')
     assert changed == ("notes",)
     with pytest.raises(MemoryFailure):
         await put("# Heading\ntext")
-    noted = await working_memory.add_note(store, Estimator(), owner_id="w", note="remember  this")
-    assert (working_memory.as_json(noted) or {})["Notes"] == ["remember this"]
+    noted = await working_pages.add_note(store, Estimator(), owner_id="w", note="remember  this")
+    assert (working_pages.as_json(noted) or {})["Notes"] == ["remember this"]
     page, _ = await put("# Heading\ntext", replace=True)
     assert page == "# Heading\ntext"
     await store.close()

@@ -22,8 +22,8 @@ from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import thread_alias
 from sakti.store import memory
 from sakti.store.log import lines as memory_log
-from sakti.store.memory import Group, origins
-from sakti.store.memory.sections import Span, spans, spans_of_row, thread_of_row
+from sakti.store.memory import Group, group_rows
+from sakti.store.memory.group_rows import Span, spans, spans_of_row, thread_of_row
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings
@@ -248,7 +248,7 @@ async def test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own(t
     )
     assert {(thread, "zebra" in text) for _, thread, text in rows} == {("t1", True), ("t2", False)}
     for line, thread, _ in rows:
-        origin = await store.read(origins.origin, line)
+        origin = await store.read(group_rows.find_origin, line)
         assert origin is not None and origin.thread_id == thread
     ids = await store.read(memory_log.sources_of_group, reflection.id)
     assert {m.thread_id for m in await store.read(messages.get_many, ids)} == {"t1", "t2"}

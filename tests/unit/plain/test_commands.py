@@ -154,7 +154,7 @@ async def test_a_message_is_deleted_when_it_was_named_and_confirmed(lines: Lines
 
 async def test_a_thread_that_was_removed_elsewhere(lines: Lines, store: Store) -> None:
     await lines.heard("when does the queue drain?")
-    await store.write(thread_removal.delete, lines.session.thread.id, 9)
+    await store.write(thread_removal.delete_thread, lines.session.thread.id, 9)
     await removal.purge(store, before=1 << 60, do=True)
     for text in ("and now?", "!ls", "#note", "/compact", "/memory pause", "/compact undo", "/rename x"):
         with pytest.raises(SaktiError, match="This thread was removed in another window. /new starts a new one"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sakti.core.config.fields import ProviderSettings
-from sakti.providers import anthropic_render, facts, openai_chat, openai_responses, presets, prices, registry
+from sakti.providers import anthropic, facts, openai_chat, openai_responses, presets, registry
 from sakti.providers.facts import Served
 from sakti.providers.presets import PRESETS, Family, Preset
 from tests.fakes.requests import message, request
@@ -129,7 +129,7 @@ def test_a_new_provider_is_one_entry(monkeypatch):
         "xai", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4", "grok-3-mini", prices="x-ai",
         names=r"grok-", images=True, image_rule="openai", cache_ttl=7, families=(Family(r"grok-", 9_000, 500),),
     )  # fmt: skip
-    for module in (presets, facts, prices, registry):
+    for module in (presets, facts, registry):
         monkeypatch.setattr(module, "PRESETS", {**PRESETS, "xai": new})
     assert registry.resolve("grok-5") == "xai/grok-5"
     info = registry.model_info("xai/grok-5")
@@ -150,13 +150,13 @@ def test_effort_as_each_api_takes_it():
     def body(render, model, effort, **fields):
         return render(request(message("user", "hi"), model=model, effort=effort, **fields))
 
-    adaptive = body(anthropic_render.render, "claude-sonnet-5-5", "high")
+    adaptive = body(anthropic.render, "claude-sonnet-5-5", "high")
     assert adaptive["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert adaptive["output_config"] == {"effort": "high"}
-    older = body(anthropic_render.render, "claude-sonnet-4-5", "high", max_output_tokens=8_000)
+    older = body(anthropic.render, "claude-sonnet-4-5", "high", max_output_tokens=8_000)
     assert older["thinking"] == {"type": "enabled", "budget_tokens": 4_000}, "half is left for the answer"
-    assert "thinking" not in body(anthropic_render.render, "claude-sonnet-4-5", "high", max_output_tokens=1_500)
-    assert "thinking" not in body(anthropic_render.render, "claude-sonnet-5-5", "off")
+    assert "thinking" not in body(anthropic.render, "claude-sonnet-4-5", "high", max_output_tokens=1_500)
+    assert "thinking" not in body(anthropic.render, "claude-sonnet-5-5", "off")
     assert body(openai_responses.render, "gpt-6.1-terra", "medium")["reasoning"]["effort"] == "medium"
     assert body(openai_responses.render, "gpt-5.1", "off")["reasoning"]["effort"] == "none"
     assert "reasoning" not in body(openai_responses.render, "gpt-4.1", "high")
@@ -171,9 +171,7 @@ def test_effort_as_each_api_takes_it():
 
 def test_settings_reach_the_body():
     asked = request(message("user", "hi"), extra={"top_k": 40, "output_config": {"x": 1}}, effort="low")
-    for render in (anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "vllm")):
+    for render in (anthropic.render, openai_responses.render, lambda r: openai_chat.render(r, "vllm")):
         assert render(asked)["top_k"] == 40
-    sonnet = anthropic_render.render(
-        request(model="claude-sonnet-5-5", effort="low", extra={"output_config": {"x": 1}})
-    )
+    sonnet = anthropic.render(request(model="claude-sonnet-5-5", effort="low", extra={"output_config": {"x": 1}}))
     assert sonnet["output_config"] == {"effort": "low", "x": 1}

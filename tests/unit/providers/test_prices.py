@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.core.types import Usage
-from sakti.providers import prices
+from sakti.providers import facts
 from sakti.providers.presets import PRESETS
 
 MAKER = Path(__file__).parents[3] / ".github" / "price_list.py"
@@ -27,12 +27,12 @@ def newest() -> None:
     """Read the list as the installed package makes it, whatever version the shipped one is from."""
     made = msgspec.json.encode(runpy.run_path(str(MAKER))["price_list"]())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prices, "_file", lambda: msgspec.json.decode(made, type=prices._File))
-        prices._provider.cache_clear()
-        prices._search.cache_clear()
+        patch.setattr(facts, "_file", lambda: msgspec.json.decode(made, type=facts._File))
+        facts._provider.cache_clear()
+        facts._search.cache_clear()
         yield
-    prices._provider.cache_clear()
-    prices._search.cache_clear()
+    facts._provider.cache_clear()
+    facts._search.cache_clear()
 
 
 def _theirs(listed: str, model: str):
@@ -47,7 +47,7 @@ def test_a_name_finds_the_same_prices(change: str) -> None:
     assert IDS
     for provider, listed, model in IDS:
         name = model.upper() if change == "UPPER" else model + change
-        found, theirs = prices.find(provider, name), _theirs(listed, name)
+        found, theirs = facts.find_price(provider, name), _theirs(listed, name)
         assert (found is None) == (theirs is None), name
         if found is None or theirs is None:
             continue
@@ -76,7 +76,7 @@ def test_a_cost_is_the_packages(
     write = int((size - read) * written)
     usage = Usage(input_tokens=size, output_tokens=out, cached_tokens=read, cache_write_tokens=write)
     if _theirs(listed, model) is None:  # some names of the list are not found by its own patterns
-        assert prices.cost(usage, provider, model) is None
+        assert facts.cost(usage, provider, model) is None
         return
     theirs = SNAPSHOT.calc(
         Theirs(input_tokens=size, output_tokens=out, cache_read_tokens=read, cache_write_tokens=write),
@@ -85,11 +85,11 @@ def test_a_cost_is_the_packages(
         None,
         None,
     )
-    assert prices.cost(usage, provider, model) == pytest.approx(float(theirs.total_price))
+    assert facts.cost(usage, provider, model) == pytest.approx(float(theirs.total_price))
 
 
 def test_numbers_that_contradict_each_other_have_no_cost() -> None:
-    assert prices.cost(Usage(input_tokens=10, cached_tokens=20), "anthropic", "claude-opus-5-5") is None
+    assert facts.cost(Usage(input_tokens=10, cached_tokens=20), "anthropic", "claude-opus-5-5") is None
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_numbers_that_contradict_each_other_have_no_cost() -> None:
 def test_hours_may_run_past_midnight(hours: tuple[str, str], at: str, holds: bool) -> None:
     begin, end = (dt.time.fromisoformat(each) for each in hours)
     now = dt.datetime.combine(dt.date(2026, 1, 1), dt.time.fromisoformat(at), dt.UTC)
-    assert prices.Price(hours=(begin, end)).holds(now) is holds
+    assert facts.Price(hours=(begin, end)).holds(now) is holds

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.providers import limits, refusals
-from sakti.providers.refusals import Where, from_event, from_status
+from sakti.providers import errors, limits
+from sakti.providers.errors import Where, from_event, from_status
 
 KEYS = ("x", "token", "a", "1", "sk-test-0123456789abcdef")
 
@@ -251,4 +251,4 @@ def test_any_text_is_classified(text: str) -> None:
     for body in (text, {"error": text}, {"error": {"message": text, "type": text}}, {"detail": [text]}, [text]):
         assert from_status(400, body, {"retry-after": text, "x-ratelimit-reset": text}, Where("p")).message
         assert from_event(body, Where("p")).message
-        assert len(from_status(400, body, {}, Where("p")).message) < 2 * refusals.LONGEST_TEXT
+        assert len(from_status(400, body, {}, Where("p")).message) < 2 * errors.LONGEST_TEXT

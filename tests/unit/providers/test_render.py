@@ -18,7 +18,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.providers import anthropic_render, openai_chat, openai_responses
+from sakti.providers import anthropic, openai_chat, openai_responses
 from sakti.providers.history import turns
 from tests.fakes.requests import READ, call, message, request, result
 
@@ -46,13 +46,13 @@ def long_conversation(steps):
 @pytest.mark.parametrize("tools", [(), (READ,)])
 def test_never_more_than_four_breakpoints(edges, steps, tools):
     system = tuple(Block("reflection", f"part {n}", edge=n < edges) for n in range(7))
-    body = anthropic_render.render(request(*long_conversation(steps), system=system, tools=tools, tail="now"))
+    body = anthropic.render(request(*long_conversation(steps), system=system, tools=tools, tail="now"))
     assert 1 <= len(marked(body)) <= 4
     assert all(b.get("type") != "thinking" for b in marked(body))
 
 
 def test_the_tail_is_behind_the_last_breakpoint():
-    body = anthropic_render.render(request(*long_conversation(3), tools=(READ,), tail="today"))
+    body = anthropic.render(request(*long_conversation(3), tools=(READ,), tail="today"))
     *_, before, last = blocks(body)
     assert last == {"type": "text", "text": "today"}
     assert before["type"] == "tool_result"
@@ -60,7 +60,7 @@ def test_the_tail_is_behind_the_last_breakpoint():
 
 
 def test_breakpoints_are_at_most_twenty_blocks_apart():
-    body = anthropic_render.render(request(*long_conversation(30), tail="today"))
+    body = anthropic.render(request(*long_conversation(30), tail="today"))
     places = [i for i, b in enumerate(blocks(body)) if "cache_control" in b]
     assert len(places) == 3
     assert all(b - a <= 20 for a, b in itertools.pairwise(places))
@@ -72,7 +72,7 @@ def _unmarked(body):
 
 
 @pytest.mark.parametrize(
-    "render", [anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "openai")]
+    "render", [anthropic.render, openai_responses.render, lambda r: openai_chat.render(r, "openai")]
 )
 def test_prefix_is_the_same_when_only_the_tail_changes(render):
     first = request(*long_conversation(5), tools=(READ,), tail="<tail one>")
@@ -81,10 +81,10 @@ def test_prefix_is_the_same_when_only_the_tail_changes(render):
     assert "<tail one>" not in a[: a.index("<tail one>")]
 
 
-@pytest.mark.parametrize("render", [anthropic_render.render, openai_responses.render])
+@pytest.mark.parametrize("render", [anthropic.render, openai_responses.render])
 def test_the_next_step_begins_with_the_whole_step_before(render):
     messages = long_conversation(4)
-    key = "messages" if render is anthropic_render.render else "input"
+    key = "messages" if render is anthropic.render else "input"
     before = _unmarked(render(request(*messages[:-2], tail=""))[key])[:-1]
     after = _unmarked(render(request(*messages, tail="t"))[key])
     assert after.startswith(before)
@@ -92,7 +92,7 @@ def test_the_next_step_begins_with_the_whole_step_before(render):
 
 def test_last_step_keeps_its_tools_but_may_not_use_them():
     asked = request(tools=(READ,), tool_choice="none")
-    assert anthropic_render.render(asked)["tool_choice"] == {"type": "none"}
+    assert anthropic.render(asked)["tool_choice"] == {"type": "none"}
     for body in (openai_responses.render(asked), openai_chat.render(asked, "openai")):
         assert body["tool_choice"] == "none"
         assert body["tools"]
@@ -100,7 +100,7 @@ def test_last_step_keeps_its_tools_but_may_not_use_them():
 
 def test_no_temperature_for_anthropic_and_for_models_that_reason():
     asked = request(temperature=0.3, model="gpt-5.4")
-    assert "temperature" not in anthropic_render.render(asked)
+    assert "temperature" not in anthropic.render(asked)
     assert "temperature" not in openai_responses.render(asked)
     assert openai_responses.render(replace(asked, model="gpt-4.1"))["temperature"] == 0.3
 
@@ -115,7 +115,7 @@ def test_no_temperature_for_anthropic_and_for_models_that_reason():
     ],
 )
 def test_thinking_as_the_model_takes_it(model, kind):
-    body = anthropic_render.render(request(model=model, thinking_tokens=40_000))
+    body = anthropic.render(request(model=model, thinking_tokens=40_000))
     assert body["thinking"]["type"] == kind
     assert body["max_tokens"] <= 32_000
     assert body["thinking"].get("budget_tokens", 0) <= body["max_tokens"] / 2, "the answer has no room"
@@ -146,18 +146,18 @@ def test_a_call_at_the_very_end_and_between_two_answers():
 
 
 def test_a_result_without_its_call_becomes_text():
-    body = anthropic_render.render(request(message("user", "a"), message("tool", result("gone"))))
+    body = anthropic.render(request(message("user", "a"), message("tool", result("gone"))))
     assert [b["type"] for b in blocks(body)] == ["text", "text"]
 
 
 def test_thinking_only_goes_to_whom_it_belongs():
     asked = request(message("user", "a"), message("assistant", SIGNED, "b"), message("user", "c"))
-    assert "thinking" in [b["type"] for b in blocks(anthropic_render.render(asked))]
+    assert "thinking" in [b["type"] for b in blocks(anthropic.render(asked))]
     assert "signature" not in json.dumps(openai_responses.render(asked))
     unsigned = request(
         message("user", "a"), message("assistant", ThinkingPart("x", "anthropic"), "b"), message("user", "c")
     )
-    assert "thinking" not in [b["type"] for b in blocks(anthropic_render.render(unsigned))]
+    assert "thinking" not in [b["type"] for b in blocks(anthropic.render(unsigned))]
 
 
 def test_thinking_with_nothing_behind_it_is_left_out():
@@ -174,7 +174,7 @@ def test_files_images_markers_and_empty_texts():
             MarkerPart("interrupted"),
         )
     )
-    file, image = blocks(anthropic_render.render(asked))
+    file, image = blocks(anthropic.render(asked))
     assert file["text"] == '<file path="a b.py">\nx = 1\n</file>'
     assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "QUJD"}
     assert openai_chat.render(asked, "x")["messages"][-1]["content"][1]["image_url"]["url"].endswith("QUJD")
@@ -183,19 +183,19 @@ def test_files_images_markers_and_empty_texts():
 def test_broken_arguments_are_sent_as_an_object():
     broken = ToolCallPart("x", "read", None, '{"pa')
     asked = request(message("user", "a"), message("assistant", broken))
-    assert blocks(anthropic_render.render(asked))[1]["input"] == {"invalid_json": '{"pa'}
+    assert blocks(anthropic.render(asked))[1]["input"] == {"invalid_json": '{"pa'}
     arguments = openai_chat.render(asked, "x")["messages"][2]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"invalid_json": '{"pa'}
 
 
 def test_a_conversation_that_begins_with_an_answer():
-    body = anthropic_render.render(request(message("assistant", "so"), message("user", "go on")))
+    body = anthropic.render(request(message("assistant", "so"), message("user", "go on")))
     assert body["messages"][0]["role"] == "user"
 
 
 def test_errors_of_tools_are_marked():
     failed = ToolResultPart("c1", "read", "no such file", is_error=True)
-    body = anthropic_render.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
+    body = anthropic.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
     assert blocks(body)[-1]["is_error"] is True
 
 
@@ -218,7 +218,7 @@ def told(said, text):
     return replace(said, parts=(*said.parts, ContextPart({"now": text})))
 
 
-RENDERS = [anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "vllm")]
+RENDERS = [anthropic.render, openai_responses.render, lambda r: openai_chat.render(r, "vllm")]
 
 
 @pytest.mark.parametrize("render", RENDERS)
@@ -261,7 +261,7 @@ def test_thinking_goes_only_to_the_model_that_thought_it():
     def sent(model, thought):
         part = ThinkingPart("hm", "anthropic", {"signature": "s"}, thought)
         asked = request(message("user", "a"), message("assistant", part, "b"), message("user", "c"), model=model)
-        return "signature" in json.dumps(anthropic_render.render(asked))
+        return "signature" in json.dumps(anthropic.render(asked))
 
     assert sent("claude-a", "claude-a")
     assert not sent("claude-b", "claude-a")

@@ -9,7 +9,7 @@ import pytest
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, limits, prices, refusals, retry
+from sakti.providers import errors, facts, limits
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.providers.sse import DONE, json_events
@@ -17,42 +17,42 @@ from tests.fakes.requests import play, request
 
 
 def test_delays_double_up_to_a_limit():
-    assert [retry.delay(n, None, lambda: 0.0) for n in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
-    assert retry.delay(3, None, lambda: 1.0) == 2
+    assert [limits.retry_delay(n, None, lambda: 0.0) for n in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
+    assert limits.retry_delay(3, None, lambda: 1.0) == 2
 
 
 def test_what_the_provider_asks_for_is_waited():
-    assert retry.delay(1, 17.0, lambda: 0.0) == 17
-    assert 17 < retry.delay(9, 17.0, lambda: 0.9) < 18
+    assert limits.retry_delay(1, 17.0, lambda: 0.0) == 17
+    assert 17 < limits.retry_delay(9, 17.0, lambda: 0.9) < 18
 
 
 def test_eight_attempts():
     error = ProviderError("x", retryable=True)
-    retries = retry.Retries(lambda: 0.0)
+    retries = limits.Retries(lambda: 0.0)
     assert [retries.wait(error) for _ in range(8)] == [1, 2, 4, 8, 16, 30, 30, None]
-    assert retry.Retries(lambda: 0.0).wait(ProviderError("x")) is None
+    assert limits.Retries(lambda: 0.0).wait(ProviderError("x")) is None
 
 
 def test_waits_have_an_end():
     asked = ProviderError("x", code="rate_limit", retryable=True, retry_after=500)
-    retries = retry.Retries(lambda: 0.0)
+    retries = limits.Retries(lambda: 0.0)
     assert [retries.wait(asked) for _ in range(2)] == [500, None], "900 s in all"
-    assert retry.Retries(lambda: 0.0).wait(asked, at_most=499) is None
+    assert limits.Retries(lambda: 0.0).wait(asked, at_most=499) is None
     hours = ProviderError("x", code="rate_limit", retryable=True, retry_after=3_601)
-    assert retry.Retries(lambda: 0.0).wait(hours) is None
+    assert limits.Retries(lambda: 0.0).wait(hours) is None
     host = ProviderError("x", code="unknown_host", retryable=True)
-    retries = retry.Retries(lambda: 0.0)
+    retries = limits.Retries(lambda: 0.0)
     assert [retries.wait(host) for _ in range(3)] == [1, 2, None]
 
 
 def test_prices():
     usage = Usage(input_tokens=1_000_000, cached_tokens=0, output_tokens=0)
-    assert prices.cost(usage, "anthropic", "claude-opus-5-5") == pytest.approx(4.0)
+    assert facts.cost(usage, "anthropic", "claude-opus-5-5") == pytest.approx(4.0)
     cached = Usage(input_tokens=1_000_000, cached_tokens=1_000_000)
-    assert prices.cost(cached, "anthropic", "claude-opus-5-5") == pytest.approx(0.2)
-    assert prices.cost(usage, "local", "x") == 0
-    assert prices.cost(usage, "ollama", "x") is None
-    assert prices.cost(usage, "openai", "no-such-model") is None
+    assert facts.cost(cached, "anthropic", "claude-opus-5-5") == pytest.approx(0.2)
+    assert facts.cost(usage, "local", "x") == 0
+    assert facts.cost(usage, "ollama", "x") is None
+    assert facts.cost(usage, "openai", "no-such-model") is None
 
 
 def test_model_info():
@@ -64,7 +64,7 @@ def test_model_info():
     assert facts.get_facts("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
-WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
+WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_A
     ],
 )
 def test_too_long_is_recognised(body):
-    assert refusals.from_status(400, body, {}, WHERE).code == "context_too_long"
+    assert errors.from_status(400, body, {}, WHERE).code == "context_too_long"
 
 
 def test_keys_never_show():
     body = {
         "error": {"message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"}
     }
-    said = refusals.from_status(401, body, {}, WHERE).message
+    said = errors.from_status(401, body, {}, WHERE).message
     assert "secret" not in said
     assert "abcdefgh" not in said
     assert WHERE.host == "api.example.com"
@@ -109,7 +109,7 @@ def test_keys_never_show():
 
 def test_an_empty_account_is_not_retried():
     body = {"error": {"message": "You exceeded your current quota", "type": "insufficient_quota"}}
-    assert not refusals.from_status(429, body, {}, WHERE).retryable
+    assert not errors.from_status(429, body, {}, WHERE).retryable
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from sakti.core.types import MarkerPart, Message, Part, TextPart, Thread, ToolCa
 from sakti.store import archive_file, secrets
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import archiving, inspection, maintenance, purging, recovery, redacting, upkeep, vacuuming
+from sakti.store.maintenance import archiving, inspection, maintenance, purging, recovery, redacting, upkeep
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import codec, fork, message_removal, messages, threads
+from sakti.store.threads import codec, fork, messages, threads
 from sakti.store.threads import removal as thread_removal
 from tests.fakes.clock import FakeClock
 from tests.unit.store.test_packing import SAID, WORDS, all_found, older
@@ -159,7 +159,7 @@ async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_pat
     assert found["archive"].detail == "2 messages are in an archive that is missing"
     assert [f.name for f in found.values() if not f.ok and f.name != "memory"] == ["archive"]
     for refused in (
-        again.write(message_removal.delete, "t-2", 5),
+        again.write(thread_removal.delete_messages, "t-2", 5),
         redacting.count(again),
         redacting.redact(again),
         upkeep.rebuild_index(again),
@@ -170,11 +170,11 @@ async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_pat
         assert raised.value.code == "archive" and raised.value.message == archive_file.MISSING
     await again.write(messages.append, Message("new", "t", "/w", "user", (TextPart("a curlew"),), 9))
     assert await hits(again, "curlew") == ["new"]
-    await again.write(thread_removal.delete, "t", 5)
+    await again.write(thread_removal.delete_thread, "t", 5)
     await upkeep.reindex_quietly(again)  # another time
     with pytest.raises(StoreError, match="archive of this database is missing"):
         await purging.purge_thread(again, "t")
-    await again.write(thread_removal.restore, "t")
+    await again.write(thread_removal.restore_thread, "t")
     away.rename(place)
     assert [m for m in await again.read(messages.page, "t") if m.id != "new"] == said
     await upkeep.reindex(again)
@@ -201,7 +201,7 @@ async def test_what_goes_for_good_goes_there_too(store: Store) -> None:
     await archiving.archive(store, before=LATE)
     await purging.delete_message(store, "t-1")
     assert len(kept(store.path)) == 3 and not [t for t in kept(store.path) if "walrus1" in t]
-    await store.write(thread_removal.delete, "t", 5)
+    await store.write(thread_removal.delete_thread, "t", 5)
     await purging.purge_thread(store, "t")
     await purging.clean(store)
     assert [t for t in kept(store.path) if "walrus8" in t] == kept(store.path) != []
@@ -231,7 +231,7 @@ async def test_a_fork_keeps_what_it_shares(store: Store) -> None:
     said = await say(store, noise(0), noise(1))
     await archiving.archive(store, before=LATE)
     made = await store.write(fork.fork, "t", id="f", ids=store.ids, now=9)
-    await store.write(thread_removal.delete, "t", 5)
+    await store.write(thread_removal.delete_thread, "t", 5)
     await purging.purge_thread(store, "t")
     await purging.clean(store)
     assert [m.parts for m in await store.read(messages.page, made.id)] == [m.parts for m in said]
@@ -283,12 +283,12 @@ async def test_vacuum_and_recover_know_it(tmp_path: Path) -> None:
     said = await say(store, *map(noise, range(40)))
     await archiving.archive(store, before=LATE)
     for n in range(30):
-        await store.write(message_removal.delete, f"t-{n}", 9)
+        await store.write(thread_removal.delete_messages, f"t-{n}", 9)
     await archiving.sweep(store)
     place, path = archive_file.path_of(store.path), store.path
     before = place.stat().st_size
     await store.close()
-    vacuuming.vacuum(path)
+    maintenance.vacuum(path)
     assert place.stat().st_size < before
     recovery.recover(path, FakeClock(9))
     again = await Store.open(path)
@@ -358,7 +358,7 @@ async def test_what_is_not_saved_moves_nothing(tmp_path: Path) -> None:
     await store.close()
     unsaved = await Store.open(tmp_path / "s.db", keep=False)
     assert await unsaved.read(messages.page, "t") == said and unsaved.notices == []
-    await unsaved.write(message_removal.delete, "t-0", 5)
+    await unsaved.write(thread_removal.delete_messages, "t-0", 5)
     assert await archiving.sweep(unsaved) == 0 and len(kept(tmp_path / "s.db")) == 1
     await unsaved.close()
 

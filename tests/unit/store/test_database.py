@@ -14,7 +14,7 @@ from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
 from sakti.store.models import MODELS
-from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import messages, removal, threads
 from sakti.store.threads.codec import decode, encode
 
 
@@ -81,7 +81,7 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
     )
     plain = "UPDATE messages SET raw_content = 'secret' WHERE id = 'w'"  # as in a database that is not packed yet
     await store.write(lambda db: db.execute_sql(plain))
-    await store.write(message_removal.withhold, ["w"], "guardrail")
+    await store.write(removal.withhold_turn, ["w"], "guardrail")
     kept = await store.read(messages.get, "w")
     assert kept is not None
     assert kept.state == "withheld"

@@ -14,7 +14,7 @@ import pytest
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
-from sakti.store.file_identity import FileIdentity
+from sakti.store.database_file import FileIdentity
 from sakti.store.maintenance import maintenance
 from sakti.store.search import search
 from sakti.store.threads import messages, threads

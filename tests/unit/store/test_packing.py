@@ -23,7 +23,7 @@ from sakti.store.database import Store
 from sakti.store.maintenance import inspection, maintenance, purging, recovery, redacting, upkeep
 from sakti.store.search import index as search_index
 from sakti.store.search import search
-from sakti.store.threads import codec, fork, message_removal, messages, threads
+from sakti.store.threads import codec, fork, messages, threads
 from sakti.store.threads import removal as thread_removal
 from tests.fakes.clock import FakeClock
 from tests.unit.store.test_migrate import as_of
@@ -164,8 +164,8 @@ async def test_what_is_said_and_removed_meanwhile(old: Path, when: int, monkeypa
     for _ in range(when):
         await store.write(packing.pack_some)
     await store.write(messages.append, Message("new", "n0", "/new", "user", (TextPart("a curlew at last"),), 50))
-    await store.write(message_removal.delete, "n0-5", 60)
-    await store.write(message_removal.delete, "n0-0", 60)
+    await store.write(thread_removal.delete_messages, "n0-5", 60)
+    await store.write(thread_removal.delete_messages, "n0-0", 60)
     await store.write(search_index.summarise, "message", "n0-8", "it was about an ostrich")
     assert await found(store, "curlew") == ["new"]
     assert await found(store, "Straße") == [] and await found(store, "getUserId") == []
@@ -254,7 +254,7 @@ async def test_purged_while_half_is_packed_leaves_no_word(old: Path, monkeypatch
     store = await unpacked_store(old, monkeypatch)
     for _ in range(7):
         await store.write(packing.pack_some)
-    await store.write(thread_removal.delete, "n0", 5)
+    await store.write(thread_removal.delete_thread, "n0", 5)
     await purging.purge_thread(store, "n0")
     await purging.clean(store)
     assert await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall()) == [
@@ -335,12 +335,12 @@ async def test_a_damaged_packed_part_is_found_and_said(tmp_path: Path) -> None:
 async def test_a_fork_does_not_lean_on_its_parent(store: Store) -> None:
     await say(store, "the walrus", f"the key is {SECRET}", "a zebra")
     thread = await store.write(fork.fork, "t", id="f", ids=store.ids, now=9)
-    await store.write(thread_removal.delete, "t", 5)
+    await store.write(thread_removal.delete_thread, "t", 5)
     await purging.purge_thread(store, "t")
     page = await store.read(search.search, "zebra", search.Scope("/w"))
     assert page.hits[0].thread_id == thread.id
     assert all(f.ok for f in await store.read(maintenance.check))
-    await store.write(thread_removal.delete, thread.id, 6)
+    await store.write(thread_removal.delete_thread, thread.id, 6)
     await purging.purge_thread(store, thread.id)
     await purging.clean(store)
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM search_vocabulary").fetchone()) == (0,)
@@ -352,7 +352,7 @@ async def test_a_message_behind_a_late_one_forgets_what_is_deleted(store: Store)
     await store.write(messages.append, late)
     await store.write(messages.append, Message("next", "t", "/w", "user", (TextPart("and next"),), 6))
     await store.write(messages.confirm, ["late"])
-    await store.write(message_removal.delete, "t-0", 9)
+    await store.write(thread_removal.delete_messages, "t-0", 9)
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
     assert ("quagga",) not in words and ("late",) in words
     assert all(f.ok for f in await store.read(maintenance.check))

@@ -6,7 +6,7 @@ import pytest
 
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
-from sakti.store.memory import origins
+from sakti.store.memory import group_rows
 from sakti.store.threads import messages, threads
 
 SAID = ("hello there", "the courier password is in vault slot nine", "the courier drains the queue", "thanks")
@@ -43,11 +43,11 @@ async def filled(store: Store) -> Store:
 @pytest.mark.parametrize(("first", "last", "index"), [(0, 3, 1), (2, 3, 2), (3, 3, 3)])
 async def test_the_message_that_shares_most_words(filled, first, last, index):
     await filled.write(insert, first, last)
-    found = await filled.read(origins.origin, "o")
-    assert found == origins.Origin("g", "t", first, last, f"m{index}", index)
+    found = await filled.read(group_rows.find_origin, "o")
+    assert found == group_rows.Origin("g", "t", first, last, f"m{index}", index)
 
 
 async def test_a_line_without_messages_has_no_origin(filled):
-    assert await filled.read(origins.origin, "nobody") is None
+    assert await filled.read(group_rows.find_origin, "nobody") is None
     await filled.write(insert, 7, 9)  # messages that are gone
-    assert await filled.read(origins.origin, "o") is None
+    assert await filled.read(group_rows.find_origin, "o") is None

@@ -14,7 +14,6 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import events as memory_events
-from sakti.store.log import figures as memory_figures
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages
 from sakti.store.threads import summaries as levels
@@ -26,13 +25,13 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "the log": lambda db: memory_log.log_lines(db, "r"),
     "the log at a time": lambda db: memory_corrections.as_of(db, "r", 1),
     "events": lambda db: memory_events.events(db, "r", "t"),
-    "figures": lambda db: memory_figures.figures(db, "r"),
+    "figures": lambda db: memory_log.figures(db, "r"),
     "groups": lambda db: memory.groups(db, "r", "active"),
     "the cursor": lambda db: memory.cursor(db, "r", "t"),
     "the groups of a window": lambda db: memory.current(db, "r", {}),
     "a look between": lambda db: messages.states_after(db, "t", 3),
     "summaries": lambda db: levels.summaries(db, "t", above=0, limit=9),
-    "count": lambda db: levels.count(db, "t"),
+    "count": lambda db: levels.count_messages(db, "t"),
     "actors": lambda db: memory_log.actors(db, "t"),
 }
 

@@ -19,11 +19,12 @@ import pytest
 from sakti.agent.threads import purge as removal
 from sakti.core.errors import StoreError
 from sakti.core.types import ImagePart, Message, TextPart, ToolResultPart
-from sakti.store import files, user_state, working_memory
+from sakti.store import files, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import copying, maintenance, purging, upkeep, vacuuming
+from sakti.store.maintenance import copying, maintenance, purging, upkeep
+from sakti.store.memory import records
 from sakti.store.search import index_upkeep, search
-from sakti.store.threads import message_removal, messages, requests, threads
+from sakti.store.threads import messages, threads
 from sakti.store.threads import removal as thread_removal
 from sakti.tasks import service
 from sakti.tasks.service import Actor
@@ -70,9 +71,7 @@ async def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         await made.turn(f"question {n} about the {WORD}{n}", [{"text": f"answer {n}: {WORD} {LONG}"}])
         await made.engine.wait_idle()
     page = {"scope": "thread", "owner_id": "t1", "content": f"{WORD} page", "tokens": 4, "actor": "user"}
-    await store.write(
-        working_memory.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page
-    )
+    await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page)
     await store.write(threads.update_metadata, "t1", {"current_task": f"feed the {WORD}"})
     yield made
     await made.close()
@@ -116,7 +115,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert len({t.partition(":")[0] for t in traces(folder)}) >= 5
     assert len(ZLIB.findall(store.path.read_bytes())) >= 4 and WORD.encode() in content(store.path)
 
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await store.write(service.delete, actor, "k")
     before = await removal.purge(store, before=1 << 60, do=False)
     assert traces(folder) and (folder / "x.db.before-0003").exists()
@@ -144,7 +143,7 @@ async def test_while_another_window_reads_it_says_what_may_be_left(driver: Drive
     other = apsw.Connection(str(store.path))
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM threads").fetchall()
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     done = await purge(store)
     assert not done.flushed and removal.wipe_free_space(done) == removal.IN_USE
     other.execute("COMMIT")
@@ -156,14 +155,14 @@ async def test_while_another_window_reads_it_says_what_may_be_left(driver: Drive
 async def test_copies_can_be_kept(driver: Driver, tmp_path: Path) -> None:
     copy = tmp_path / "data" / "x.db.backup-1"
     await driver.store.read(copying.copy, copy)
-    await driver.store.write(thread_removal.delete, "t1", driver.clock.now())
+    await driver.store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert (await purge(driver.store, keep_copies=True)).copies == []
     assert {t.partition(":")[0] for t in traces(tmp_path / "data")} == {copy.name}
 
 
 async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(driver: Driver, monkeypatch) -> None:
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await upkeep.reindex(store)
 
     async def die(*_: object) -> None:
@@ -174,9 +173,9 @@ async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(
         await purging.purge_thread(store, "t1")
     monkeypatch.undo()
     with pytest.raises(StoreError, match="being removed for good"):
-        await store.write(thread_removal.restore, "t1")
+        await store.write(thread_removal.restore_thread, "t1")
     assert [c.thread.id for c in (await purge(store)).threads] == ["t1"]
-    assert await store.read(thread_removal.deleted) == []
+    assert await store.read(thread_removal.list_deleted) == []
 
 
 KILLED = """
@@ -221,7 +220,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
     await store.write(service.create, Actor("workspace", "s", 1), "k", f"hunt the {WORD}")
     await store.write(service.delete, Actor("workspace", "s", 2), "k")
     await store.read(copying.copy, folder / "x.db.backup-1")
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await store.flush()
     first = tmp_path / "first"
     shutil.copytree(folder, first)
@@ -236,7 +235,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
         assert all(f.ok for f in await store.read(maintenance.check))
         await store.close()
         assert removal.wipe_free_space(done) == "" and traces(folder) == [], writes
-        assert vacuuming.is_clean(store.path)
+        assert maintenance.is_clean(store.path)
 
 
 async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:
@@ -255,7 +254,7 @@ async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: D
     await store.write(service.depend, actor, "a", "b", add=False)
     await store.write(service.delete, actor, "b")
     await purge(store)
-    ((action, task),) = await store.write(service.undo, actor, 1)
+    ((action, task),) = await store.write(service.undo_changes, actor, 1)
     assert (action, task.id) == ("create", "a")  # neither the deletion of b nor what waited for it
     assert all(f.ok for f in await store.read(maintenance.check))
 
@@ -266,7 +265,7 @@ async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: D
 async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "x.db", synchronous="NORMAL")
     await store.close()
-    assert vacuuming.is_clean(store.path)
+    assert maintenance.is_clean(store.path)
     connection = apsw.Connection(str(store.path))
     connection.execute("PRAGMA user_version = 0")
     connection.execute(
@@ -276,12 +275,12 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
     connection.close()
     assert traces(tmp_path) != []
     assert removal.wipe_free_space(removal.Purged(store.path)) == ""
-    assert traces(tmp_path) == [] and vacuuming.is_clean(store.path)
+    assert traces(tmp_path) == [] and maintenance.is_clean(store.path)
     store = await Store.open(store.path)
     with pytest.raises(StoreError, match="open in another window"):
-        vacuuming.vacuum(store.path)
+        maintenance.vacuum(store.path)
     await store.close()
-    before, after = vacuuming.vacuum(store.path)
+    before, after = maintenance.vacuum(store.path)
     assert after <= before and oct(store.path.stat().st_mode)[-3:] == "600"
     assert not [p for p in tmp_path.iterdir() if p.name.endswith(files.SIDES)]
 
@@ -291,7 +290,7 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
 
 def test_a_file_that_cannot_be_opened_is_said_and_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="unable to open"):
-        vacuuming.is_clean(tmp_path / "none.db")
+        maintenance.is_clean(tmp_path / "none.db")
 
 
 async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driver: Driver) -> None:
@@ -325,9 +324,9 @@ async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driv
 
     await store.write(service.delete, Actor("workspace", "s", 3), "k")
     assert "mend the roof" not in await now()
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await now() == ""
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     assert await now() == "\n".join(x for x in whole.splitlines() if "mend the roof" not in x)
     rows = await store.read(lambda db: db.execute_sql("SELECT metadata FROM threads WHERE id = 't2'").fetchone())
     assert WORD not in json.dumps(rows)
@@ -337,8 +336,8 @@ async def test_later_requests_quote_nothing_of_a_purged_thread(driver: Driver) -
     store = driver.store
     whole = await begin_another(driver)
     assert WORD in whole
-    await store.write(requests.keep, "t2", {"a": f"before {whole}", "b": "something else"})
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(messages.keep_request, "t2", {"a": f"before {whole}", "b": "something else"})
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await purge(store)
     (left,) = await store.read(lambda db: db.execute_sql("SELECT text FROM request_blocks").fetchall())
     assert left == ("something else",)
@@ -351,11 +350,11 @@ async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_
     store = driver.store
     (said,) = [m for m in await store.read(messages.after, "t1", -1) if f"{WORD}3" in m.text]
     await store.write(user_state.add_history, "workspace", said.text, 1, "t1")
-    gone = await store.write(message_removal.delete, said.id, driver.clock.now())
+    gone = await store.write(thread_removal.delete_messages, said.id, driver.clock.now())
     assert gone.message_ids == (said.id,) and gone.lines > 0
     rows = await store.read(messages.after, "t1", -1)
     assert [m.index for m in rows] == list(range(16))
-    assert message_removal.is_deleted(rows[said.index]) and rows[said.index].text == ""
+    assert thread_removal.is_message_deleted(rows[said.index]) and rows[said.index].text == ""
     page = await store.read(search.search, f"{WORD}3", search.Scope("workspace", kinds=("message",)))
     assert f"{WORD}3" not in json.dumps([h.text for h in page.hits])
     docs = await store.read(
@@ -365,7 +364,7 @@ async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_
     assert said.text not in await store.read(user_state.history, "workspace", 99)
     assert all(f.ok for f in await store.read(maintenance.check))
     with pytest.raises(StoreError, match="no message"):
-        await store.write(message_removal.delete, said.id, 1)
+        await store.write(thread_removal.delete_messages, said.id, 1)
 
 
 async def test_a_call_goes_with_its_result_and_a_summary_with_its_message(tmp_path: Path) -> None:
@@ -385,7 +384,7 @@ async def test_a_call_goes_with_its_result_and_a_summary_with_its_message(tmp_pa
 
     await store.write(summarise)
     result = driver.said[call.index + 1]
-    gone = await store.write(message_removal.delete, result.id, driver.clock.now())
+    gone = await store.write(thread_removal.delete_messages, result.id, driver.clock.now())
     assert gone.message_ids == (call.id, result.id)
     rows = await store.read(
         lambda db: db.execute_sql("SELECT parts, injection_text, metadata FROM messages").fetchall()
@@ -402,9 +401,9 @@ async def test_a_message_of_a_thread_that_was_deleted_and_restored_leaves_no_tra
     """Until they are made one piece, the indexes hold what deleting the thread took out of them."""
     store = driver.store
     said = await driver.say("user", TextPart("only here: archaeopteryx"))
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await upkeep.reindex(store)
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     await upkeep.reindex(store)
     await purging.delete_message(store, said.id)
     assert b"archaeop" not in b"".join(p.read_bytes() for p in (tmp_path / "data").iterdir() if p.is_file())

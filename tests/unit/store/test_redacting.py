@@ -12,11 +12,12 @@ import pytest
 from sakti.agent.threads import redact as redaction
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store import secrets, user_state, working_memory
+from sakti.store import secrets, user_state
 from sakti.store.database import Store
 from sakti.store.maintenance import copying, maintenance, redacting, upkeep
+from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import carry_over, messages, threads
+from sakti.store.threads import messages, summaries, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -58,9 +59,9 @@ async def fill(store: Store) -> None:
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
     await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)
-    await store.write(carry_over.keep, "t", f"head {KEY}", [carry_over.CarriedPiece("thread", "t", TEXT)])
+    await store.write(summaries.keep_carry_over, "t", f"head {KEY}", [summaries.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
-    await store.write(working_memory.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
+    await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import working_memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.memory import records
 from sakti.store.search import index_upkeep, reindexing, search
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages, threads
@@ -66,9 +66,7 @@ async def driver(tmp_path):
     for n in range(8):
         await made.turn(f"question {n} about the xylophone", [{"text": f"answer {n} {LONG}"}])
         await made.engine.wait_idle()
-    await made.store.write(
-        working_memory.put_working_memory, id="w", now=1, expected_version=0, content="zither", **PAGE
-    )
+    await made.store.write(records.put_working_memory, id="w", now=1, expected_version=0, content="zither", **PAGE)
     yield made
     await made.close()
 
@@ -96,12 +94,12 @@ async def test_others_write_between_any_two_rows(driver: Driver, tmp_path) -> No
 
     async with Writes(store) as writes:
         writes.between = write  # type: ignore[method-assign]
-        await store.write(thread_removal.delete, "t1", driver.clock.now())
+        await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
         assert writes.rows == [0]
         await upkeep.reindex(store)
         assert max(writes.rows) == 1 and sum(writes.rows) == len(before)
         writes.rows.clear()
-        await store.write(thread_removal.restore, "t1")
+        await store.write(thread_removal.restore_thread, "t1")
         await upkeep.reindex(store)
         assert writes.rows[0] == 0 and max(writes.rows) == 1 and sum(writes.rows) == len(before)
     await other.close()
@@ -118,7 +116,7 @@ async def test_deleted_is_not_found_from_the_first_transaction_on(driver: Driver
     assert await found(store, *ALL) > 5
     async with Writes(store) as writes:
         writes.between = look  # type: ignore[method-assign]
-        await store.write(thread_removal.delete, "t1", driver.clock.now())
+        await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
         await upkeep.reindex(store)
     assert seen[0][0] > 16 and seen[-1][0] == 0
     assert {hits for _, hits in seen} == {0}
@@ -130,7 +128,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
     store = driver.store
     before = await store.read(docs)
     other = await Store.open(tmp_path / "x.db")
-    for change, left in ((thread_removal.delete, []), (thread_removal.restore, before)):
+    for change, left in ((thread_removal.delete_thread, []), (thread_removal.restore_thread, before)):
         now = () if left else (driver.clock.now(),)
         await store.write(change, "t1", *now)  # type: ignore[arg-type]
         async with Writes(store, killed):
@@ -147,7 +145,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
 
 async def test_the_check_finishes_it(driver: Driver) -> None:
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert "not finished: done now" in {f.name: f.detail for f in await upkeep.check(store)}["search"]
     assert await store.read(docs) == []
 
@@ -156,13 +154,13 @@ async def test_the_check_finishes_it(driver: Driver) -> None:
 async def test_restored_half_way_it_is_as_it_was(driver: Driver, killed: int) -> None:
     store = driver.store
     before = await store.read(docs)
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     async with Writes(store, killed):
         with pytest.raises(Killed):
             await upkeep.reindex(store)
     left = await store.read(index_upkeep.texts)
     assert 0 < left <= len(before) and await found(store, *ALL) == 0
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     assert await store.read(docs) == [row for row in before if row in await store.read(docs)]
     assert await found(store, *ALL) > 0, "what is still there is found again at once"
     await upkeep.reindex(store)
@@ -171,14 +169,14 @@ async def test_restored_half_way_it_is_as_it_was(driver: Driver, killed: int) ->
 
 async def test_deleted_again_while_it_comes_back(driver: Driver) -> None:
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await upkeep.reindex(store)
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     async with Writes(store, 9):
         with pytest.raises(Killed):
             await upkeep.reindex(store)
     assert await store.read(index_upkeep.texts) > 3
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await found(store, *ALL) == 0
     await upkeep.reindex(store)
     assert await store.read(docs) == []
@@ -187,10 +185,10 @@ async def test_deleted_again_while_it_comes_back(driver: Driver) -> None:
 async def test_work_for_what_is_no_longer_so_stops(driver: Driver) -> None:
     """Another process is in the middle of it, with its list of what is to go."""
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     (old,) = await store.read(reindexing.notes)
     listed = await store.read(reindexing.items, old)
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     before = await store.read(docs)
     await store.write(reindexing.work_off, listed, old)
     await store.write(reindexing.is_done, old)
@@ -200,26 +198,24 @@ async def test_work_for_what_is_no_longer_so_stops(driver: Driver) -> None:
 
 async def test_a_line_that_was_changed_meanwhile_comes_back_as_it_is(driver: Driver) -> None:
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
 
     def edit(db: Database) -> None:
         db.execute_sql("UPDATE observations SET edited = 'the harmonium' WHERE pk = (SELECT min(pk) FROM observations)")
 
     await store.write(edit)
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     await upkeep.reindex(store)
     assert await found(store, "harmonium") > 0
 
 
 async def test_a_page_of_a_deleted_thread_is_found_when_it_is_back(driver: Driver) -> None:
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await upkeep.reindex(store)
-    await store.write(
-        working_memory.put_working_memory, id="w2", now=2, expected_version=1, content="the celesta", **PAGE
-    )
+    await store.write(records.put_working_memory, id="w2", now=2, expected_version=1, content="the celesta", **PAGE)
     assert await found(store, "celesta") == 0
-    await store.write(thread_removal.restore, "t1")
+    await store.write(thread_removal.restore_thread, "t1")
     await upkeep.reindex(store)
     assert await found(store, "celesta") == 1
 
@@ -230,7 +226,7 @@ async def test_lines_of_a_shared_log_are_found_all_the_while(tmp_path) -> None:
         await driver.turn(f"question {n}", [{"text": f"answer {n} {LONG}"}])
         await driver.engine.wait_idle()
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     for _ in range(2):
         hits = (await store.read(search.search, "scheduler", search.Scope("workspace"))).hits
         assert {h.kind for h in hits} == {"observation"}
@@ -245,9 +241,9 @@ async def test_a_fork_made_while_its_parent_comes_back_lacks_nothing(store: Stor
             messages.append(db, Message(f"m{n}", "a", "workspace", "user", (TextPart(f"bassoon {n}"),), n + 1))
 
     await store.write(say)
-    await store.write(thread_removal.delete, "a", 5)
+    await store.write(thread_removal.delete_thread, "a", 5)
     await upkeep.reindex(store)
-    await store.write(thread_removal.restore, "a")
+    await store.write(thread_removal.restore_thread, "a")
     await store.write(thread_fork.fork, "a", id="b", ids=store.ids, now=6)
     await upkeep.reindex(store)
     rows = [row[3] for row in await store.read(docs)]
@@ -262,7 +258,7 @@ async def test_a_key_that_is_used_again_is_another_row(store: Store) -> None:
         messages.append(db, Message(f"m-{thread}", thread, "workspace", "user", (TextPart("bassoon"),), 1))
 
     await store.write(say, "a")
-    await store.write(thread_removal.delete, "a", 5)
+    await store.write(thread_removal.delete_thread, "a", 5)
     (noted,) = await store.read(reindexing.notes)
     listed = await store.read(reindexing.items, noted)
     await store.write(reindexing.work_off, listed, noted)

@@ -10,7 +10,8 @@ forked, a message deleted for good; in the chat a compaction, its undo and anoth
 an unsent draft; at the end redaction and the archive. Then the write-ahead log was checkpointed and the file packed
 with `xz -9e`. 12 and 13 went on from 11: the program of 12 added child threads in every state, their delivered reports,
 jobs in every state and a side question, that of 13 imported sessions, children, tasks, typed prompts and a database of
-Mastra. For a new schema: do the same with the last commit before the next migration is added.
+Mastra, that of 14 a search of the web, calls of an MCP server and rules about both. For a new schema: do the same with
+the last commit before the next migration is added.
 """
 
 from __future__ import annotations
@@ -268,12 +269,17 @@ def test_every_kind_of_row_is_there(old: Path) -> None:
     if version >= 12:
         assert {row["state"] for row in tables["child_runs"]} == {"running", "finished", "partial", "interrupted"}
         assert {row["state"] for row in tables["jobs"]} == {"running", "ended", "stopped", "lost"}
-        assert {row["purpose"] for row in tables["steps"]} == {"actor", "observer", "reflector", "side"}
+        purposes = {"actor", "observer", "reflector", "side", *(("search",) if version >= 14 else ())}
+        assert {row["purpose"] for row in tables["steps"]} == purposes
     if version >= 13:
         programs = {"claude-code", "codex", "mastra"}
         assert {row["program"] for row in tables["origins"]} == {row["program"] for row in tables["import_sources"]}
         assert {row["program"] for row in tables["origins"]} == programs
         assert {row["origin"] for row in tables["observation_groups"]} == {"thread", "report", "import"}
+    if version >= 14:
+        rules = {str(row["rule"]).partition(" ")[0] for row in tables["approval_rules"]}
+        assert {"mcp__fake__slow", "websearch(Brave"} <= rules
+        assert any("mcp" in json.loads(row["metadata"]) for row in tables["threads"])
 
 
 def test_a_check_tries_the_migration_and_leaves_the_file_alone(old: Path) -> None:

@@ -7,15 +7,15 @@ import random
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import working_memory
 from sakti.store.connection import Connection, Database
 from sakti.store.database import Store
+from sakti.store.memory import records
 from sakti.store.search import filters, index, retrieve
 from sakti.store.search.filters import Scope, place_of
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import SearchPage, search
 from sakti.store.tasks import rows as task_rows
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages, threads
 
 WORDS = "heron gimbal lantern solver overflow parser token buffer".split()
@@ -35,9 +35,7 @@ def fill(db: Database) -> None:
             _observation(db, f"{thread}-o", workspace, thread)
         _observation(db, f"{workspace}-shared", workspace, None)
         page = {"scope": "resource", "owner_id": workspace, "tokens": 2, "actor": "agent", "resource_id": workspace}
-        working_memory.put_working_memory(
-            db, id=workspace, content="the solver page", now=1, expected_version=0, **page
-        )
+        records.put_working_memory(db, id=workspace, content="the solver page", now=1, expected_version=0, **page)
 
 
 def _task(db: Database, id: str, workspace: str, thread: str | None) -> None:

@@ -72,7 +72,7 @@ async def shared(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     for name in "ab":
         await store.write(threads.create, Thread(name, "/w", name, 1, 1))
     await store.write(shared_log)
-    await store.write(thread_removal.delete, "a", 5)
+    await store.write(thread_removal.delete_thread, "a", 5)
     await upkeep.reindex(store)
     return store
 
@@ -133,7 +133,7 @@ async def test_killed_the_next_session_comes_to_the_same_end(
     whole = await Store.open(tmp_path / "whole.db")
     await whole.write(lambda db: [threads.create(db, Thread(name, "/w", name, 1, 1)) for name in "ab"])
     await whole.write(shared_log)
-    await whole.write(thread_removal.delete, "a", 5)
+    await whole.write(thread_removal.delete_thread, "a", 5)
     await upkeep.reindex(whole)
     await purging.purge_thread(whole, "a")
     expected = await whole.read(everything)

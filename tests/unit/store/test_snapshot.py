@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.store import one_shot
+from sakti.store import opening
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.tasks import queries, service
@@ -72,7 +72,7 @@ async def test_a_board_is_never_torn(store: Store, tasks: Path) -> None:
 
 async def test_a_program_that_asks_once_sees_a_whole_board(store: Store, tasks: Path) -> None:
     handle = (await store.read(queries.find, "/w", "restless")).handle
-    assert one_shot.ask(tasks, look, tasks) == (["restless", "quiet"], [("waits", [handle])], 2)
+    assert opening.ask(tasks, look, tasks) == (["restless", "quiet"], [("waits", [handle])], 2)
 
 
 async def test_a_question_that_fails_leaves_no_transaction(store: Store) -> None:

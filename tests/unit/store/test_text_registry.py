@@ -14,7 +14,7 @@ from sakti.store import models, text_registry
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MARK, masked
-from sakti.store.threads import carry_over, messages, threads
+from sakti.store.threads import messages, summaries, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -124,7 +124,7 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
     await store.write(messages.append, Message("m", "t", "/w", "user", (TextPart(text),), now))
     await store.write(threads.rename, "t", f"now {SECRET}", now, by_user=True)
     await store.write(service.create, Actor("/w", "s", now), "k", f"task {SECRET}", description=text)
-    await store.write(carry_over.keep, "t", "head", [carry_over.CarriedPiece("thread", "t", text)])
+    await store.write(summaries.keep_carry_over, "t", "head", [summaries.CarriedPiece("thread", "t", text)])
     ((shown, preview, *_),) = await store.read(threads.summaries, "/w", 9)
     assert "hunter2secret99" not in f"{shown} {preview}" and SECRET not in f"{shown} {preview}"
 

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from sakti.agent.threads import purge as removal
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
-from sakti.store import leases, working_memory
+from sakti.store import leases
 from sakti.store.log import lines as memory_log
 from sakti.store.maintenance import maintenance, purging, upkeep
+from sakti.store.memory import records
 from sakti.store.search import search
-from sakti.store.threads import carry_over, threads
 from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import summaries, threads
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
@@ -29,7 +30,7 @@ async def driver(tmp_path):
         await made.engine.wait_idle()
     page = {"scope": "thread", "owner_id": "t1", "content": "the zither page", "tokens": 4, "actor": "user"}
     await made.store.write(
-        working_memory.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page
+        records.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page
     )
     yield made
     await made.close()
@@ -48,12 +49,12 @@ async def everything(store):
 
 
 async def delete(store, thread_id, now):
-    await store.write(thread_removal.delete, thread_id, now)
+    await store.write(thread_removal.delete_thread, thread_id, now)
     await upkeep.reindex(store)
 
 
 async def restore(store, thread_id):
-    await store.write(thread_removal.restore, thread_id)
+    await store.write(thread_removal.restore_thread, thread_id)
     await upkeep.reindex(store)
 
 
@@ -78,7 +79,7 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
     findings = await store.read(maintenance.check)
     assert all(f.ok for f in findings)
     assert await found(store, "xylophone") == 0, "the check does not bring it back"
-    assert [c.thread.id for c in await store.read(thread_removal.deleted, "workspace")] == ["t1"]
+    assert [c.thread.id for c in await store.read(thread_removal.list_deleted, "workspace")] == ["t1"]
     await restore(store, "t1")
     assert await everything(store) == before
 
@@ -86,18 +87,18 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
 async def test_refusals(driver):
     store, now = driver.store, driver.clock.now()
     with pytest.raises(StoreError, match="removed for good"):
-        await store.write(thread_removal.delete, "nowhere", now)
+        await store.write(thread_removal.delete_thread, "nowhere", now)
     with pytest.raises(StoreError, match="not deleted"):
-        await store.write(thread_removal.restore, "t1")
+        await store.write(thread_removal.restore_thread, "t1")
     with pytest.raises(StoreError, match="Only a deleted thread"):
         await purging.purge_thread(store, "t1")
     lease = {"record_id": "t1", "kind": "turn", "owner": leases.new_owner(), "operation_id": "o", "thread_id": "t1"}
     assert await store.write(leases.acquire, now=now, **lease)
     with pytest.raises(SaktiError, match="working in this thread"):
-        await store.write(thread_removal.delete, "t1", now)
-    await store.write(thread_removal.delete, "t1", now + leases.EXPIRES_MS)
+        await store.write(thread_removal.delete_thread, "t1", now)
+    await store.write(thread_removal.delete_thread, "t1", now + leases.EXPIRES_MS)
     with pytest.raises(StoreError, match="deleted already"):
-        await store.write(thread_removal.delete, "t1", now)
+        await store.write(thread_removal.delete_thread, "t1", now)
 
 
 async def test_what_is_written_to_a_deleted_thread_is_kept_and_not_found(driver):
@@ -122,7 +123,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     assert not [n for n, rows in left.items() for row in rows if "'t1'" in row or "xylophone" in row]
     assert await found(store, "bassoon")
     assert all(f.ok for f in await store.read(maintenance.check))
-    assert await store.read(thread_removal.deleted, "workspace") == []
+    assert await store.read(thread_removal.list_deleted, "workspace") == []
 
 
 async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(tmp_path):
@@ -183,7 +184,7 @@ async def test_what_a_shared_log_made_of_it_and_of_others_is_taken_back_for_the_
     for name in "ab":
         await store.write(threads.create, Thread(name, "/w", name, 1, 1))
     await store.write(shared_log)
-    await store.write(thread_removal.delete, "a", 5)
+    await store.write(thread_removal.delete_thread, "a", 5)
     await purging.purge_thread(store, "a")
 
     def rows(db):
@@ -229,14 +230,14 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
 
     await store.write(say)
     await store.write(
-        carry_over.keep, "b", "head", [carry_over.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
+        summaries.keep_carry_over, "b", "head", [summaries.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
     )
-    await store.write(thread_removal.delete, "a", 5)
+    await store.write(thread_removal.delete_thread, "a", 5)
     await purging.purge_thread(store, "a")
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "xylophone" in row]
     (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
     assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
     assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
-    assert await store.read(carry_over.text, "b") == f"head\n* {line[0].content}"
+    assert await store.read(summaries.read_carried_text, "b") == f"head\n* {line[0].content}"
     assert (await store.read(search.search, "blue", search.Scope("/w"))).hits

@@ -14,7 +14,7 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import leases, migrate, unsaved
+from sakti.store import copies, leases, migrate
 from sakti.store.database import Store
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
@@ -137,7 +137,7 @@ async def test_a_file_that_is_no_database_is_an_error_in_words(tmp_path: Path) -
 
 async def test_what_is_too_large_for_a_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await filled(tmp_path / "m.db")).close()
-    monkeypatch.setattr(unsaved, "LARGEST", 1 << 16)
+    monkeypatch.setattr(copies, "LARGEST", 1 << 16)
     with pytest.raises(StoreError, match="a copy in memory"):
         await Store.open(tmp_path / "m.db", clock=FakeClock(), keep=False)
 

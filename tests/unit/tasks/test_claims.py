@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.actions.tasks import by_hand
+from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.types import Thread
 from sakti.providers.scripted import Answer, Call
 from sakti.store import leases
 from sakti.store.database import Store
-from sakti.store.tasks import claims, questions
+from sakti.store.tasks import questions
+from sakti.store.tasks import rows as tasks_rows
 from sakti.store.threads import messages, threads
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
@@ -114,11 +115,11 @@ async def test_a_claim_of_another_machine_lasts_its_lease(store: Store, chat: Ac
 async def test_releasing_the_second_task_goes_back_to_the_first(store: Store, chat: Actor) -> None:
     await store.write(service.claim, chat, "task-a")
     await store.write(service.claim, replace(chat, now=chat.now + 1), "task-b")
-    assert await store.read(claims.active, "a", "a") == "task-b"
+    assert await store.read(tasks_rows.find_active_task, "a", "a") == "task-b"
     await store.write(service.release, chat, "task-b")
-    assert await store.read(claims.active, "a", "a") == "task-a"
+    assert await store.read(tasks_rows.find_active_task, "a", "a") == "task-a"
     await store.write(service.release, chat, "task-a")
-    assert await store.read(claims.active, "a", "a") is None
+    assert await store.read(tasks_rows.find_active_task, "a", "a") is None
     thread = await store.read(threads.get, "a")
     assert thread is not None
     assert "active_task_id" not in thread.metadata
@@ -126,11 +127,11 @@ async def test_releasing_the_second_task_goes_back_to_the_first(store: Store, ch
 
 async def test_who_works_on_in_the_thread_becomes_the_owner(store: Store, chat: Actor, gone: str) -> None:
     await store.write(service.claim, replace(chat, owner=gone), "task-a")
-    assert await store.write(claims.active, "a", "a", chat.owner) == "task-a"
+    assert await store.write(tasks_rows.find_active_task, "a", "a", chat.owner) == "task-a"
     task = await store.read(questions.get, "task-a")
     assert task is not None
     assert task.claim_owner == chat.owner
-    assert await store.write(claims.active, "a", "somebody else", chat.owner) is None
+    assert await store.write(tasks_rows.find_active_task, "a", "somebody else", chat.owner) is None
 
 
 # --- real sessions ----------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ async def test_the_user_may_change_what_the_chat_of_the_window_holds(store: Stor
     other = await start(store, tmp_path / "w", calls(None))
     task_id = (await told(run))[0]["task"]["id"]
     with pytest.raises(TaskError, match='the chat "the pump leaks"'):
-        await by_hand.change(other.session, "close", task_id, "done")
-    assert "is open again" in await by_hand.change(run.session, "release", task_id)
+        await changes.change(other.session, "close", task_id, "done")
+    assert "is open again" in await changes.change(run.session, "release", task_id)
     for each in (run, other):
         await each.session.close()

@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
-from sakti.store.tasks import checks, edges, graph, questions
+from sakti.store.tasks import graph, questions, rows
 from sakti.store.tasks.deadlocks import Edge, WaitGraph, cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor, CycleError
@@ -126,7 +126,7 @@ def ring(db: Database, actor: Actor) -> None:
     for name, kind in (("e", "epic"), ("x", "task"), ("y", "task")):
         service.create(db, actor, name, name, type=kind)
     for edge in (("x", "e", "parent-child"), ("x", "y", "blocks"), ("y", "e", "blocks")):
-        edges.add(db, *edge, actor.now)
+        rows.add_edge(db, *edge, actor.now)
 
 
 async def test_an_old_ring_is_found_told_and_leaves_room_for_the_rest(store: Store, actor: Actor) -> None:
@@ -186,7 +186,7 @@ async def test_a_great_many_edges_that_go_round_come_in_without_a_walk_each(stor
     assert done.tasks == 1_500
     assert 100 < len(done.left_out) < 2_500
     assert await store.read(find_deadlocks) == []
-    assert await store.read(checks.find_stale) == []
+    assert await store.read(graph.find_stale) == []
 
 
 async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store, actor: Actor) -> None:
@@ -202,13 +202,13 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
         "DELETE FROM task_counts WHERE resource_id = '/w'",
     ):
         await store.write(lambda db, sql=harm: db.execute_sql(sql))
-        assert await store.read(checks.find_stale) == ["/w"], harm
+        assert await store.read(graph.find_stale) == ["/w"], harm
         (seen,) = [f for f in await store.read(maintenance.check) if not f.ok]
         assert (seen.name, seen.mendable) == ("task counts", True)
-        assert await store.read(checks.find_stale) == ["/w"]  # looking changes nothing
+        assert await store.read(graph.find_stale) == ["/w"]  # looking changes nothing
         (found,) = [f for f in await upkeep.check(store) if f.name == "task counts"]
         assert found.ok and "counted again" in found.detail
-        assert await store.read(checks.find_stale) == []
+        assert await store.read(graph.find_stale) == []
         assert await store.read(questions.counts, "/w") == right
     assert await store.read(graph.reasons, ["b"]) == {"b": [("b", "a")]}
 

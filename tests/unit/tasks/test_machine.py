@@ -372,7 +372,7 @@ class Board(RuleBasedStateMachine):
             self.model.past[-1]()
             self.model.past.pop()
 
-        self.both(lambda db: service.undo(db, self.actor()), model)
+        self.both(lambda db: service.undo_changes(db, self.actor()), model)
 
     @rule()
     def claims_end(self) -> None:
@@ -392,7 +392,7 @@ class Board(RuleBasedStateMachine):
                 case "delete":
                     service.delete(db, self.actor(), f"task-{t}", force=True)
                 case _:
-                    service.undo(db, self.actor())
+                    service.undo_changes(db, self.actor())
             db.connection().cache_flush()
             for end in ("", "-wal"):
                 source = Path(f"{self.store.path}{end}")

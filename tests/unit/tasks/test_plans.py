@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sakti.core.errors import TaskError
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
-from sakti.store.tasks import claims, deadlocks, links, questions
+from sakti.store.tasks import deadlocks, questions, rows
 from sakti.store.threads import messages, threads
 from sakti.tasks import beads, queries, service, transfer
 from sakti.tasks.service import Actor
@@ -51,8 +51,8 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     refused(service.close, actor, container, "completed", "x")
     refused(service.close, replace(actor, session_id="s9"), first, "completed", "x")
     messages.append(db, Message("m9", "th", who, "user", (TextPart("x"),), now, task_id=first))
-    claims.active(db, "th", "th", "host:3:4")
-    claims.adopt(db, who, "th", "host:5:6")
+    rows.find_active_task(db, "th", "th", "host:3:4")
+    rows.adopt_claims(db, who, "th", "host:5:6")
     service.release(db, chat, first)
     service.close(db, actor, first, "completed", "done in src/a.py", force=True)
     service.finished_containers(db, first)
@@ -72,7 +72,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     service.decay(db, who, now + 200 * service.DAY_MS)
     old, _ = questions.select(db, who, status="closed", limit=TASKS)
     service.restore(db, actor, next(t.id for t in old if t.compaction_level))
-    service.undo(db, actor, 8)
+    service.undo_changes(db, actor, 8)
     for status in ("open", "ready", "blocked", "in_progress", "closed", "all", None):
         for more in ({}, {"label": "x"}, {"type": "bug"}, {"assignee": "ann"}, {"label": "x", "assignee": "ann"}):
             queries.list_tasks(db, who, status=status, **more)
@@ -84,7 +84,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     for query in ("token_12", "token session", "tokn sesion", '"of cache" -bug'):
         queries.search(db, who, query, 5, True)
     questions.last_event(db, who)
-    links.said_about(db, third)
+    rows.said_about(db, third)
     deadlocks.find_deadlocks(db, who)
     lines = transfer.export(db, who)
     copies = [{**line, "id": f"o{line['id']}", "dependencies": []} for line in lines[:9]]
@@ -93,7 +93,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     beads.import_issues(db, actor, ids, issues)
     issues[1] |= {"title": "c", "dependencies": []}
     beads.import_issues(db, actor, ids, issues)
-    service.undo(db, actor, 2)
+    service.undo_changes(db, actor, 2)
 
 
 async def plans_of_everything(store: Store) -> list[Plan]:

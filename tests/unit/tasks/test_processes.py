@@ -101,7 +101,7 @@ def _die(path: Path, change: str) -> None:
                 case "claim":
                     service.claim(db, actor, "b")
                 case _:
-                    service.undo(db, actor, 2)
+                    service.undo_changes(db, actor, 2)
             os.kill(os.getpid(), signal.SIGKILL)
 
         await store.write(half)

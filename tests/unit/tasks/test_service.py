@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.core.types import Json, Message, TextPart, Thread
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
-from sakti.store.tasks import links, questions
+from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
 from sakti.tasks import graph, queries, service, transfer
 from sakti.tasks.service import Actor
@@ -138,7 +138,7 @@ async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: St
     for n, (role, task) in enumerate((("user", None), ("assistant", "a"), ("tool", None), ("assistant", None))):
         message = Message(f"m{n}", "th", "/w", role, (TextPart(role),), n, task_id=task)  # type: ignore[arg-type]
         await store.write(messages.append, message)
-    assert await store.read(links.said_about, "a") == ["m1", "m2"]
+    assert await store.read(rows.said_about, "a") == ["m1", "m2"]
     assert [m["id"] for m in await store.read(questions.linked_messages, "a")] == ["m1"]
 
 
@@ -150,15 +150,15 @@ async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: A
     await store.write(service.update, actor, "a", {"title": "other", "labels": ["two"]})
     await store.write(service.close, actor, "a", "completed", "done")
     await store.write(service.delete, actor, "b")
-    undone = await store.write(service.undo, actor, 4)
+    undone = await store.write(service.undo_changes, actor, 4)
     assert [a for a, _ in undone] == ["delete", "close", "update", "dep"]
     board = await store.read(service.board, "/w", 0)
     assert [(t.id, t.title) for t in board.ready] == [("a", "task a"), ("b", "task b")]
     assert (await store.read(service.find, "/w", "a")).labels == ("one",)
-    await store.write(service.undo, actor, 5)
+    await store.write(service.undo_changes, actor, 5)
     assert (await store.read(service.board, "/w", 0)).ready == ()
     with pytest.raises(TaskError) as e:
-        await store.write(service.undo, actor)
+        await store.write(service.undo_changes, actor)
     assert e.value.code == "nothing_to_undo"
 
 
@@ -197,7 +197,7 @@ async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, ac
     assert {t for t, node in state.nodes.items() if node.status == "closed"} == {"e", "inner", "a", "b", "c"}
     shown = await store.read(service.find, "/w", "c")
     assert (shown.close_reason, shown.summary) == ("wontfix", f"Closed with {closed.handle}: dropped")
-    undone = await store.write(service.undo, actor)
+    undone = await store.write(service.undo_changes, actor)
     assert {(action, task.id) for action, task in undone} == {("close", t) for t in ("e", "inner", "a", "b", "c")}
     assert (await store.read(service.find, "/w", "c")).summary is None
 
@@ -235,7 +235,7 @@ async def test_import_reopens_a_closed_epic_with_an_open_part(store: Store, acto
     assert (len(done.reopened), done.updated) == (1, 1)
     for name in ("e", "e2"):
         assert (await store.read(questions.get, name)).status == "open"
-    assert {action for action, _ in await store.write(service.undo, actor)} == {"import"}
+    assert {action for action, _ in await store.write(service.undo_changes, actor)} == {"import"}
     assert (await store.read(service.find, "/w", "e2")).updated_at != closed["updated_at"]
 
 
@@ -398,7 +398,7 @@ async def test_what_was_connected_while_a_task_was_gone_never_closes_a_cycle(sto
     assert e.value.code == "cycle"
     with pytest.raises(TaskError, match="no task"):
         await store.read(service.find, "/w", "b")  # nothing of it was done
-    await store.write(service.undo, actor, 2)  # the newest first: the edge, then the deletion
+    await store.write(service.undo_changes, actor, 2)  # the newest first: the edge, then the deletion
     assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["a"]
 
 
@@ -490,7 +490,7 @@ async def test_an_import_takes_the_newer_version_of_what_was_not_changed_here(st
     assert (again.updated, again.known) == (0, 1)
     older = await store.write(transfer.import_tasks, there, ['{"id": "a", "title": "first", "updated_at": 5}'])
     assert [d.reason for d in older.differing] == ["the one here is newer"]
-    await store.write(service.undo, there)
+    await store.write(service.undo_changes, there)
     assert (await store.read(questions.get, "a")).title == "first", "an import is one change"
 
 

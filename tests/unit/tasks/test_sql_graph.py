@@ -57,7 +57,7 @@ def play(db: Any, actor: Actor, op: tuple[Any, ...]) -> None:
         case ("restore", task):
             service.restore(db, actor, task)
         case ("undo", _):
-            service.undo(db, actor)
+            service.undo_changes(db, actor)
         case (_, task, value):
             service.update(db, actor, task, {"priority": value})
 

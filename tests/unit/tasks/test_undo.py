@@ -13,7 +13,7 @@ from sakti.core.errors import TaskError
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import questions
-from sakti.store.tasks.row import Task
+from sakti.store.tasks.questions import Task
 from sakti.tasks import beads, queries, service, transfer
 from sakti.tasks.service import Actor
 
@@ -35,7 +35,7 @@ async def test_a_later_renewal_of_the_claim_stays(store: Store, actor: Actor) ->
     await store.write(service.update, actor, "a", {"priority": 0})
     later = replace(actor, now=actor.now + 1_000_000)
     await store.write(service.claim, later, "a")  # a renewal, no change
-    await store.write(service.undo, later)
+    await store.write(service.undo_changes, later)
     task = await get(store, "a")
     assert (task.priority, task.status, task.session_id) == (2, "in_progress", "s1")
     assert task.claim_expires_at == later.now + service.CLAIM_MS
@@ -46,11 +46,11 @@ async def test_a_deletion_that_was_restored_costs_no_step(store: Store, actor: A
     await store.write(service.update, actor, "a", {"priority": 0})
     await store.write(service.delete, actor, "a")
     await store.write(service.restore, actor, "a")
-    assert [a for a, _ in await store.write(service.undo, actor)] == ["restore"]
+    assert [a for a, _ in await store.write(service.undo_changes, actor)] == ["restore"]
     with pytest.raises(TaskError):
         await store.read(service.find, "/w", "a")
-    assert [a for a, _ in await store.write(service.undo, actor)] == ["delete"]
-    assert [a for a, _ in await store.write(service.undo, actor)] == ["update"]
+    assert [a for a, _ in await store.write(service.undo_changes, actor)] == ["delete"]
+    assert [a for a, _ in await store.write(service.undo_changes, actor)] == ["update"]
     assert (await get(store, "a")).priority == 2
 
 
@@ -73,7 +73,7 @@ async def test_what_an_older_version_wrote_down_is_undone_by_its_fields(store: S
             )
 
     await store.write(old)
-    assert [a for a, _ in await store.write(service.undo, actor)] == ["update"]
+    assert [a for a, _ in await store.write(service.undo_changes, actor)] == ["update"]
     task = await get(store, "a")
     assert (task.priority, task.title) == (2, "renamed by an import")
 
@@ -86,11 +86,11 @@ async def test_the_whole_text_of_a_shrunk_task_comes_back_whatever_is_undone(sto
     await store.write(service.decay, "/w", late.now)
     short = (await get(store, "a")).description
     await store.write(service.restore, late, "a")
-    await store.write(service.undo, late)  # of the restore: short again
+    await store.write(service.undo_changes, late)  # of the restore: short again
     shrunk = await get(store, "a")
     assert (shrunk.description, shrunk.compaction_level) == (short, 1)
     await store.write(service.reopen, late, "a")
-    await store.write(service.undo, late)  # of the reopening: closed, with all that it said
+    await store.write(service.undo_changes, late)  # of the reopening: closed, with all that it said
     closed = await get(store, "a")
     assert (closed.status, closed.description, closed.summary) == ("closed", long, long.strip())
 
@@ -100,11 +100,11 @@ async def test_an_import_is_one_step(store: Store, actor: Actor) -> None:
     lines = [{"id": f"t{n}", "title": f"t{n}", "dependencies": [{"on": "z"}]} for n in range(9)]
     await store.write(transfer.import_tasks, actor, lines)
     assert (await store.read(queries.ready, "/w", 1))["blockedCount"] == 9
-    undone = await store.write(service.undo, actor)
+    undone = await store.write(service.undo_changes, actor)
     assert [a for a, _ in undone] == ["import"] * 9
     assert (await store.read(queries.list_tasks, "/w"))["total"] == 1
     assert (await store.read(queries.search, "/w", "t3", 3))["tasks"] == []
-    assert [a for a, _ in await store.write(service.undo, actor)] == ["create"]
+    assert [a for a, _ in await store.write(service.undo_changes, actor)] == ["create"]
 
 
 async def test_an_import_of_beads_is_one_step_with_all_that_it_changed(store: Store, actor: Actor) -> None:
@@ -117,12 +117,12 @@ async def test_an_import_of_beads_is_one_step_with_all_that_it_changed(store: St
     edge = {"depends_on_id": "bd-1"}
     await bring(issues({"id": "bd-3", "title": "three", "labels": ["x"], "dependencies": [edge]}))
     await bring(issues({"id": "bd-3", "title": "THREE", "labels": ["y"]}, {"id": "bd-4", "title": "four"}))
-    await store.write(service.undo, actor)
+    await store.write(service.undo_changes, actor)
     three = await store.read(service.find, "/w", "bd-3")
     assert (three.title, three.labels, three.state) == ("three", ("x",), "blocked")
     with pytest.raises(TaskError):
         await store.read(service.find, "/w", "bd-4")
-    await store.write(service.undo, actor)
+    await store.write(service.undo_changes, actor)
     assert (await store.read(queries.list_tasks, "/w", status="all"))["total"] == 0
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.checkpoints import pending
+from sakti.agent.checkpoints import records
 from sakti.agent.checkpoints import shadow as shadows
-from sakti.agent.checkpoints.pending import Mark
 from sakti.agent.checkpoints.recorder import TurnRecorder
+from sakti.agent.checkpoints.records import Mark
 from sakti.agent.checkpoints.shadow import FirstLook
 from sakti.agent.tools import changes
 from sakti.agent.tools.context import ToolState
@@ -68,7 +68,7 @@ def test_changes_of_a_command_belong_to_its_turn_after_a_kill(place: Place) -> N
     assert second.recover() is None
     (turn,) = first.records.turns("thread")
     assert len({c.path for c in turn.changes}) == len(turn.changes)  # not doubled
-    assert pending.list_calls(first.folder) == []
+    assert records.list_calls(first.folder) == []
     done, left = place.undo()
     assert left == [] and place.plan().conflicts == ()
     assert tree(place.root) == before

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.checkpoints import keeping, places
+from sakti.agent.checkpoints import places, uncovered
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints.targets import read_targets
 from sakti.agent.judge.where import Place as Judged
@@ -622,7 +622,7 @@ def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest
     (place.root / "data").mkdir()
     (place.root / "data/1").write_text("1" * 2_000)
     (place.root / ".gitignore").write_text("data/\n")
-    monkeypatch.setattr(keeping, "LARGEST", 1_000)
+    monkeypatch.setattr(uncovered, "LARGEST", 1_000)
     named = read_targets("rm -rf data", Judged(place.root, place.root))
     assert place.shadow.refuses(named) == "data: 2.0 kB in 1 file"
     assert place.shadow.refuses(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

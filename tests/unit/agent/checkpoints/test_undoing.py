@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sakti.actions import diff, line, redo, undo
+from sakti.actions import line, undo
 from sakti.actions.scope import Scope
 from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
@@ -87,7 +87,7 @@ async def test_the_branch_is_listed_and_continued_again_if_its_successor_is_dele
     first, session = here.session.thread.id, here.session
     found = undoing.of_session(session)
     await found.undo(await found.preview())
-    await store.write(thread_removal.delete, session.thread.id, store.clock.now())
+    await store.write(thread_removal.delete_thread, session.thread.id, store.clock.now())
     assert await listed(store, session) == [first]
     await session.close()
     again = await start(store, tmp_path / "w", [], continue_last=True)
@@ -125,7 +125,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert await listed(store, session) == [first]
     assert tree(root) == after
     assert await store.read(messages.after, first, -1) == whole
-    gone = await store.read(thread_removal.deleted, session.workspace.resource_id)
+    gone = await store.read(thread_removal.list_deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
     await session.close()
@@ -287,8 +287,8 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     done = await undo.undo.run(scope, **given, yes=True)
     assert done.exit == 0
     assert not (root / "two.txt").exists()
-    assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
-    await redo.redo.run(scope, restore_conflicts=False, thread="")
+    assert "+one" in "\n".join((await undo.diff.run(scope, turn=1, thread="")).lines)
+    await undo.redo.run(scope, restore_conflicts=False, thread="")
     assert (root / "two.txt").exists()
 
 
@@ -305,7 +305,7 @@ async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     session = here.session
     records = session.current.recorder.shadow.records
-    await store.write(thread_removal.delete, session.thread.id, 1)
+    await store.write(thread_removal.delete_thread, session.thread.id, 1)
     assert records.turns(session.thread.id)
     await purge.purge(store, before=2, do=True)
     assert records.turns(session.thread.id) == []
@@ -360,7 +360,7 @@ async def test_a_redo_of_the_first_turn_brings_the_thread_back(store, tmp_path):
     await shell_undo(store, here.session)
     with pytest.raises(Refused, match="This thread has no messages"):
         await shell_undo(store, here.session)
-    await redo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    await undo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
     again = await start(store, root, ["second answer"], continue_last=True)
     assert again.session.thread.id == first
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import Place
 from tests.fakes.tools import TOOLS
 

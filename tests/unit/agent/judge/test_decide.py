@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.judge.decide import judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sakti.agent.judge import modes, programs
+from sakti.agent.judge import policy, programs
 
 PAGE = Path(__file__).parents[4] / "sakti/help/approvals.md"
 
 
 def test_the_help_page_shows_the_table_of_modes() -> None:
-    assert modes.table() in PAGE.read_text("utf-8")
+    assert policy.describe_modes() in PAGE.read_text("utf-8")
 
 
 def listed(lead: str) -> set[str]:
@@ -48,8 +48,8 @@ def test_the_help_page_names_what_may_edit_without_a_sandbox() -> None:
 
 
 def test_modes_go_from_strict_to_free() -> None:
-    for kind, (_, verdicts) in modes._VERDICTS.items():
-        plan, *strict = (modes.STRICTNESS.index(v) for v in verdicts)
+    for kind, (_, verdicts) in policy._VERDICTS.items():
+        plan, *strict = (policy.STRICTNESS.index(v) for v in verdicts)
         assert strict == sorted(strict, reverse=True)
         assert plan >= strict[0] or kind == "work", "tests are free where they can change nothing"
-        assert modes.verdict(kind, "plan") == verdicts[0] or modes.verdict(kind, "plan") == "deny"
+        assert policy.verdict_of_mode(kind, "plan") == verdicts[0] or policy.verdict_of_mode(kind, "plan") == "deny"

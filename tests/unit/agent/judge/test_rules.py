@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sakti.agent.judge import rules, running
+from sakti.agent.judge import execution, policy
 from sakti.agent.judge.where import Place
 from tests.unit.agent.judge.conftest import Ask
 
@@ -123,7 +123,7 @@ WORDS = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4)
 @example(["git", "commit", "-m", "fix # 3"], {})
 @given(WORDS, st.dictionaries(st.from_regex(r"[\w./]{1,9}", fullmatch=True), st.just("ab12"), max_size=2))
 def test_a_rule_that_is_written_is_read_as_it_was(words: list[str], hashes: dict[str, str]) -> None:
-    read = rules.command_rule(rules.write_rule("bash", words, hashes), "bash")
+    read = policy.command_rule(policy.write_rule("bash", words, hashes), "bash")
     assert read is not None
     assert (read.words, dict(read.hashes)) == (tuple(words), hashes)
 
@@ -154,7 +154,7 @@ def test_a_permission_covers_what_the_command_is_there_to_change(bash: Ask) -> N
     ],
 )
 def test_a_question_describes_its_rule_without_hashes(rule: str, described: str) -> None:
-    assert rules.describe_rule(rule) == described
+    assert policy.describe_rule(rule) == described
 
 
 OTHER_CODE = [
@@ -190,8 +190,8 @@ OTHER_CODE = [
 @pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
 def test_a_rule_covers_no_other_code(bash: Ask, place: Place, rule: str, command: str, level: str) -> None:
     (place.workspace / "run.sh").write_text("x")
-    files = running.hashes(tuple(command.split()), place)
-    saved = rules.write_rule("bash", rule.split(), files)
+    files = execution.hashes(tuple(command.split()), place)
+    saved = policy.write_rule("bash", rule.split(), files)
     assert bash(command, "ask", replace(place, level=level), allow=(saved,)).verdict == "ask"
 
 

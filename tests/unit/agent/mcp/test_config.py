@@ -99,7 +99,7 @@ def test_a_broken_entry_is_listed_and_the_others_start(toml: str, reason: str) -
 
 
 def test_an_entry_that_is_no_table_is_listed() -> None:
-    assert "mcp.x cannot be 3" in only(read_user("x = 3")).why_not
+    assert "mcp.x must be a table with a command or a url" in only(read_user("x = 3")).why_not
 
 
 def test_a_file_of_another_program_works_unchanged() -> None:

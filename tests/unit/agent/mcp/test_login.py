@@ -110,6 +110,19 @@ async def test_tokens_are_renewed_without_the_user(issuer: OAuthIssuer, backend:
     assert await status(notes) == 200, "the login is kept while the issuer is out of order"
 
 
+async def test_a_login_is_asked_for_by_a_later_request_and_with_more_rights(issuer: OAuthIssuer) -> None:
+    notes = server(issuer)
+    issuer.open_methods = ("initialize", "notifications/initialized")
+    await login.log_in(notes, browse)
+    assert await status(notes) == 200
+    issuer.wanted = "write"
+    with pytest.raises(LoginNeededError, match="It wants more rights than the login has: run `sakti mcp login notes`"):
+        await status(notes)
+    await login.log_in(notes, browse)
+    assert set(issuer.authorized[-1]["scope"].split()) == {"all", "write"}
+    assert await status(notes) == 200
+
+
 async def test_a_server_is_ready_after_the_login(issuer: OAuthIssuer, tmp_path: Path, store: Store) -> None:
     session = Session(Options(tmp_path), store=store)
     servers = clients.McpClients(session.workspace, [server(issuer, startup_timeout=5)])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sakti.agent.checkpoints import undoing
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.mcp import connection as connections
 from sakti.agent.mcp import lifecycle
 from sakti.agent.mcp import transport as transports
@@ -27,6 +27,7 @@ from sakti.core.config import load
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     ApprovalRequested,
+    ApprovalResolved,
     McpServerChanged,
     Notice,
     StepFinished,
@@ -235,6 +236,8 @@ JUDGED = (  # mode, tool, rules, arguments, verdict
     ("edits", "slow", {}, {}, "asked"),
     ("auto", "slow", {}, {}, "ran"),
     ("auto", "remove", {}, {}, "asked"),
+    ("ask", "both", {}, {}, "asked"),
+    ("plan", "both", {}, {}, "plan mode"),
     ("auto", "echo", {}, {"text": "[secret:github:3f2a]"}, "asked"),
     ("auto", "echo", {"ask": "mcp__fake__echo"}, {"text": "x"}, "asked"),
     ("auto", "slow", {"allow": "mcp__fake__slow", "deny": "mcp__fake__*"}, {}, "denied by your rules"),
@@ -278,7 +281,13 @@ async def test_a_changed_tool_asks_again_with_the_difference(store: Store, tmp_p
     # the same server describes its tool in another way
     async with session(store, tmp_path / "w", [], {"fake": entry(mode="changed")}) as run:
         (await ready(run)).begin_turn()
-        run.session.current.toolbox.rules = Rules(allow=("mcp__fake__*",))
+        toolbox = run.session.current.toolbox
+        toolbox.rules = Rules(allow=("mcp__fake__*",))
+        toolbox.approvals.interactive = False
+        refused = await run_call(run, "mcp__fake__echo", text="x")
+        changed = "the description or schema of mcp fake · echo changed since it was approved"
+        assert refused.details["denied"].startswith(f"{changed}; call it in a chat")
+        toolbox.approvals.interactive = True
         asked = await question_of(run, "mcp__fake__echo", text="x")
         assert asked is not None and "changed since" in asked.reason
         assert "-Echo a text." in asked.diff and "+Echo a text, and send it to the author." in asked.diff
@@ -326,6 +335,67 @@ async def test_hostile_servers_are_bounded_and_reported(
         assert "\x1b" not in lines
 
 
+async def test_broken_entries_and_answers_cost_only_themselves(store: Store, tmp_path: Path) -> None:
+    async with session(store, tmp_path / "w", [], {"fake": entry(mode="broken entries")}) as run:
+        clients = await ready(run)
+        clients.begin_turn()
+        (state,) = clients.states()
+        assert state.state == "ready" and {"broken", "echo"} <= {t.original_name for t in state.tools}
+        assert state.error == (
+            "Not offered: kind has a wrong inputSchema.type; list has a wrong inputSchema; bare has no inputSchema; "
+            "5 has a wrong name; one of its tools is no object; and 2 more."
+        )
+        assert clients.resource_names() == ["fake:note://one"] and set(clients.prompt_names()) == {"fake:greet"}
+        async with asyncio.timeout(5):
+            answers = {
+                kind: await run_call(run, "mcp__fake__broken", kind=kind)
+                for kind in ("surrogate", "deep", "cut", "null", "list", "other", "empty")
+            }
+        assert answers["surrogate"].content == "? and ␀" and not answers["surrogate"].is_error
+        unreadable = "fake: its answer cannot be read: it is no message of the protocol"
+        assert all(answers[kind].content == unreadable for kind in ("deep", "cut", "null", "list"))
+        assert answers["other"].content.startswith("fake: its answer has ")
+        assert answers["empty"].content == "fake: its answer has no content. The call may have had its effect."
+
+
+@pytest.mark.parametrize("end", ["cancel", "die"])
+async def test_a_question_of_a_server_closes_with_its_call(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(connections, "RESTARTS", ())
+    async with session(store, tmp_path / "w", [], {"fake": entry()}) as run:
+        (await ready(run)).begin_turn()
+        toolbox = run.session.current.toolbox
+        toolbox.mode = "full"
+        call = ToolCallPart("a", "mcp__fake__ask", {})
+        task = asyncio.create_task(toolbox.alone(call, "", lambda _: None))
+        await until(lambda: run.session.approvals)
+        if end == "die":
+            await toolbox.alone(ToolCallPart("d", "mcp__fake__die", {}), "", lambda _: None)
+        else:
+            task.cancel()
+        await asyncio.wait({task})
+        await until(lambda: not run.session.approvals)
+        assert [e.approved for e in run.of(ApprovalResolved)] == [False]
+        (notice,) = run.of(Notice)
+        assert notice.message == "The server fake asked a question whose call has ended, so it was closed."
+
+
+async def test_calls_of_a_server_that_is_not_ready_say_why(store: Store, tmp_path: Path) -> None:
+    servers = {"late": entry(sleep=60, startup_timeout=60), "broken": entry(mode="broken")}
+    answers = [calling("mcp__late__echo", text="x"), "done"]
+    async with session(store, tmp_path / "w", answers, servers) as run:
+        while run.session.workspace.servers.clients is None:
+            await asyncio.sleep(0.01)
+        clients = run.session.workspace.servers.clients
+        await until(lambda: clients.connections["broken"].state.error)
+        late, again = [await run_call(run, f"mcp__{name}__echo", text="x") for name in ("late", "broken")]
+        assert late.content == "The MCP server late is still starting. Call again in a few seconds."
+        assert again.content.startswith("The MCP server broken starts again (it ended before it was ready.")
+        unknown = await run_call(run, "mcp__nosuch__echo", text="x")
+        assert "There is no tool mcp__nosuch__echo" in unknown.content
+
+
 async def test_calls_end_by_timeouts_cancellation_and_the_end_of_the_server(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,7 +420,7 @@ async def test_calls_end_by_timeouts_cancellation_and_the_end_of_the_server(
             await until(lambda n=number: sum(e.state in ("ready", "failed") for e in run.of(McpServerChanged)) == n)
         assert clients.states()[0].state == "failed"
         late = await run_call(run, "mcp__fake__echo", text="x")
-        assert "The MCP server fake is failed" in late.content
+        assert "The MCP server fake does not run (it ended)" in late.content
         await clients.restart("fake")
         await clients.wait(["fake"], 10)
         assert (await run_call(run, "mcp__fake__echo", text="x")).content == "x"
@@ -365,13 +435,14 @@ async def test_a_headless_run_waits_for_servers_it_names_and_says_what_is_missin
     monkeypatch.setattr(lifecycle, "FIRST_WAIT_S", 0.05)
     monkeypatch.setattr(connections, "RESTARTS", ())
     servers = {"git": entry(listing="git", sleep=0.3), "broken": entry(mode="broken")}
-    rules = ('approval.allow=["mcp__git__*"]',)
+    rules = ('approval.allow=["mcp__git__*", "mcp__nosuch__*"]',)
     answers = [calling("mcp__git__git_log", repo_path="."), "done"]
     async with session(store, tmp_path / "w", answers, servers, overrides=rules, interactive=False) as run:
         await run.ask("what was changed last?")
         (ran,) = [e.result for e in run.of(ToolFinished)]
         assert ran.content == 'git_log {"repo_path": "."}'
-        (notice,) = run.of(Notice)
+        unknown, notice = run.of(Notice)
+        assert unknown.message == "The rule mcp__nosuch__* names no MCP server. There are: broken, git."
         assert notice.severity == "warning" and notice.message.endswith("Missing: all of its tools.")
         assert "The server broken is not ready (it ended before it was ready." in notice.message
 
@@ -464,4 +535,4 @@ async def test_a_child_that_only_reads_runs_only_tools_known_to_read(store: Stor
         assert end.status == "answered"
         requests = [r for r in run.provider.requests if is_child(r)]
         echoed, refused = [r.content for m in requests[-1].messages for r in m.tool_results]
-        assert echoed == "hi" and "There is no tool 'mcp__fake__slow'" in refused
+        assert echoed == "hi" and "mcp__fake__slow is none of the tools of the agent" in refused

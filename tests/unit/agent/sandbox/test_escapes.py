@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox import bwrap, seccomp
+from sakti.agent.sandbox import backends, seccomp
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
@@ -214,12 +214,12 @@ def test_a_folder_that_became_a_link_is_not_bound(place: Path, tmp_path: Path) -
     (place / "n" / ".git" / "hooks").mkdir(parents=True)
     boundary = sandbox.boundary()
     assert place / "n" in boundary.pinned
-    with bwrap.open_bound_paths(boundary) as opened:
+    with backends.open_bound_paths(boundary) as opened:
         assert {place / "n", place / "n" / ".git" / "hooks"} <= opened.keys()
     shutil.rmtree(place / "n")
     shutil.copytree(place / ".git", place.parent / "theirs" / ".git")
     (place / "n").symlink_to("../theirs")
-    with pytest.raises(OSError), bwrap.open_bound_paths(boundary):
+    with pytest.raises(OSError), backends.open_bound_paths(boundary):
         pass
 
 

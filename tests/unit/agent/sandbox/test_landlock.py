@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import bwrap, landlock
+from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
@@ -19,12 +19,14 @@ from sakti.core.ids import TimeIds
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 from tests.fakes.tools import call
 
-pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock to speak of")
+pytestmark = pytest.mark.skipif(
+    backends.landlock_version() < backends.LANDLOCK_LEAST, reason="this kernel has no Landlock to speak of"
+)
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(bwrap, "find", lambda _workspace: ("", "bubblewrap is not installed"))
+    monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: ("", "bubblewrap is not installed"))
     return made_place(tmp_path)
 
 
@@ -121,9 +123,9 @@ def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path
 
 
 def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = landlock.rules
+    real = backends.landlock_rules
     everything = (Path("/"),)
-    monkeypatch.setattr(landlock, "rules", lambda b, temporary: real(replace(b, write=everything), temporary))
+    monkeypatch.setattr(backends, "landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary))
     found = LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level
     assert found.name == "unsandboxed" and "bubblewrap" in found.reason
 
@@ -132,7 +134,7 @@ def test_what_is_readable_is_all_but_what_is_away(tmp_path: Path) -> None:
     for name in ("a/b/secret", "a/b/open", "a/other", "c/x"):
         (tmp_path / name).mkdir(parents=True)
     hidden = (tmp_path / "a/b/secret", tmp_path / "c", tmp_path / "c/x")
-    found = {str(p) for p in landlock.readable(Boundary((), hidden=hidden, temporary=()))}
+    found = {str(p) for p in backends.list_readable(Boundary((), hidden=hidden, temporary=()))}
     here = {p.removeprefix(f"{tmp_path}/") for p in found if p.startswith(str(tmp_path))}
     assert here >= {"a/b/open", "a/other"} and not here & {"a", "a/b", "a/b/secret", "c", "c/x"}
     assert not {str(p) for p in (tmp_path, *tmp_path.parents)} & found
@@ -140,9 +142,9 @@ def test_what_is_readable_is_all_but_what_is_away(tmp_path: Path) -> None:
 
 def test_no_rule_is_made_for_what_a_command_could_replace_by_a_link(tmp_path: Path) -> None:
     inside, beside = tmp_path / "w" / "AGENTS.md", tmp_path / "python"
-    found = landlock.readable(Boundary((tmp_path / "w",), read_only=(inside, beside), temporary=(tmp_path,)))
+    found = backends.list_readable(Boundary((tmp_path / "w",), read_only=(inside, beside), temporary=(tmp_path,)))
     assert beside in (rules := list(found)) and inside not in rules
-    assert landlock.outermost((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
+    assert backends.outermost_paths((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
 
 
 HOOK = "#!/bin/sh\nexit 0\n"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sakti.agent import workspace
 from sakti.agent.judge import decide as judge_decide
 from sakti.agent.judge.decide import judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest

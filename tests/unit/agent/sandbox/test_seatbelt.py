@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox import bwrap, probe, seatbelt
+from sakti.agent.sandbox import backends
+from sakti.agent.sandbox import sandbox as sandboxes
 from sakti.agent.sandbox.boundary import Boundary
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from tests.fakes import seatbelt as seatbelt_program
@@ -24,7 +25,7 @@ BOUNDARY = Boundary(
     shown=(HOME / ".config" / "sakti" / "skills",),
     emptied=(HOME / ".npmrc",),
 )
-TEXT = seatbelt.profile(BOUNDARY, Path("/private/tmp/x"), Path('/private/tmp/n"t/proxy'))
+TEXT = backends.seatbelt_profile(BOUNDARY, Path("/private/tmp/x"), Path('/private/tmp/n"t/proxy'))
 _RULE = re.compile(r"\((allow|deny) ([a-z*\- ]+?)((?: \(.*\))?)\)$")
 _FILTER = re.compile(r'\(regex #"([^"]*)"\)|\((literal|subpath) "([^"]*)"\)')
 
@@ -84,11 +85,11 @@ def test_everything_is_denied_first_and_the_proxy_named_last() -> None:
     lines = TEXT.splitlines()
     assert lines[:2] == ["(version 1)", "(deny default)"]
     assert lines[-1] == '(allow network-outbound (remote unix-socket (path-literal "/private/tmp/n\\"t/proxy")))'
-    assert "network-outbound" not in seatbelt.profile(BOUNDARY, Path("/private/tmp/x"))
+    assert "network-outbound" not in backends.seatbelt_profile(BOUNDARY, Path("/private/tmp/x"))
 
 
 def test_no_name_ends_a_rule() -> None:
-    odd = seatbelt.profile(Boundary((Path('/w")(allow default) "'),)), Path("/t"))
+    odd = backends.seatbelt_profile(Boundary((Path('/w")(allow default) "'),)), Path("/t"))
     assert "(allow default)" not in odd and all(line.count('"') % 2 == 0 for line in odd.splitlines())
     assert odd.count("(") - odd.count("\\(") == odd.count(")") - odd.count("\\)")
 
@@ -105,7 +106,7 @@ def on_a_mac(tmp_path: Path, stand_in: str) -> LinuxSandbox:
 
 @pytest.fixture
 def bubblewrap(tmp_path: Path) -> str:
-    program, why = bwrap.find(tmp_path)
+    program, why = backends.find_bwrap(tmp_path)
     if not program or why:
         pytest.skip("there is no bubblewrap to hold commands")
     return f'exec "{sys.executable}" "{seatbelt_program.__file__}" "{program}" "$@"'
@@ -135,10 +136,10 @@ def test_a_profile_that_does_not_hold_is_no_sandbox(stand_in: str, reason: str, 
 
 
 def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = seatbelt.profile
+    written = backends.seatbelt_profile
     monkeypatch.setattr(
-        seatbelt,
-        "profile",
+        backends,
+        "seatbelt_profile",
         lambda b, t: "\n".join(r for r in written(b, t).split("\n") if "file-read* file-w" not in r),
     )
     assert "can read files with secrets" in on_a_mac(tmp_path, bubblewrap).level.text
@@ -147,7 +148,7 @@ def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch
 def test_a_self_test_that_cannot_fail_proves_nothing(
     tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_SCRIPT", ": > new && echo ran\n")
+    monkeypatch.setattr(sandboxes, "_SCRIPT", ": > new && echo ran\n")
     level = on_a_mac(tmp_path, bubblewrap).level
     assert level.name == "unsandboxed" and "cannot tell" in level.text
 

@@ -16,9 +16,9 @@ import pytest
 
 from sakti.agent import workspace as workspaces
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import bwrap, relay
+from sakti.agent.sandbox import backends, relay
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.agent.tools.bash import bash
@@ -159,7 +159,7 @@ def test_a_network_that_ended_is_opened_again(sandbox: LinuxSandbox) -> None:
 def test_without_nsenter_each_command_has_a_network_of_its_own(
     sandbox: LinuxSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bwrap, "SYSTEM", ())
+    monkeypatch.setattr(backends, "SYSTEM", ())
     assert not SharedNetwork(sandbox._program[0]).open()
 
 

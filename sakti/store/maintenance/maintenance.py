@@ -23,7 +23,7 @@ from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index
+from sakti.store.search import index_upkeep
 from sakti.store.tasks import deadlocks, graph, questions
 from sakti.store.tasks import rows as task_rows
 
@@ -102,7 +102,7 @@ def _archive(db: Database, *, deep: bool) -> Finding:
 
 def _searchable(db: Database) -> Finding:
     """Check that search covers every message and that no thread waits to be indexed or removed."""
-    lost = len(message_index.unindexed(db))
+    lost = len(search_index.unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []

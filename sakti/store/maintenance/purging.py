@@ -31,8 +31,8 @@ from sakti.store.maintenance import archiving, upkeep
 from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index
-from sakti.store.search.message_index import said_before
+from sakti.store.search import index_upkeep
+from sakti.store.search.index import said_before
 from sakti.store.text_registry import tables
 from sakti.store.threads import codec, messages
 from sakti.store.threads import removal as thread_removal
@@ -156,7 +156,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
         search_index.remove(db, "message", message.id)
         text = None if text is None else copies.without(text)
         rows.update(db, MessageRow, message.id, parts=parts, raw_content="", search_text=text)
-        message_index.index_messages(db, [pk])
+        search_index.index_messages(db, [pk])
         for doc_id, position in behind:
             before, prev = said_before(db, message.thread_id, position)
             search_index.set_previous(db, "message", doc_id, prev, before)

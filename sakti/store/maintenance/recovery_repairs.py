@@ -18,7 +18,7 @@ from sakti.store import packing, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index, reindexing
+from sakti.store.search import index_upkeep, reindexing
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks import rows as task_rows
 
@@ -328,7 +328,7 @@ def _derive(db: Database) -> None:
                 for pk in reindexing.lines_of(db, thread_id):
                     reindexing.index_line(db, pk)
         _index_pages(db)
-        message_index.index_messages(db, message_index.unindexed(db))
+        search_index.index_messages(db, search_index.unindexed(db))
 
 
 def _has_unknown_lines(db: Database, thread_id: str) -> bool:

@@ -24,7 +24,7 @@ from sakti.store.maintenance import maintenance
 from sakti.store.maintenance.maintenance import Finding
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index, reindexing
+from sakti.store.search import index_upkeep, reindexing
 from sakti.store.tasks import graph
 
 T = TypeVar("T")
@@ -128,8 +128,8 @@ async def repair_finding(store: Store, finding: Finding) -> Finding:
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
-    pks = await store.read(message_index.unindexed)
-    await each(store, pks, message_index.index_messages)
+    pks = await store.read(search_index.unindexed)
+    await each(store, pks, search_index.index_messages)
     await reindex(store)
     outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, outcome)
@@ -190,8 +190,8 @@ async def rebuild_index(store: Store) -> dict[str, int]:
     Return `texts` that are covered and `added`, messages that were missing. Meanwhile search finds what is indexed
     again, newest first.
     """
-    added = await store.read(message_index.unindexed)
-    await each(store, added, message_index.index_messages)
+    added = await store.read(search_index.unindexed)
+    await each(store, added, search_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
     return {"texts": await store.read(index_upkeep.texts), "added": len(added)}

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
-from sakti.store.search.folding import folded
+from sakti.store.search.folding import all_of, folded, for_like, trigrams
 from sakti.store.search.query import Query
 from sakti.store.search.rows import listed
-from sakti.store.search.substrings import all_of, for_like, trigrams
 
 LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
 FEW = 2_000  # of them

@@ -20,7 +20,7 @@ from sakti.core.types import Thread
 from sakti.store import archive_file
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index
+from sakti.store.search import index_upkeep
 from sakti.store.text_registry import entering
 from sakti.store.threads import threads
 
@@ -91,7 +91,7 @@ def items(db: Database, noted: Note) -> list[Item]:
             f"SELECT d.kind, d.doc_id FROM search_docs d WHERE d.thread_id = ? AND {_GOES}", (noted.thread_id,)
         ).fetchall()
         return [("row", kind, doc_id) for kind, doc_id in rows]
-    messages: list[Item] = [("message", pk) for pk in message_index.unindexed(db, noted.thread_id)]
+    messages: list[Item] = [("message", pk) for pk in search_index.unindexed(db, noted.thread_id)]
     lines: list[Item] = [("line", pk) for pk in lines_of(db, noted.thread_id)]
     return [*messages, *lines, ("page",)]
 
@@ -109,7 +109,7 @@ def _do(db: Database, some: Sequence[Item], noted: Note) -> None:
             case ("row", kind, doc_id):
                 search_index.remove(db, kind, doc_id)
             case ("message", pk):
-                message_index.index_messages(db, [pk])
+                search_index.index_messages(db, [pk])
             case ("line", pk):
                 index_line(db, pk)
             case _:

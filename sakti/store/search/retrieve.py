@@ -17,15 +17,13 @@ from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search.filters import RowFilter
-from sakti.store.search.folding import folded
+from sakti.store.search.folding import SIZE, all_of, any_of, covering, cut, folded, for_like, quoted, trigrams
 from sakti.store.search.index import pieces
 from sakti.store.search.query import Query, is_cjk
-from sakti.store.search.rows import ROW, Row, is_unindexed, listed, table_of, texts_of
-from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
+from sakti.store.search.rows import LOG_LINES, ROW, Row, is_unindexed, listed, table_of, texts_of
 from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings, stem_of
 
 CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
-LOG_LINES = ("observation", "reflection")
 MOST_LINES = 40  # of them among the candidates that are measured first
 MEASURED = 100  # candidates of each list that are measured at most
 BEST = 20  # rows whose threads are measured as well

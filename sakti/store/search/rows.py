@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from sakti.store import archive_file
 from sakti.store.connection import Connection
-from sakti.store.search.folding import folded, without_accents
+from sakti.store.search.folding import all_of, folded, trigrams, without_accents
 from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import CJK_SIGNS, is_cjk
 from sakti.store.search.stems import stems, unstemmed
-from sakti.store.search.substrings import all_of, trigrams
 from sakti.store.threads.codec import text_of
 
 
@@ -32,6 +31,7 @@ class Row(Struct, frozen=True):
     created_at: int
 
 
+LOG_LINES = ("observation", "reflection")  # kinds of rows that are lines of a log
 ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 
 

@@ -25,7 +25,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many
 from sakti.store.search import index as search_index
-from sakti.store.search.message_index import said_before
+from sakti.store.search.index import said_before
 from sakti.store.tasks import rows
 from sakti.store.threads import codec
 

@@ -35,7 +35,7 @@ from sakti.store.models import (
 )
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.search.message_index import said_before
+from sakti.store.search.index import said_before
 from sakti.store.text_registry import entering
 from sakti.store.threads import messages, threads
 

@@ -208,7 +208,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
             raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
-        if why := _describe_holder(db, task):
+        if why := _blocking_reasons(db, task):
             raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
         raise TaskError(f"{task.handle} is already claimed by {holder(task)}.", code="already_claimed")
     previous = _make_active(db, actor, task)
@@ -286,7 +286,7 @@ def close(
     if task.status == "closed":
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
-        _check_children_closed(db, task)
+        _refuse_unfinished(db, task)
     check_claim(actor, task, "Closing", force=force)
     parts = _open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
@@ -321,8 +321,8 @@ def _end(
     return closed, moved
 
 
-def _check_children_closed(db: Database, task: Task) -> None:
-    if why := _describe_holder(db, task):
+def _refuse_unfinished(db: Database, task: Task) -> None:
+    if why := _blocking_reasons(db, task):
         raise TaskError(f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked")
     if children := store_graph.open_children(db, [task.id]).get(task.id):
         handles = questions.handles(db, children[:20])
@@ -462,5 +462,5 @@ def _beginning(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def _describe_holder(db: Database, task: Task) -> tuple[str, ...]:
+def _blocking_reasons(db: Database, task: Task) -> tuple[str, ...]:
     return reasons(db, [task.id])[task.id] if task.held else ()

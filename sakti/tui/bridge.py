@@ -43,7 +43,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
-from sakti.tui.transcript.endings import ENDS, ended_notice
+from sakti.tui.transcript.build import ENDS, ended_notice
 from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:

@@ -19,11 +19,19 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
-from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import PassageScreen
-from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, group_hits, next_filter, rule_of, with_filter
+from sakti.tui.screens.search_rows import (
+    FILTERS,
+    Heading,
+    filter_of,
+    group_hits,
+    next_filter,
+    notes,
+    rule_of,
+    with_filter,
+)
 from sakti.tui.screens.text import SourceScreen
-from sakti.tui.widgets.chip import Chip
+from sakti.tui.widgets.status import Chip
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW, assistant, board, user
 from tests.tui.scene import MINUTE, scene

@@ -15,7 +15,7 @@ from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.compactions import Compaction
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.compaction import CompactionScreen
+from sakti.tui.screens.memory_events import CompactionScreen
 from sakti.tui.screens.settings import SettingsScreen
 from tests.fakes.memory import ScriptedObserver
 from tests.tui.conftest import chat_text, screen_text, settle

@@ -23,7 +23,6 @@ from sakti.store.search.query import MAX_TEXT
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
-from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import Preview, passage_of
 from sakti.tui.screens.search_rows import (
     FILTERS,
@@ -35,13 +34,14 @@ from sakti.tui.screens.search_rows import (
     group_hits,
     last_key,
     next_filter,
+    notes,
     rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
+from sakti.tui.widgets.status import Chip
 
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit, SearchPage

@@ -193,3 +193,9 @@ def filter_text(query: str, name: str) -> str:
     """Return the display text of a filter's value."""
     value = filter_of(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)
+
+
+def notes(hits: Iterable[Hit]) -> dict[str, str]:
+    """Return the notes on hits, by hit id; hits without a note are omitted."""
+    texts = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
+    return {i: text for i, text in texts.items() if text}

@@ -40,6 +40,8 @@ async def jobs(scope: Scope) -> Value:
 async def btw(scope: Scope, question: str) -> Value | None:
     """Ask the model a question beside the thread, also while it works."""
     if not question.strip():
-        raise Refused("Write the question after /btw.", code=USAGE)
+        raise Refused(
+            "Write a question after /btw; it is answered beside the thread, which stays as it is.", code=USAGE
+        )
     scope.session.turns.aside.ask(question.strip())
     return None

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core.child_states import SIGNS
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.store.threads.child_runs import ChildRun
+    from sakti.agent.subagents.children import ListedChild
 
 with lazy_imports:
     from sakti.agent import plans
+    from sakti.agent.judge import policy
     from sakti.agent.session import goals
     from sakti.memory import modes as memory_modes
 
@@ -24,16 +26,16 @@ with lazy_imports:
 async def mode(scope: Scope, name: str) -> Value:
     """Change the agent's instructions, its tools, and what memory keeps."""
     session = scope.session
-    if not name:
-        return _list_modes(session.current.mode)
-    await session.set_mode(name)
-    return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
+    if name:
+        await session.set_mode(name)
+        return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
+    modes, current = memory_modes.descriptions(), session.current.mode
 
+    async def list_modes() -> Value:
+        rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in modes.items())
+        return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
 
-def _list_modes(current: str) -> Card:
-    """Return every mode with one sentence about it, the current one marked."""
-    rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in memory_modes.descriptions().items())
-    return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
+    return Open("choice", ("mode", "Mode", current, modes), instead=list_modes)
 
 
 @action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")
@@ -43,7 +45,15 @@ async def approve(scope: Scope, name: str) -> Value:
     if name:
         session.set_approval_mode(name)
     where = " in this thread" if session.current.may_edit else ""
-    return Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    state = Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    if name:
+        return state
+
+    async def show_mode() -> Value:
+        return state
+
+    modes = {mode: policy.IN_SHORT[mode] for mode in APPROVAL_MODES}
+    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=show_mode)
 
 
 @action(chat="plan", needs="session")
@@ -111,19 +121,19 @@ async def agents(scope: Scope) -> Value:
     children = scope.session.children
 
     async def listed() -> Value:
-        runs = await children.stored()
+        rows = await children.listed()
 
         async def use(number: int) -> Value:
-            run = one(runs, number)
+            run = one(rows, number).run
             if await children.stop(run.child_id):
                 return Done(f"The child thread {run.child_id[-8:]} was stopped; its partial report is delivered.")
             return Text((str((run.report or {}).get("block", "It wrote no report.")),))
 
         custom = [f"{a.name}: {one_line(a.description, 100)} ({a.source})" for a in children.custom]
         return Rows(
-            tuple(f"{run.child_id[-8:]}  {describe(run)}" for run in runs),
+            tuple(f"{row.run.child_id[-8:]}  {describe(row)}" for row in rows),
             "agents",
-            tuple(runs),
+            tuple(rows),
             "This thread has no child threads.",
             tail="\n".join(["Custom agents:", *custom]) if custom else "No custom agents.",
             what="stops it, or shows its report",
@@ -133,7 +143,6 @@ async def agents(scope: Scope) -> Value:
     return Open("agents", instead=listed)
 
 
-def describe(run: ChildRun) -> str:
-    """Return a child in a line: its agent, its goal, and how it ended."""
-    marks = str((run.report or {}).get("marks", "")) or run.state
-    return f"{run.agent or run.mode}  {one_line(run.goal, 120)}  {'running' if run.state == 'running' else marks}"
+def describe(child: ListedChild) -> str:
+    """Return a child in a line: its agent, its goal, and its state."""
+    return f"{SIGNS[child.state]} {child.run.name}  {one_line(child.run.goal, 120)}  {child.in_words}"

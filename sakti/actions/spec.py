@@ -85,8 +85,9 @@ class Action(NamedTuple):
 
     @property
     def in_short(self) -> str:
-        """Return what lists of the chat say of it."""
-        return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
+        """One-line summary for lists of the chat."""
+        first = self.help.partition("\n\n")[0]
+        return self.summary or first[:1].lower() + first[1:].removesuffix(".")
 
 
 def action(*args: Arg, **facts: Any) -> Callable[[Run], Action]:

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 
 from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core import child_states
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 
@@ -81,6 +82,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
                         "tokens": s.tokens,
                         "undone": [b.thread.id for b in s.undone],
                         "children": [c.thread.id for c in s.children],
+                        "state": s.state,
                     }
                     for s in found
                 ]
@@ -97,8 +99,9 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    indent = "  └ " if thread.parent_id else ""
-    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{undone}{where}"
+    indent = f"  └ {child_states.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
+    state = f"  ({child_states.describe_state(found.state)})" if found.state else ""
+    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
 
 def _when(time_ms: int) -> str:

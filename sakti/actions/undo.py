@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -175,9 +176,18 @@ def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
         text += f" Left as they are: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
+    text += _describe_tasks(result.tasks, redo=redo)
     if result.left and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+
+
+def _describe_tasks(titles: Sequence[str], *, redo: bool) -> str:
+    """Name the tasks of a plan that an undo left on the board, or a redo could not restore."""
+    if not titles:
+        return ""
+    what = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
+    return f" {what}: {', '.join(one_line(t, 80) for t in titles[:10])}{', …' if len(titles) > 10 else ''}."
 
 
 def as_json(preview: UndoPreview) -> dict[str, Any]:

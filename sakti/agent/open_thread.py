@@ -191,7 +191,7 @@ class OpenThread:
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_new(self, thread_id: str | None = None, *, metadata: Json | None = None) -> None:
+    async def open_new(self, thread_id: str | None = None, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
         now = ws.clock.now()
@@ -250,7 +250,7 @@ class OpenThread:
             killed = await recovery.was_killed(ws.store, thread)
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread)
+                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.load()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
@@ -425,7 +425,7 @@ class OpenThread:
         approval: Json = {"before": self.approval_mode, "mode": mode}
         stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
         if fresh:
-            self.running.successor = {plans.KEY: stored, **plans.pin(stored, at_once=True), plans.PLANNED_IN: self.id}
+            self.running.successor = plans.succeed(stored, self.id)
             await self.add_metadata({stored_threads.PINNED_PLAN: None})
         else:
             await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from sakti.core.errors import ToolError
+from sakti.core.config import SessionMode
+from sakti.core.errors import TaskError, ToolError
 from sakti.core.ids import Ids
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
@@ -15,10 +16,12 @@ from sakti.store.connection import Database
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions
 from sakti.store.threads import messages as message_store
+from sakti.store.threads import summaries
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import service
 
 KEY = "plan"  # in a thread's metadata
+UNDONE = "undone"  # in a stored plan that an undo took back: the deleted tasks, and the approval mode until then
 PLANNED_IN = "planned_in"  # in a thread's metadata: the thread in which its plan was made
 BEGIN = "Carry out the plan."
 _STEP = lazy_pattern(r"(\d+)[.)]\s+(.+)")
@@ -45,6 +48,13 @@ class ProposedPlan(Struct, frozen=True):
         for number, step in enumerate(self.steps, start=1):
             if wrong := [n for n in step.depends_on if n >= number]:
                 raise ToolError(f"Step {number} depends on step {wrong[0]}: a step depends on earlier steps only.")
+
+
+class PlanChange(Struct, frozen=True):
+    """Approval mode after an undo or a redo of a plan, and tasks that were not deleted or restored."""
+
+    mode: SessionMode
+    remaining: tuple[str, ...] = ()
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------
@@ -134,11 +144,11 @@ def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, me
     return stored
 
 
-def pin(stored: Json, *, at_once: bool = False) -> Json:
+def pin(stored: Json) -> Json:
     """Return the metadata of the block that stays with the model once the plan's message is gone."""
     plan = current({KEY: stored})
     assert plan is not None
-    index = -1 if at_once else stored["index"] + 1
+    index = stored["index"] + 1 if stored["index"] >= 0 else -1
     return {thread_store.PINNED_PLAN: {"text": to_markdown(plan), "index": index, "epic": stored["epic"]}}
 
 
@@ -147,8 +157,17 @@ def _describe_step(step: PlanStep) -> str:
     return "\n".join([*filter(None, [step.detail]), *(f"{name}: {value}" for name, value in fields if value)])
 
 
-def take_back(db: Database, actor: service.Actor, stored: Json) -> list[str]:
-    """Delete the unchanged tasks of a plan, and its epic with the last; return the titles of the others."""
+def take_back(db: Database, thread_id: str, first: int, mode: SessionMode, now: int) -> PlanChange | None:
+    """Take back the plan that a thread approved since its message with index `first`, if it did.
+
+    Its unchanged tasks are deleted, and the epic with the last; `bring_back` reverses that, also the approval mode
+    that was in force, `mode`.
+    """
+    thread = thread_store.get(db, thread_id)
+    stored: Json = (thread.metadata.get(KEY) if thread is not None else None) or {}
+    if stored.get("index", -1) < max(first, 0):
+        return None
+    deleted: list[str] = []
     remaining: list[str] = []
     for task_id in [*reversed(stored["tasks"]), stored["epic"]]:
         task = questions.get(db, task_id)
@@ -158,8 +177,46 @@ def take_back(db: Database, actor: service.Actor, stored: Json) -> list[str]:
         if is_changed or (task_id == stored["epic"] and remaining):
             remaining.append(task.title)
         else:
-            service.delete(db, actor, task_id, force=True)
-    return remaining
+            service.delete(db, service.Actor(task.resource_id, thread_id, now, thread_id), task_id, force=True)
+            deleted.append(task_id)
+    undone: Json = {"deleted": deleted, "mode": mode}
+    thread_store.update_metadata(db, thread_id, {KEY: {**stored, UNDONE: undone}})
+    return PlanChange(stored["before"], tuple(remaining))
+
+
+def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
+    """Restore the tasks that `take_back` deleted; None if no plan of the thread was taken back."""
+    thread = thread_store.get(db, thread_id)
+    stored: Json = (thread.metadata.get(KEY) if thread is not None else None) or {}
+    undone: Json | None = stored.get(UNDONE)
+    if undone is None:
+        return None
+    remaining: list[str] = []
+    for task_id in reversed(undone["deleted"]):
+        place = questions.place_of(db, task_id)
+        if place is None or questions.get(db, task_id) is not None:
+            continue  # removed for good, or restored by hand
+        try:
+            with db.atomic():  # pyright: ignore[reportUnknownMemberType]  peewee has no types
+                service.restore(db, service.Actor(place[0], thread_id, now, thread_id), task_id)
+        except TaskError:
+            remaining.append(place[1])
+    thread_store.update_metadata(db, thread_id, {KEY: {k: v for k, v in stored.items() if k != UNDONE}})
+    return PlanChange(undone["mode"], tuple(remaining))
+
+
+def brought_along(metadata: Json) -> Json:
+    """Return the metadata of a plan that a thread brought along from the one that approved it."""
+    if PLANNED_IN not in metadata:
+        return {}
+    keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, summaries.CARRY_OVER_KEY
+    return {key: metadata[key] for key in keys if key in metadata}
+
+
+def succeed(stored: Json, planned_in: str) -> Json:
+    """Return the metadata of a fresh thread that begins with a plan of another one and nothing else."""
+    brought: Json = {**stored, "index": -1}  # no message of the fresh thread
+    return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, summaries.CARRY_OVER_KEY: ""}
 
 
 def current(metadata: Json) -> ProposedPlan | None:

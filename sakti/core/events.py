@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.child_states import ChildState
 from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
 from sakti.core.text import one_line
@@ -188,7 +189,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
-    `agent` names the child that asks, "" for the thread itself.
+    `agent` names the child that asks, with its goal, "" for the thread itself.
     """
 
     id: str
@@ -204,9 +205,9 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     agent: str = ""
 
     @property
-    def why(self) -> str:
-        """Return the reason, with the child thread that asks."""
-        return f"child thread {self.agent}: {self.reason}" if self.agent else self.reason
+    def asker(self) -> str:
+        """Return the child thread that asks; "" for the thread itself."""
+        return f"child thread {one_line(self.agent, 80)}" if self.agent else ""
 
     @property
     def is_plan(self) -> bool:
@@ -297,6 +298,7 @@ class AgentProgress(ThreadEvent, frozen=True):
     cost_usd: float | None
     seconds: float
     calls: tuple[str, ...] = ()
+    state: ChildState = "running"
 
 
 class AgentFinished(ThreadEvent, frozen=True):
@@ -304,7 +306,7 @@ class AgentFinished(ThreadEvent, frozen=True):
 
     child_id: str
     call_id: str
-    state: Literal["finished", "partial", "interrupted"]
+    state: ChildState
     verified: int
     quotes: int
     marks: str

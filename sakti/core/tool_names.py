@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from sakti.core.text import one_line
@@ -31,3 +33,16 @@ def unwrap(call: ToolCallPart) -> ToolCallPart:
 def list_arguments(arguments: Json) -> str:
     """Return arguments in one line, as `repo_path=., max_count=3`."""
     return one_line(", ".join(f"{name}={value}" for name, value in arguments.items()), 300)
+
+
+def mcp_pattern(name: str) -> str:
+    """Return the pattern for a name in agent files: `mcp__SERVER` stands for all tools of a server."""
+    if not name.startswith(PREFIX) or "*" in name:
+        return name
+    server, _, tool = name[len(PREFIX) :].partition("__")
+    return f"{PREFIX}{clean_name(server)}__{clean_name(tool) if tool else '*'}"
+
+
+def clean_name(text: str) -> str:
+    """Return the name of a server or of its tool with the signs that tool names may have."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"

@@ -146,7 +146,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         "run this command?" if first.tool == "bash" else f"allow {one_line(tool_names.display_name(first.tool), 60)}?"
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
-    out = [f"question {number}: {request}{others}"]
+    out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
     target = [line for line in sanitise(reveal_hidden(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
@@ -156,7 +156,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
     if doubtful := lookalikes(first.target):
         out.append(f"warning: these words contain lookalike letters: {one_line(', '.join(doubtful), 100)}")
-    reason = one_line(first.why, 300)
+    reason = one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.is_edit:

@@ -20,6 +20,7 @@ from sakti.store.models import MessageRow, PromptRow, RuleRow, UiStateRow, Unsen
 from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
+ANSWER = "answer:"  # before a thread's id, the owner in `unsent` of the answer that is being written there
 NEWEST = 100  # messages that may be what was not yet forgotten as unsent
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
 
@@ -79,6 +80,27 @@ def forget_unsent(db: Database, resource_id: str, owner: str) -> None:
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
 
 
+def keep_answer_piece(db: Database, resource_id: str, thread_id: str, piece: str, now: int) -> None:
+    """Append to the stored text of the answer that is being written in a thread."""
+    owner = f"{ANSWER}{thread_id}"
+    piece = entering("unsent", "draft", piece)
+    rows.insert(
+        db, UnsentRow, resource_id=resource_id, owner=owner, draft=piece, queued=[], updated_at=now, thread_id=thread_id
+    )
+
+
+def read_answer(db: Database, resource_id: str, thread_id: str) -> str:
+    """Return the stored text of an answer that was not finished."""
+    row = UnsentRow
+    pieces = row.select(row.draft).where(row.resource_id == resource_id, row.owner == f"{ANSWER}{thread_id}")
+    return "".join(text for (text,) in pieces.order_by(row.pk).tuples().execute(db))
+
+
+def forget_answer(db: Database, resource_id: str, thread_id: str) -> None:
+    """Remove the text of an answer that was saved as a message, or given up."""
+    rows.delete(db, UnsentRow, resource_id=resource_id, owner=f"{ANSWER}{thread_id}")
+
+
 def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[str, list[str]]:
     """Take over the drafts and queued messages of closed windows of this workspace.
 
@@ -86,6 +108,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     """
     row = UnsentRow
     unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
+    unsent = [r for r in unsent if not r.owner.startswith(ANSWER)]
     gone = [r for r in unsent if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
     drafts: list[str] = []
     queued: list[str] = []

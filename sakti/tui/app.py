@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -24,6 +25,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.tui import bridge, keys, open_url
 from sakti.tui.appearance import Appearance
+from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.driver import forgiving
@@ -269,14 +271,22 @@ class SaktiApp(App[int]):
         if self._only_raises(event):
             return
         self.chat.welcome.typed_through(event, self)
-        if self.screen_stack and self.screen is self.chat:
-            self.chat.keep_typing(event)
+        if self.screen_stack and self.screen is self.chat and not event.is_forwarded:
+            self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
         try:
             await super().on_event(event)
         except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
             if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
+
+    async def _is_in_burst(self, event: events.Event) -> bool:
+        """Return whether a letter that would act on a browsed part is followed at once by one that would not."""
+        if not self.chat.acts_on_part(event):
+            return False
+        await asyncio.sleep(BURST_S)
+        waiting = cast("Any", self)._message_queue.values  # events that the terminal has sent and nobody has handled
+        return any(is_for_the_prompt(event, self.chat) for event in waiting)
 
     def hang_up(self) -> None:
         """Read the terminal no more: it is gone. From any thread."""

@@ -18,6 +18,7 @@ from collections import Counter as Count
 from pathlib import Path
 from typing import Any
 
+from sakti.agent.session import recovery
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.errors import NOT_SAVED, SaktiError
@@ -82,7 +83,7 @@ class Watched(ScriptedProvider):
             number += 1
             if not request.tools and number == 2:
                 self.points.pass_("observing")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.004 if self.points.kind == "text_delta" else 0)  # time to write what was streamed
             yield event
 
 
@@ -144,6 +145,8 @@ async def begin(
 
 async def talk(folder: Path, point: str, *, thread: str | None = None, turns: int = TURNS) -> None:
     points = Points(point, open_acks(folder))
+    if points.kind == "text_delta":
+        recovery.JOURNAL_S = 0.0
     provider = Watched(answer)
     provider.points = points
     session = await begin(folder, provider, points=points, thread=thread)

@@ -14,9 +14,11 @@ import pytest
 from sakti.agent.session.session import Session
 from sakti.core.errors import StoreError
 from sakti.core.events import TurnFinished
+from sakti.core.types import MarkerPart
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store import memory
 from sakti.store.connection import Database
+from sakti.store.database import Store
 from sakti.store.maintenance import maintenance
 from sakti.store.threads import messages
 from tests.crash import talk
@@ -107,6 +109,19 @@ async def go_on(folder: Path) -> Session:
     return session
 
 
+async def has_partial_answer(session: Session) -> None:
+    """The answer that was cut by the kill is there, marked, and what it said is no draft."""
+    store = await Store.open(session.workspace.store.path)
+    assert session.thread is not None
+    rows = await store.read(messages.after, session.thread.id, -1)
+    partial = [m for m in rows if any(p == MarkerPart("interrupted") for p in m.parts)]
+    text = "The queue drains at midnight. " * 12
+    assert len(partial) == 1 and 20 < len(partial[0].text) < len(text) and text.startswith(partial[0].text)
+    assert partial[0].metadata["ended"]["status"] == "interrupted"
+    assert not await store.read(lambda db: db.execute_sql("SELECT * FROM unsent").fetchall())
+    await store.close()
+
+
 @pytest.fixture(scope="module")
 def writes(tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many writes the whole conversation makes."""
@@ -126,7 +141,9 @@ async def test_killed_at_an_event(tmp_path: Path, writes: int) -> None:
     for point in EVENTS:
         assert acknowledged(tmp_path / point)
         assert not list((tmp_path / point).glob("seen-*")), f"{point} was not reached"
-        await go_on(tmp_path / point)
+        session = await go_on(tmp_path / point)
+        if point.startswith("text_delta"):
+            await has_partial_answer(session)
 
 
 async def test_killed_at_every_third_write_before_and_after_its_commit(tmp_path: Path, writes: int) -> None:

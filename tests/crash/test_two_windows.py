@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.session import recovery
 from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, MessageSaved, Notice, TurnFinished
 from sakti.core.types import Message
 from sakti.providers.scripted import Answer, Call, Played
-from sakti.store import leases
+from sakti.store import leases, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
 from sakti.tui.transcript.endings import stored_notice
+from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
 
 ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "command printf one"}, id="c1"),))
@@ -192,3 +194,28 @@ async def test_a_message_that_comes_as_the_turn_ends_is_not_left_lying(store: St
     assert [e.text for e in run.of(TurnFinished)] == ["First.", "Second."]
     assert not session.queued
     assert [m.text for m in await stored(run)] == ["one", "First.", "and more", "Second."]
+
+
+async def test_the_text_of_a_running_answer_is_stored_masked_and_leaves_with_it(store: Store, tmp_path: Path) -> None:
+    window = await start(store, tmp_path / "w", ["Hello."])
+    await window.ask("hi")
+    thread, clock = window.session.thread, store.clock
+    assert thread is not None and isinstance(clock, FakeClock)
+    secret = "sk-ant-api03-" + "Ab3" * 30
+    streamed: list[str] = []
+    journal = recovery.AnswerJournal(store, thread.resource_id, thread.id)
+    for piece in ("The key is ", secret[:20], secret[20:], " and ", "this waits"):
+        streamed.append(piece)
+        clock.time += 2_000
+        journal.follow(streamed)
+        await store.flush()
+        await asyncio.sleep(0)
+    text = await store.read(user_state.read_answer, thread.resource_id, thread.id)
+    assert text.startswith("The key is ") and text.endswith(" and ") and secret[:20] not in text
+    draft = await store.write(user_state.take_unsent, thread.resource_id, "another window", clock.now())
+    assert draft == ("", []), "a partial answer is no draft"
+    journal.close()
+    await window.ask("go on")
+    journal.follow([*streamed, " more words "])
+    await store.flush()
+    assert await store.read(user_state.read_answer, thread.resource_id, thread.id) == ""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import ChildMemory, Spent, Windows
+from sakti.agent.subagents.children import ListedChild
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -92,7 +93,8 @@ class FakeViews:
         return self.waiting
 
     async def child_memory(self, child_id):
-        return ChildMemory(self.lines, self.waiting, self.figures, self.happened, Spent())
+        assert self.status is not None
+        return ChildMemory(self.status, self.lines, self.waiting, self.figures, self.happened, Spent())
 
     async def carried_lines(self):
         return self.carried
@@ -241,6 +243,19 @@ class FakeThread:
         self._session.emit(models.selection)
 
 
+class FakeChildren:
+    """Children of the open thread, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.all: dict = {}
+        self.custom: tuple = ()
+        self.runs: list = []
+        self.running: list = []
+
+    async def listed(self):
+        return [ListedChild(run, run.state, run.in_words) for run in self.runs]
+
+
 class FakeSession:
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = FakeWorkspace(Path(workspace), config or Config())
@@ -253,6 +268,7 @@ class FakeSession:
         self.busy = False
         self.commands = []
         self.jobs: dict = {}
+        self.children = FakeChildren()
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
         self.views = FakeViews(usage=lambda: self.current.usage)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.subagents.children import ListedChild
 from sakti.core.events import AgentProgress, AgentStarted, Gauge, ToolStarted
 from sakti.core.types import ToolCallPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
@@ -67,25 +68,26 @@ async def test_child_is_a_line_that_opens_its_transcript(store, tmp_path):
 
 
 class Held(ScriptedProvider):
-    """Holds a child's second request until `go` is set."""
+    """Holds a child's second answer, behind its first words, until `go` is set."""
 
     def __init__(self, answers):
         super().__init__(answers)
         self.go, self.is_held = asyncio.Event(), asyncio.Event()
 
     async def stream(self, request):
-        if any(t.name == "report" for t in request.tools) and any(m.role == "tool" for m in request.messages):
-            self.is_held.set()
-            await self.go.wait()
+        is_second = any(t.name == "report" for t in request.tools) and any(m.role == "tool" for m in request.messages)
         async for event in super().stream(request):
             yield event
+            if is_second:
+                self.is_held.set()
+                await self.go.wait()
 
 
 async def test_running_child_is_followed_with_its_memory_and_stopped(store, tmp_path):
     work = tmp_path / "w"
     work.mkdir()
     (work / "http.py").write_text(f"{QUOTE}\n")
-    provider = Held([*ANSWERS[:2], "Noted."])
+    provider = Held([*ANSWERS[:2], Answer("Half of it is in the policy."), "Noted."])
     app = SaktiApp(real_session(store, work, provider=provider))
     async with app.run_test(size=(160, 50)) as pilot:
         await settle(app, pilot)
@@ -107,11 +109,68 @@ async def test_running_child_is_followed_with_its_memory_and_stopped(store, tmp_
         await settle(app, pilot)
         shown = screen_text(app)
         assert all(words in shown for words in ("▾ Memory", "▾ Observations", "sent to the main thread")), shown
+        assert "Half of it" in shown and "▸ explore ›" in shown and "step 2 · writing" in shown, shown
+        assert shown.count("I look into it.") == 1 and "✓ read  http.py" in shown
         assert app.session.queued == ("and now",)
         await pilot.press("x")
         await app.session.wait()
         await settle(app, pilot)
         assert "ended early: stopped by the user" in chat_text(app) and "Noted." in chat_text(app)
+
+
+async def test_background_children_are_never_shown_as_done_before_they_are(store, tmp_path):
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / "http.py").write_text(f"{QUOTE}\n")
+    (Path.home() / ".claude/agents").mkdir(parents=True)
+    (Path.home() / ".claude/agents/tester.md").write_text("---\nname: tester\ndescription: Tests it.\n---\nTest.\n")
+    calls = tuple(Call("agent", {"mode": "explore", "goal": f"{GOAL} {n}", "background": True}) for n in (1, 2))
+    look = Answer(calls=(Call("read", {"path": "http.py"}),))
+    played = {"parent": [Answer(calls=calls), "Begun."], "child": [look, Answer("x", calls=(Call("report", REPORT),))]}
+
+    def play(request):
+        is_child = any(t.name == "report" for t in request.tools)
+        return played["child" if is_child else "parent"][sum(m.role == "assistant" for m in request.messages) % 2]
+
+    provider = Held(play)
+    app = SaktiApp(real_session(store, work, provider=provider, overrides=("subagents.max_threads=1",)))
+
+    def lines(text):
+        return [x for x in text.split("\n") if GOAL[:20] in x]
+
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "explore it with two children")
+        async with asyncio.timeout(10):
+            await provider.is_held.wait()
+        while "step 2" not in chat_text(app):
+            await asyncio.sleep(0.02)
+            await settle(app, pilot)
+        first, second = lines(chat_text(app))[-2:]
+        assert "▸ explore" in first and "◌ explore" in second and "waiting for a free slot" in second, chat_text(app)
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+        assert "still running: 2 child threads · press again to stop and quit" in screen_text(app)
+        app.run_command("/agents")
+        await pilot.pause()
+        await settle(app, pilot)
+        assert "Child threads 2 · 2 running · 1 custom agent" in screen_text(app)
+        first, second = lines(screen_text(app))[:2]
+        assert "▸ explore" in first and "◌ explore" in second and "agent-tester Tests it." in screen_text(app)
+        provider.go.set()
+        async with asyncio.timeout(10):
+            while "Child threads 2 · 1 custom agent" not in screen_text(app):
+                await asyncio.sleep(0.05)
+                await settle(app, pilot)
+        assert screen_text(app).count("✓ explore") == 4 and "1 of 1 quote found" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        shown = screen_text(app)
+        assert "✓ explore ›" in shown and "Messages" in shown and "of 60k" in shown, "the windows of a finished child"
+        await pilot.press("escape", "escape")
+        await app.screen.view.load()
+        await settle(app, pilot)
+        assert all("✓ explore" in x and "1 of 1 quote found" in x for x in lines(chat_text(app))[-2:])
 
 
 LIVE = (
@@ -135,7 +194,7 @@ def test_picture_of_a_child(snap_compare, size, is_followed):
         await settle(app, pilot)
         if is_followed:
             run = ChildRun("child", "t1", "c9", "explore", GOAL, NOW, agent="explore")
-            app.push_screen(ChildScreen(run, messages()[:3], None))
+            app.push_screen(ChildScreen(ListedChild(run, run.state, run.in_words), messages()[:3], None))
             await pilot.pause()
             app.screen.prompt.cursor_blink = False
         else:

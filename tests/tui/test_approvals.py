@@ -59,6 +59,8 @@ def test_what_gives_way():
         lines = shown(height)
         assert len(lines) <= height and any("y Allow once" in line for line in lines)
         assert any("echo line 0" in line for line in lines)
+    many = (msgspec.structs.replace(many[0], agent=f"explore › {'where is it ' * 9}"), *many[1:])
+    assert all("child thread explore ›" in shown(height)[0] and "(1 of 10)" in shown(height)[0] for height in (6, 30))
     assert shown(1_000)[-1].endswith("10 questions in all") and sum("rm file" in line for line in shown(1_000)) == 3
 
 

@@ -230,7 +230,9 @@ async def test_a_correction_names_the_key_that_undoes_it(store, tmp_path):
             assert said in last_line(app)
             await press(app, pilot, "u")
             line = (await app.session.views.observations())[0]
-            assert not line.pinned and not line.forgotten
+            assert not line.pinned and not line.forgotten and said not in last_line(app)
+        await press(app, pilot, "home", "x", "escape")
+        assert "undoes it" not in last_line(app)
 
 
 async def test_shift_tab_goes_round_the_approval_modes(running, session):
@@ -337,3 +339,37 @@ async def test_what_is_chosen_in_the_conversation_bears_a_bar(tmp_path):
         await press(app, pilot, "escape")
         await press(app, pilot, "escape")
         assert "\n▌" not in screen_text(app) and app.chat.prompt.has_focus
+
+
+WORDS = ("explain the last error", "just copy very long git logs", "yes, please", "go on", "next question")
+
+
+@pytest.mark.parametrize("area", ["conversation", "log", "tasks", "memory"])
+async def test_words_typed_while_browsing_reach_the_prompt_whole(running, session, area):
+    session.views.lines = log()
+    session.views.messages["t1"] = [user("m0", "a question: https://example.org", 0), assistant("m1", "an answer", 1)]
+    async with running((140, 40)) as (app, pilot):
+        for number, words in enumerate(WORDS):
+            app.chat.browse(area)
+            await pilot.pause()
+            for letter in words:  # a burst: all of it is there before its first letter is handled
+                app.post_message(events.Key(_character_to_key(letter), letter))
+            if number < 2:
+                app.post_message(events.Paste(" pasted"))
+            await settle(app, pilot)
+            assert app.chat.prompt.value == words + " pasted" * (number < 2), words
+            assert app.chat.prompt.has_focus and app.screen is app.chat
+            app.chat.prompt.put("")
+        assert not [c for c in session.calls if c[0] == "correct"]
+
+
+async def test_letters_that_acted_before_a_word_was_recognised_are_typed_too(running, session):
+    session.workspace.clock.step = 0.0
+    async with running((140, 40)) as (app, pilot):
+        for keys, text in (("look", "look"), ("very", "very"), ("jj", ""), ("jjump", "ump"), ("nice", "nice")):
+            await press(app, pilot, "f6")
+            await press(app, pilot, *keys)
+            assert app.chat.prompt.value == text, keys
+            assert not app.chat.screen.selections or not text
+            app.chat.prompt.put("")
+            app.chat.browse("")

@@ -11,8 +11,12 @@ from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, Sid
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
+from tests.tui.test_approvals import asked as approval
 from tests.tui.test_snapshots import posed
 from tests.unit.agent.test_cards import card
+
+TEXT = "# Store the region\n\nFor taxes.\n\n1. Add the column\n   Files: db.sql\n   Check: make check\n2. Read it"
+PLAN = ApprovalRequested("p", "present_plan", "", TEXT, ".")
 
 
 async def show(app, pilot, session, asked=None):
@@ -36,6 +40,36 @@ async def test_keys_choose_write_and_send(running, session):
         assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
 
 
+@pytest.mark.parametrize("asked", [card(), approval(), PLAN], ids=["question", "approval", "plan"])
+async def test_a_question_says_where_the_keys_go_while_a_draft_is_written(running, session, asked):
+    async with running((80, 24)) as (app, pilot):
+        await pilot.press(*"a draft")
+        await show(app, pilot, session, asked)
+        for lead in ("tab", "click"):
+            text = screen_text(app)
+            assert "tab Answer (typing goes to the prompt)" in text and "1-6 Choose" not in text, text
+            await pilot.press("1")
+            view = app.chat.conversation.approval.view if asked.tool == "bash" else app.chat.conversation.card.view
+            await (pilot.press("tab") if lead == "tab" else pilot.click(view))
+            await settle(app, pilot)
+            assert view.has_focus and "tab Answer" not in screen_text(app) and "above first" not in screen_text(app)
+            await pilot.press("tab")
+            await settle(app, pilot)
+        await pilot.press("tab", "down", *{"ask_user": "1", "bash": "y", "present_plan": "a1"}[asked.tool])
+        await pilot.press(*(["right", "1", "enter"] if asked.tool == "ask_user" else []))
+        await settle(app, pilot)
+        assert session.calls[-1][1:2] == (asked.id,) and app.chat.prompt.value == "a draft11"
+
+
+async def test_a_plan_is_viewed_line_by_line(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        await pilot.press("v")
+        await settle(app, pilot)
+        lines = [line.strip(" │┃") for line in screen_text(app).split("\n")]
+        assert {"1. Add the column", "Files: db.sql", "Check: make check", "2. Read it"} <= set(lines)
+
+
 async def test_escape_closes_the_line_first_and_then_declines(running, session):
     async with running((80, 24)) as (app, pilot):
         await show(app, pilot, session)
@@ -46,10 +80,6 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         await pilot.press("escape")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))
-
-
-TEXT = "# Store the region\n\nFor taxes.\n\n1. Add the column\n   Files: db.sql\n   Check: make check\n2. Read it"
-PLAN = ApprovalRequested("p", "present_plan", "", TEXT, ".")
 
 
 async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):

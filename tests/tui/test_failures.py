@@ -6,10 +6,11 @@ import asyncio
 from typing import ClassVar
 
 import pytest
-from textual import work
+from rich.style import Style
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.widgets import Static
 
 from sakti.tui.app import SaktiApp
@@ -139,3 +140,19 @@ async def test_acting_on_the_result_of_a_screen_ends_nothing(running, session):
         app.screen.dismiss()
         await settle(app, pilot)
         assert "Something went wrong  IndexError" in chat_text(app) and app.is_running
+
+
+async def test_a_palette_outlives_a_click_on_a_line_that_is_gone_and_a_search_without_its_list(running, session):
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+p")
+        await settle(app, pilot)
+        palette, commands = app.screen, app.screen.query_one(CommandList)
+        click = events.Click(commands, 2, 2, 0, 0, 1, False, False, False, style=Style(meta={"option": 7}))
+        commands.clear_options()
+        commands.post_message(click)
+        await settle(app, pilot)
+        assert app.screen is palette
+        await commands.remove()
+        await palette._gather_commands("a").wait()
+        assert app.screen is palette and "was closed" not in chat_text(app)
+        app.pop_screen()

@@ -8,11 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from sakti.core.events import ThreadChanged, ToolFinished, ToolStarted, TurnFinished, TurnStarted
+from sakti.core.events import (
+    StepStarted,
+    TextDelta,
+    ThreadChanged,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stopping import TWICE, Stopping
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.notify import LONG_TURN, Notifier
+from sakti.tui.transcript.tool import summarise
+from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user
 
 
@@ -311,3 +321,42 @@ async def test_a_visit_that_is_cancelled_leaves_no_thread_unloaded(host):
     session.views.transcript = read
     await host.done()
     assert view.shown == "t7" and transcript.shown == [2]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text"),
+    [
+        ("ask_user", {"questions": [{"question": "Which?", "header": "Db"}, {"question": "b"}]}, "Which?  and 1 more"),
+        ("report", {"summary": "It is in a.py", "findings": [{"claim": "x"}], "gaps": []}, "It is in a.py"),
+        (
+            "apply_patch",
+            {"patch": "*** Update File: a.py\n@@\n-x\n*** Add File: b.py\n"},
+            "a.py, b.py",
+        ),
+        ("present_plan", {"title": "T", "steps": [{"title": "a"}]}, "T"),
+        ("task-mutate", {"action": "close", "id": "a1", "summary": "done"}, "close done"),
+        ("task-query", {"action": "ready", "limit": 3}, "ready"),
+        ("skill", {"name": "pdf"}, "pdf"),
+        ("wait", {"job": "3", "text": "ready"}, "3"),
+        ("edit", {"path": "a.py", "edits": [{"old": "x", "new": "y"}]}, "a.py"),
+        ("custom", {"x": [{"deep": {"a": 1}}], "flag": True}, "x=1, flag=True"),
+        ("grep", {"pattern": "x", "path": "src"}, "x  in src"),
+        ("read", {"path": "a", "offset": 3, "limit": 9}, "a  (3-9)"),
+    ],
+)
+def test_the_line_of_a_call_shows_text_and_no_raw_arguments(tool, arguments, text):
+    assert summarise(ToolCallPart("c", tool, arguments)) == text
+
+
+async def test_the_limit_of_the_window_is_seen_in_80_columns_while_an_answer_streams(running, session):
+    async with running((80, 24)) as (app, pilot):
+        session.emit(TurnStarted("t1", user("u9", "why?", 90)))
+        session.emit(StepStarted(1, "m", 24_000))
+        session.emit(TextDelta("Because"))
+        app.chat.status_line.window = 32_800
+        for busy in (False, True):
+            app.chat.status_line.jobs, app.chat.status_line.queued = 3 * busy, 2 * busy
+            app.chat.status_line.show_context(24_000, about=True)
+            await settle(app, pilot)
+            last = screen_text(app).split("\n")[-1]
+            assert "≈24.0k of 32.8k" in last and "esc stop turn" in last

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 with lazy_imports:
+    from sakti.agent import plans as proposals
     from sakti.agent.session import turn_lease
     from sakti.agent.threads import reindexing
     from sakti.agent.tools import changes, textfile
@@ -132,7 +133,8 @@ class UndoPreview(Struct, frozen=True):
 class Result(Struct, frozen=True):
     """What an undo or a redo did; `prompt` is the first undone text.
 
-    `left` are paths that could not be written, `kept` conflicts that stay as they are.
+    `left` are paths that could not be written, `kept` conflicts that stay as they are. `tasks` of an approved plan
+    stay after an undo because they were worked on, or could not be restored by a redo.
     """
 
     done: Undone
@@ -141,6 +143,7 @@ class Result(Struct, frozen=True):
     remains: Remains = field(default_factory=Remains)
     thread: Thread | None = None
     prompt: str = ""
+    tasks: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -312,11 +315,31 @@ class Undoing:
         finally:
             await lease.give_back()
         await self._update_changed_files()
-        if self._live is not None and went_to:
-            await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
-            await self._live.take_plan_back(self._thread, preview.turns[0].index)
+        tasks = await self._take_plan_back(preview.turns[0].index) if went_to else ()
+        if went_to:
+            await self._open_successor(went_to, thread)
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, _name_paths(skipped), _list_kept(preview.plan, taken), preview.remains, thread, prompt)
+        conflicts = _list_kept(preview.plan, taken)
+        return Result(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
+
+    async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
+        """Go on in the fork, or in an empty thread where nothing was said before."""
+        if self._live is not None and fork is not None:
+            await self._live.open_thread(fork.id)
+        elif self._live is not None:
+            await self._live.current.open_new(thread_id, proposals.brought_along(self._thread.metadata))
+
+    async def _take_plan_back(self, first: int) -> tuple[str, ...]:
+        """Take back the plan that was approved in undone turns; return the tasks that stay."""
+        current = self._live.current if self._live is not None else None
+        mode = "ask" if current is None or current.may_edit else current.approval_mode
+        write, now = self._store.write, self._clock.now()
+        return self._use_plan_change(await write(proposals.take_back, self._thread.id, first, mode, now))
+
+    def _use_plan_change(self, change: proposals.PlanChange | None) -> tuple[str, ...]:
+        if change is not None and self._live is not None:
+            self._live.use_plan_change(change)
+        return change.remaining if change is not None else ()
 
     async def _complete(self, preview: UndoPreview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
@@ -371,12 +394,15 @@ class Undoing:
         taken = frozenset(take)
         skipped = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
         await self._update_changed_files()
-        if self._live is not None and thread is not None:
-            await self._live.open_thread(thread.id)
+        tasks: tuple[str, ...] = ()
         if thread is not None:
+            change = await self._store.write(proposals.bring_back, thread.id, self._clock.now())
+            if self._live is not None:
+                await self._live.open_thread(thread.id)
+            tasks = self._use_plan_change(change)
             await self._mark_undone(thread.id, "")
             await self._remove_unused_fork(done.went_to)
-        return Result(done, _name_paths(skipped), _list_kept(plan, taken), thread=thread)
+        return Result(done, _name_paths(skipped), _list_kept(plan, taken), thread=thread, tasks=tasks)
 
     async def _update_changed_files(self) -> None:
         """Let the session show how many files git sees changed now."""

@@ -27,6 +27,7 @@ from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tool_names import list_arguments
+from sakti.core.types import Json
 from sakti.store.secrets import marks_in
 
 with lazy_imports:
@@ -128,6 +129,21 @@ class Decision(Struct, frozen=True):
     is_edit: bool = False
     is_alone: bool = False
 
+    def warn(self, command: str, loss: str) -> Decision:
+        """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
+        if not loss or self.verdict == "deny":
+            return self
+        reason = ". ".join(r for r in (f"Cannot be undone ({loss})", self.reason) if r)
+        return replace(self, verdict="ask", reason=reason, target=command, rules=())
+
+    def apply(self, arguments: Json) -> Json:
+        """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
+        more: Json = {"outside": self.outside} if self.outside else {}
+        if self.command:
+            more["command"] = self.command
+        values = {k: v for k, v in arguments.items() if k != "reach"}
+        return {**values, **more, **({"reach": list(self.reach)} if self.reach else {})}
+
 
 class Effect(Struct, frozen=True):
     """One effect of a call. `rule` would allow it; empty if no rule may."""
@@ -146,7 +162,7 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         decision = _run(tool.rule_name, arguments, mode, rules, place, found)
         return replace(decision, command=found.rewritten, note=found.omission)
     if tool.remote is not None:
-        return _remote(tool.rule_name, tool.remote, arguments, mode, rules)
+        return _remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
     if tool.effect == "fetch":
         return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
     if tool.effect == "search":
@@ -164,13 +180,16 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
 # --- servers ------------------------------------------------------------------------------------------------------
 
 
-def _remote(name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules) -> Decision:
+def _remote(
+    name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place
+) -> Decision:
     """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
     target = list_arguments(dict(arguments)) or name
     if rule_texts.names_tool(rules.deny, name):
         return Decision("deny", "denied by your rules", name)
     if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
-        return Decision("deny", "plan mode calls only tools of your own servers that are marked as reading", name)
+        only = "calls only tools of the user's own servers that are marked as reading"
+        return Decision("deny", f"{place.reader} {only}", name)
     if rule_texts.names_tool(rules.ask, name):
         return Decision("ask", "Your rules ask first", target)
     if mode == "full":
@@ -199,7 +218,7 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
         return Decision("deny", "denied by your rules", target)
     mode_verdict = verdict_of_mode(effect.kind, mode)
     if mode_verdict == "deny":
-        return Decision("deny", "plan mode edits nothing", target)
+        return Decision("deny", f"{place.reader} edits nothing", target)
     if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
     if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
@@ -291,7 +310,7 @@ def _run(
         return _inside(name, command, reach, mode, rules, place, found)
     if mode == "plan":
         refused = "runs every command inside the sandbox" if why else "reaches no network"
-        return Decision("deny", f"plan mode {refused}", command)
+        return Decision("deny", f"{place.reader} {refused}", command)
     judged = _command(name, command, "ask", rules, place, found)
     return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
 
@@ -339,7 +358,7 @@ def _inside(
     if judged.verdict == "deny" or not (new_hosts := hosts.missing(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
     if mode == "plan":
-        return Decision("deny", "plan mode reaches no network", command)
+        return Decision("deny", f"{place.reader} reaches no network", command)
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
     offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.REACH}{h}" for h in new_hosts))
@@ -367,7 +386,7 @@ def _command(
     effects = [(verdict_of_mode(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
-        return Decision("deny", _explain_denial(worst, inside=inside), command)
+        return Decision("deny", _explain_denial(worst, place), command)
     if judged == "allow":
         if _must_ask(name, rules, found):
             return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
@@ -378,11 +397,11 @@ def _command(
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
 
 
-def _explain_denial(effect: Effect, *, inside: bool) -> str:
+def _explain_denial(effect: Effect, place: Place) -> str:
     if effect.kind == "secret":
         return effect.reason
-    where = "" if inside or effect.kind not in CONFINED else "without a whole sandbox "
-    return f"{where}plan mode runs only what reads"
+    where = "" if place.level == "sandboxed" or effect.kind not in CONFINED else "without a whole sandbox "
+    return f"{where}{place.reader} runs only what reads"
 
 
 def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:

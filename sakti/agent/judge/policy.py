@@ -118,15 +118,17 @@ class ModeTools(Struct, frozen=True):
         """Return whether commands are judged as in the approval mode `plan`."""
         return self.names is not None and READ_ONLY in self.names and "bash" not in self.names
 
-    def allows(self, tool: str) -> bool:
-        """Return whether the mode has a tool."""
+    def allows(self, tool: str, *, reads: bool = False) -> bool:
+        """Return whether the mode has a tool; `reads`: of a server, and known to read only."""
         if self.names is None or tool in _ALWAYS or (READ_ONLY in self.names and tool in _READERS):
+            return True
+        if reads and self.reads_only:
             return True
         return any(fnmatch.fnmatchcase(tool, name) for name in self.names)
 
-    def refusal(self, tool: str) -> str:
+    def refusal(self, tool: str, *, reads: bool = False) -> str:
         """Return the sentence for a call of a tool that the mode lacks; "" if it has it."""
-        if self.allows(tool):
+        if self.allows(tool, reads=reads):
             return ""
         what = "It only reads and searches" if self.reads_only else f"It has {', '.join(self.names or ())}"
         return f"The mode {self.mode} has no tool {tool}. {what}; the user changes the mode with /mode."

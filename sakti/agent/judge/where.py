@@ -61,7 +61,7 @@ class Place(Struct, frozen=True):
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
     read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
     beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
-    `search_service` is the name of the service that searches the web.
+    `search_service` is the name of the service that searches the web. `reader` names for refusals what only reads.
     """
 
     workspace: Path
@@ -75,6 +75,7 @@ class Place(Struct, frozen=True):
     added: tuple[Path, ...] = ()
     own_network: bool = True
     search_service: str = ""
+    reader: str = "plan mode"
 
     @property
     def roots(self) -> tuple[Path, ...]:

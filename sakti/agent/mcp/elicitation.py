@@ -14,6 +14,7 @@ from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
+from sakti.core import tool_names
 from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion
 from sakti.core.text import one_line
@@ -33,7 +34,7 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
     if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
-    name = schemas.PREFIX + schemas.clean_name(server.name)
+    name = tool_names.PREFIX + tool_names.clean_name(server.name)
     digest = schemas.digest(command)[:12]
     rule = f"{name} # {digest}"
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())

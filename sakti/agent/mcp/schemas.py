@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, cast
 
@@ -12,8 +11,8 @@ from sakti.agent.mcp.servers import McpServer, McpTool
 from sakti.core import json_schema
 from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.core.tokens import estimate_tokens
+from sakti.core.tool_names import PREFIX, clean_name
 
-PREFIX = "mcp__"
 LONGEST_NAME = 64
 LONGEST_TEXT = 2_000  # bytes of a description, or of a server's instructions
 LARGEST_SCHEMA = 64_000  # characters after inlining
@@ -59,10 +58,6 @@ class ToolNames:
             self._taken.add(name)
             self._names[server, tool] = name
         return self._names[server, tool]
-
-
-def clean_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"
 
 
 def digest(text: str) -> str:

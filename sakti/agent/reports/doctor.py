@@ -178,14 +178,19 @@ def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Li
 
 
 def _custom_agents(review: trust.TrustReview) -> list[Line]:
-    """Report the custom agents, and the unused parts of their files."""
+    """Report the custom agents, their broken files, and the unused parts of the others."""
     workspace = review.project.workspace
     loaded = agent_files.load(workspace, project=review.holds, trusts=review.trusts)
-    notes = [Line("agent", False, note, optional=True) for note in loaded.notes[:MOST_NOTES]]
-    if len(loaded.notes) > MOST_NOTES:
-        notes.append(Line("agent", False, f"and {len(loaded.notes) - MOST_NOTES} more", optional=True))
-    names = f": {', '.join(a.name for a in loaded.agents)}" if loaded.agents else ""
-    return [Line("agents", True, f"{counted(len(loaded.agents), 'custom agent')}{names}"), *notes]
+    all_notes = (*loaded.broken, *loaded.notes)
+    notes = [Line("agent", False, note, optional=True) for note in all_notes[:MOST_NOTES]]
+    if len(all_notes) > MOST_NOTES:
+        notes.append(Line("agent", False, f"and {len(all_notes) - MOST_NOTES} more", optional=True))
+    summary = counted(len(loaded.agents), "custom agent")
+    if loaded.agents:
+        summary += f": {', '.join(a.name for a in loaded.agents)}"
+    if loaded.broken:
+        summary += f"; {counted(len(loaded.broken), 'broken file')}"
+    return [Line("agents", not loaded.broken, summary, optional=True), *notes]
 
 
 def _files(path: Path) -> list[Line]:

@@ -168,10 +168,10 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
     """Say what happened in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:
-        case "observed":
-            return f"observed {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
-        case "activated":
-            return f"activated {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
+        case "observed" | "activated" if event.text:
+            return f"{event.kind} report of {event.text} → {_lines(event.lines)}, {count_k(event.tokens_after)}"
+        case "observed" | "activated":
+            return f"{event.kind} {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
         case "reflected":
             return f"reflected {sizes_}"
         case "taken_over":

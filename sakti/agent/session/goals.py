@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, convert, to_builtins
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 KEY = "goal"  # in a thread's metadata; also the kind of the marks of its turns, and the name of its facts
 IDLE_AT_MOST = 2  # turns in a row without a tool call
-_OPTION = lazy_pattern(
-    r"""(?:^|\s)--(until|max-turns|max-cost)(?:\s+|=)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'][^\s]*)\s*$"""
-)
+_VALUE = r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'][^\s]*)"""
+_OPTION = lazy_pattern(rf"(?:^|\s)--(until|max-turns|max-cost)(?:\s+|=){_VALUE}\s*$")
+_STRAY = lazy_pattern(rf"^--([a-z][a-z-]*)|(?:^|\s)--([a-z][a-z-]*)(?:(?:\s+|=){_VALUE})?\s*$")
+_QUOTED = lazy_pattern(r"""\s*(?:"([^"]*)"|'([^']*)')\s*""")
 _MARK = lazy_pattern(r"[*_`]*GOAL (DONE|BLOCKED):[*_`]*\s*(.*?)[*_`]*")
 
 
@@ -77,13 +78,25 @@ def parse_goal(line: str, max_turns: int, max_usd: float) -> Goal:
             value = value[1:-1].replace('\\"', '"') if value[0] == '"' else value[1:-1]
         options[match[1]] = value.strip()
         line = line[: match.start()]
+    text = _read_text(line, options)
     turns = _read_limit("--max-turns", options.get("max-turns"), max_turns)
     usd = _read_limit("--max-cost", options.get("max-cost", "").removeprefix("$") or None, max_usd)
     if turns != int(turns):
         raise ValueError("--max-turns takes a whole number.")
-    if not line.strip():
+    if not text:
         raise ValueError("Write the goal after /goal.")
-    return Goal(line.strip(), options.get("until", ""), int(turns), usd)
+    return Goal(text, options.get("until", ""), int(turns), usd)
+
+
+def _read_text(line: str, options: Container[str]) -> str:
+    """Return the words of a goal; quotes around all of them keep what looks like an option."""
+    if (quoted := _QUOTED.fullmatch(line)) is not None:
+        return (quoted[1] or quoted[2] or "").strip()
+    stray = _STRAY.search(line.strip())
+    if stray is not None and (name := stray[1] or stray[2]) not in options:
+        where = "Write them behind the goal, each with a value; quote the goal if this belongs to it."
+        raise ValueError(f"--{name} cannot be read: /goal takes --until, --max-turns and --max-cost. {where}")
+    return line.strip()
 
 
 def _read_limit(name: str, text: str | None, default: float) -> float:
@@ -282,9 +295,18 @@ class Goals:
         if goal.state == "active" and not self._open.busy:
             self._open.running.task = self._task = asyncio.create_task(self._go_on())
 
+    def _warn_without_price(self, goal: Goal) -> None:
+        """Say that the limit in dollars cannot be watched if the model's price is not known."""
+        info = self._open.workspace.models.info
+        if info is not None and info.input_price is None:
+            limit = f"the limit of ${goal.max_usd:.2f} cannot be watched; that of {counted(goal.max_turns, 'turn')} is"
+            text = f"The price of {info.full_name} is not known, so {limit}."
+            self._open.emit(Notice("warning", "Goal", text))
+
     async def _pursue(self, goal: Goal) -> None:
         if self._open.workspace.models.provider is None:
             raise NoModelError("Name a model with /model first.")
+        self._warn_without_price(goal)
         self._pursued = self._open.id
         self._approvals = _CheckApprovals(self._open.toolbox.approvals)
         await self._save(replace(goal, owner=self._open.workspace.owner))

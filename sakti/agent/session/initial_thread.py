@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent import titles
+from sakti.agent import plans, titles
 from sakti.core.errors import ConfigError
 from sakti.core.events import Notice
 from sakti.store.threads import fork as thread_fork
@@ -47,7 +47,7 @@ async def _continue_last(current: OpenThread) -> None:
         return
     went_to = stored_threads.goes_on_as(newest[0])
     if went_to and await ws.store.read(stored_threads.get, went_to) is None:
-        await current.open_new(went_to)
+        await current.open_new(went_to, plans.brought_along(newest[0].metadata))
     else:  # a successor in the lists would be newer: this one was deleted, or is empty
         await current.switch_to(newest[0])
 

@@ -216,7 +216,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
 async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
     """Emit an answer as it comes; return its end, None if it broke off."""
     written, answer = 0, None
-    deltas = DeltaBuffer(turn.emit)
+    deltas, journal = DeltaBuffer(turn.emit), turn.open_journal()
     stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
     try:
         async with contextlib.aclosing(stream) as chunks:
@@ -226,8 +226,12 @@ async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
                 elif not isinstance(chunk, PromptProgress):
                     written += len(chunk.text)
                 _show(turn, call, chunk, deltas)
+                if journal is not None:
+                    journal.follow(turn.streamed)
                 _must_end(turn, written)
     finally:
+        if journal is not None:
+            journal.close()
         deltas.flush()
     return answer
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from sakti.core.child_states import RunState
+from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
@@ -16,7 +18,6 @@ from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, Tool
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
-    from sakti.core.events import MemoryStatus
     from sakti.memory.engine import Prepared
     from sakti.store.database import Store
     from sakti.store.log.events import LogChange, MemoryEvent
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.processors import compose
     from sakti.agent.threads import past_requests
+    from sakti.memory import modes as memory_modes
+    from sakti.memory import policy as memory_policy
     from sakti.store import leases, user_state
     from sakti.store import memory as stored_memory
     from sakti.store.log import corrections as memory_corrections
@@ -58,6 +61,7 @@ class ThreadSummary(Struct, frozen=True):
     tokens: int
     undone: tuple[ThreadSummary, ...] = ()  # branches that an undo left, the newest first
     children: tuple[ThreadSummary, ...] = ()
+    state: RunState | None = None  # of a child
 
     @property
     def below(self) -> tuple[ThreadSummary, ...]:
@@ -67,9 +71,9 @@ class ThreadSummary(Struct, frozen=True):
     @staticmethod
     def of(row: stored_threads.Summary) -> ThreadSummary:
         """Return the summary of a stored row."""
-        thread, preview, messages, tokens, undone, children = row
+        thread, preview, messages, tokens, undone, children, state = row
         below = tuple(map(ThreadSummary.of, undone)), tuple(map(ThreadSummary.of, children))
-        return ThreadSummary(thread, preview, messages, tokens, *below)
+        return ThreadSummary(thread, preview, messages, tokens, *below, state)
 
 
 class ContextBlock(Struct, frozen=True):
@@ -105,8 +109,9 @@ class Spent(Struct, frozen=True):
 
 
 class ChildMemory(Struct, frozen=True):
-    """Memory of a child thread: the lines of its log, those that wait, its figures and events."""
+    """Memory of a child thread: windows, lines of the log, waiting lines, figures and events."""
 
+    status: MemoryStatus
     lines: list[LogLine]
     waiting: list[LogLine]
     figures: Figures
@@ -221,12 +226,28 @@ class Views:
         return Spent(actor + side, observer + reflector, search)
 
     async def child_memory(self, child_id: str) -> ChildMemory | None:
-        """Return the memory of a child of this thread; None before it has one."""
+        """Return the memory of a child of this thread as it is stored; None before it has one."""
         read = self._store.read
         record = await read(stored_memory.get_record, f"thread:{child_id}")
-        if record is None:
+        run = await read(child_runs.get, child_id)
+        if record is None or run is None:
             return None
+        last = await read(stored_memory.cursor, record.id, child_id)
+        messages = await read(stored_messages.after, child_id, last)
+        log = sum(g.observation_tokens for g in await read(stored_memory.groups, record.id, "active"))
+        settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
+        numbers = memory_policy.effective_numbers(settings, log, None)
         return ChildMemory(
+            MemoryStatus(
+                record.id,
+                child_id,
+                0,
+                record.generation_count,
+                Gauge(sum(m.tokens for m in messages), numbers.threshold),
+                Gauge(log, numbers.reflect_at),
+                BufferedObservations(),
+                BufferedReflection(),
+            ),
             await read(memory_log.log_lines, record.id),
             await read(memory_log.waiting_lines, record.id),
             await read(memory_log.figures, record.id),

@@ -1,16 +1,35 @@
-"""Open a thread that a crash left in mid-turn: its calls get an answer, and its end is recorded."""
+"""Recover from a crash in mid-turn: calls get an answer, and the text of the answer is kept with its end."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from sakti.core.errors import SaktiError
 from sakti.core.ids import short
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
-from sakti.store import leases
+from sakti.core.types import (
+    Json,
+    MarkerPart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    Thread,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.store import leases, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.secrets import MaskedStream
 from sakti.store.tasks import rows
 from sakti.store.threads import child_runs, messages
 
+JOURNAL_S = 1.5  # seconds between two writes of an answer's text
 KILLED = "sakti was ended before the answer was complete. F5 asks again."
 
 
@@ -30,25 +49,56 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
             return None
         parts = tuple(_result_of(db, thread.id, c) for c in calls)
-        counted = count_parts(counter, parts)
-        message = messages.append(
-            db,
-            Message(
-                store.ids.new(),
-                thread.id,
-                thread.resource_id,
-                "tool",
-                parts,
-                store.clock.now(),
-                tokens=message_tokens(counted),
-                part_tokens=counted,
-                token_counter=counter.name,
-            ),
-        )
+        message = messages.append(db, _make_message(store, thread, "tool", parts, counter))
         child_runs.deliver_results(db, message)
         return message
 
     return await store.write(answer)
+
+
+class AnswerJournal:
+    """Stores the text of an answer while it streams, so that a crash loses no more than its last seconds.
+
+    The writes run beside the stream; one that fails is repeated with the next piece of the text.
+    """
+
+    def __init__(self, store: Store, resource_id: str, thread_id: str) -> None:
+        self._store, self._resource_id, self._thread_id = store, resource_id, thread_id
+        self._masked = MaskedStream()
+        self._taken = 0  # pieces of the stream that were masked
+        self._text = ""  # masked text that is not stored
+        self._is_first = True
+        self._is_open = True
+        self._due = store.clock.monotonic() + JOURNAL_S
+        self._write: asyncio.Task[None] | None = None
+
+    def follow(self, streamed: Sequence[str]) -> None:
+        """Store what was added to the stream, if it is time."""
+        now = self._store.clock.monotonic()
+        if now < self._due or (self._write is not None and not self._write.done()):
+            return
+        self._due = now + JOURNAL_S
+        self._text += self._masked.feed("".join(streamed[self._taken :]))
+        self._taken = len(streamed)
+        if self._text:
+            self._write = asyncio.create_task(self._keep(self._text))
+
+    async def _keep(self, text: str) -> None:
+        def keep(db: Database) -> None:
+            if not self._is_open:  # the answer itself is written now
+                return
+            if self._is_first:
+                user_state.forget_answer(db, self._resource_id, self._thread_id)  # of an attempt that failed
+            now = self._store.clock.now()
+            user_state.keep_answer_piece(db, self._resource_id, self._thread_id, text, now)
+
+        with contextlib.suppress(SaktiError):
+            await self._store.write(keep)
+            self._text, self._is_first = self._text[len(text) :], False
+
+    def close(self) -> None:
+        """Write nothing from now on: the answer ended, and its message is stored next."""
+        self._is_open = False
 
 
 async def was_killed(store: Store, thread: Thread) -> bool:
@@ -57,15 +107,22 @@ async def was_killed(store: Store, thread: Thread) -> bool:
     return any(not leases.alive(turn.owner) for turn in turns)
 
 
-async def keep_interruption(store: Store, thread: Thread) -> bool:
-    """Store that the last turn was killed, if its answer is missing: it is shown, and no model is told."""
+async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> bool:
+    """Store that the last turn was killed, with the text that its answer had, if that is missing."""
 
     def keep(db: Database) -> bool:
         leases.clear_dead(db, thread.id)
+        text = user_state.read_answer(db, thread.resource_id, thread.id)
+        user_state.forget_answer(db, thread.resource_id, thread.id)
         last = messages.page(db, thread.id, limit=1)
         if not last or last[0].role == "assistant" or "ended" in last[0].metadata:
             return False
-        messages.add_metadata(db, last[0].id, {"ended": {"status": "interrupted", "text": KILLED}})
+        ended: Json = {"ended": {"status": "interrupted", "text": KILLED}}
+        if text.strip():
+            partial = _make_message(store, thread, "assistant", (TextPart(text), MarkerPart("interrupted")), counter)
+            messages.append(db, replace(partial, metadata=ended))
+        else:
+            messages.add_metadata(db, last[0].id, ended)
         return True
 
     return await store.write(keep)
@@ -75,6 +132,21 @@ async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
     """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
     if await store.read(rows.orphaned_tasks, thread.resource_id, thread.id):
         await store.write(rows.adopt_claims, thread.resource_id, thread.id, owner)
+
+
+def _make_message(store: Store, thread: Thread, role: Role, parts: tuple[Part, ...], counter: Counter) -> Message:
+    counted = count_parts(counter, parts)
+    return Message(
+        store.ids.new(),
+        thread.id,
+        thread.resource_id,
+        role,
+        parts,
+        store.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=counter.name,
+    )
 
 
 def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
@@ -88,10 +160,10 @@ def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPa
     if run is None:
         return interrupted_result(call)
     if run.report is not None:
-        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"]}
+        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"], "state": run.state}
         return ToolResultPart(call.id, call.name, run.report["block"], details=details)
     text = f"interrupted: the child thread {short(run.child_id)} did not finish; name it in `resume` to continue it"
-    return ToolResultPart(call.id, call.name, text, True)
+    return ToolResultPart(call.id, call.name, text, True, {child_runs.UNFINISHED: run.child_id})
 
 
 def interrupted_result(call: ToolCallPart) -> ToolResultPart:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
@@ -278,20 +278,10 @@ class Session:
         self.current.set_approval_mode(metadata[plans.KEY]["mode"])
         await self.submit(plans.BEGIN)
 
-    async def take_plan_back(self, thread: Thread, first: int) -> None:
-        """Take back the plan that a thread approved since the message with index `first`.
-
-        Its unchanged tasks are deleted, the others named; the approval mode of before applies again.
-        """
-        stored: Any = thread.metadata.get(plans.KEY)
-        if not stored or stored["index"] < first:
-            return
-        remaining = await self.workspace.store.write(plans.take_back, self.current.task_actor(), stored)
-        self.current.set_approval_mode(stored["before"])
+    def use_plan_change(self, change: plans.PlanChange) -> None:
+        """Show what an undo or a redo made of a plan, and go on in the approval mode that came with it."""
+        self.current.set_approval_mode(change.mode)
         self.emit(TasksChanged())
-        if remaining:
-            names = ", ".join(remaining[:5]) + (f" and {len(remaining) - 5} more" if len(remaining) > 5 else "")
-            self.emit(Notice("warning", "Plan undone", f"These tasks were worked on and are kept: {names}."))
 
     async def open_thread(self, thread_id: str) -> None:
         """Continue a thread. Raises `StoreError` if it does not exist."""

@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
 from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
-from sakti.agent.session.recovery import interrupted_result
+from sakti.agent.session.recovery import AnswerJournal, interrupted_result
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
@@ -41,6 +41,7 @@ from sakti.core.types import (
 from sakti.memory.engine import MemoryEngine
 from sakti.providers import limits
 from sakti.providers.protocol import Provider
+from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import rows
@@ -157,6 +158,11 @@ class Turn(Struct):
             self.results.append(event.result)
         self.sink(event)
 
+    def open_journal(self) -> AnswerJournal | None:
+        """Return the journal of an answer that is to survive a crash; None if it must not be stored as it comes."""
+        is_stored = self.purpose == "actor" and not self.guarded and not self.parent_id
+        return AnswerJournal(self.store, self.resource_id, self.thread_id) if is_stored else None
+
     def interrupt(self) -> None:
         self.interrupted = True
 
@@ -259,6 +265,7 @@ async def append(turn: Turn, message: Message) -> Message:
         if task_id is None and turn.parent_id:
             task_id = rows.find_active_task(db, turn.parent_id, turn.parent_id, turn.owner)
         stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
+        user_state.forget_answer(db, turn.resource_id, turn.thread_id)  # it is part of this message, or given up
         child_runs.deliver_results(db, stored)
         jobs.report_results(db, stored)
         return stored
@@ -335,7 +342,12 @@ async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> 
     if not turn.messages:
         return
     ended = {"status": status, **({"title": error.title, "text": error.message, "code": error.code} if error else {})}
-    await turn.store.write(message_store.add_metadata, turn.messages[-1].id, {"ended": ended})
+
+    def keep(db: Database) -> None:
+        message_store.add_metadata(db, turn.messages[-1].id, {"ended": ended})
+        user_state.forget_answer(db, turn.resource_id, turn.thread_id)
+
+    await turn.store.write(keep)
 
 
 def touched_paths(message: Message, turn: Turn) -> list[str]:

@@ -240,7 +240,8 @@ class Turns:
             await self._play(parts, lease, taken, model)
             return
         except asyncio.CancelledError:
-            error = None if taken.done() else SaktiError("Stopped before it was sent.", title="Not sent")
+            stopped = SaktiError("The turn was stopped before its message was sent.", title="Not sent")
+            error = None if taken.done() else stopped
         except SaktiError as e:
             if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED, BLOCKED):
                 log.exception("turn failed")

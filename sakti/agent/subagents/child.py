@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
@@ -16,6 +16,7 @@ from sakti.agent.subagents.report import ChildReport
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.subagents.tools import make_report
 from sakti.agent.tools.context import Outcome
+from sakti.core.child_states import ChildState, RunState, describe_state
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     AgentFinished,
@@ -54,8 +55,6 @@ EVERY_S = 0.25  # seconds between two events of progress
 SHOWN = 5  # calls that are kept for the screen
 INVALID = "{problem} Call report again with that corrected."
 
-End = Literal["finished", "partial", "interrupted"]
-
 
 class Child:
     """A child while it works, and until its report is delivered.
@@ -82,8 +81,9 @@ class Child:
         self.task: asyncio.Task[None] | None = None
         self.report: ChildReport | None = None
         self.usage = Usage()
-        self.step, self.activity = 0, "waiting for a free slot"
+        self.step, self.activity = 0, "starting"
         self.calls: list[str] = []
+        self.state: ChildState = "waiting"
         self.outcome: Outcome | None = None
         self.stopped = ""  # why it was stopped
         self.is_delivered = False
@@ -135,7 +135,8 @@ class Child:
 
     async def _work(self, text: str, model: str) -> None:
         self._began = self._clock.monotonic()
-        self.activity = "starting"
+        self.state = "running"
+        self.show()
         await self.thread.open_stored(self.id)
         if model and model != "inherit":
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
@@ -171,6 +172,7 @@ class Child:
         if self.outcome is not None:
             return
         state, report = self._ending(why)
+        self.state = state
         ws, clock = self.parent.workspace, self._clock
         head = reports.head_of(self.id, self.spec.name, self.step, self.usage.cost_usd)
         block = reports.as_block(report, head)
@@ -193,7 +195,7 @@ class Child:
             await self._hold(report.summary)
         await self.thread.close()
 
-    def _ending(self, why: str) -> tuple[End, ChildReport]:
+    def _ending(self, why: str) -> tuple[RunState, ChildReport]:
         if self.report is not None:
             return "finished", self.report
         end, text = self._end, self._last_text()
@@ -276,7 +278,7 @@ class Child:
         if isinstance(event, TasksChanged):
             self.parent.emit(event)
         elif self._take_in(event):
-            self._show()
+            self.show()
 
     def _take_in(self, event: Event) -> bool:
         """Return whether an event is progress, after taking it in; the screen that follows it shows the rest."""
@@ -302,7 +304,7 @@ class Child:
             return bool(activity)
         return True
 
-    def _show(self) -> None:
+    def show(self) -> None:
         """Emit the progress, at most four times a second; the last one is not left out."""
         if self._timer is None:
             wait = self._shown + EVERY_S - self._clock.monotonic()
@@ -324,7 +326,14 @@ class Child:
             self.usage.cost_usd,
             self.seconds,
             tuple(self.calls),
+            self.state,
         )
+
+    @property
+    def in_words(self) -> str:
+        """Return its activity or its end in words."""
+        doing = f"step {self.step} · {self.activity}"
+        return describe_state(self.state, doing if self.report is None else self.report.in_words())
 
 
 def _activity(event: Event) -> str:

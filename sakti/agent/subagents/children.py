@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent import budget, titles
@@ -16,6 +17,7 @@ from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.definitions import AgentSpec
 from sakti.agent.subagents.tools import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.child_states import ChildState
 from sakti.core.config import refuse_mode
 from sakti.core.errors import ToolError
 from sakti.core.events import AgentStarted, Notice
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 SHARE = 0.01  # of the model's window, for the list of custom agents
 RUNNING = "children"  # the fact that names running children
 _SHARED = (system_prompt.OVERVIEW, prompt_facts.CATALOG, "instructions")  # what a child's prompt has of its parent's
+
+
+class ListedChild(Struct, frozen=True):
+    """A child as lists show it: its run, and its state by now in one word and in a few."""
+
+    run: ChildRun
+    state: ChildState
+    in_words: str
 
 
 class Children:
@@ -91,12 +101,13 @@ class Children:
         model = task.model or spec.model or self._parent.workspace.config.subagents.model
         child.task = asyncio.create_task(child.play(text, self._places, model))
         self._parent.emit(AgentStarted(child.id, run.call_id, spec.name, task.goal, task.background))
+        child.show()
         if not task.background:
             return await self._wait(child)
         child.task.add_done_callback(lambda _task: self._ended_aside(child))
         return Outcome(
             f"The child thread {short(child.id)} works in the background; its report comes with a later step.",
-            details={"background": child.id},
+            details={child_runs.IN_BACKGROUND: child.id},
         )
 
     def _find(self, name: str) -> AgentSpec:
@@ -179,7 +190,7 @@ class Children:
         """Return the answer to a goal that an earlier child had; the second such call runs."""
         key = (spec.name, " ".join(goal.split()).casefold())
         for row in await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id):
-            if (row.agent or row.mode, " ".join(row.goal.split()).casefold()) != key or key in self._refused:
+            if (row.name, " ".join(row.goal.split()).casefold()) != key or key in self._refused:
                 continue
             self._refused.add(key)
             what = "still runs" if row.state == "running" else f"ended: {(row.report or {}).get('marks', row.state)}"
@@ -226,7 +237,7 @@ class Children:
         running = {c.id for c in self.running}
         orphans = await ws.store.write(child_runs.interrupt_orphans, parent.id, ws.clock.now(), running)
         for row in orphans:
-            text = f"{row.agent or row.mode}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
+            text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
             parent.emit(Notice("warning", "Child thread", text))
         rows = await ws.store.read(child_runs.of_parent, parent.id)
         self._waiting = {
@@ -254,9 +265,14 @@ class Children:
         gone = [c for c in self.running if thread_id in (c.id, c.run.parent_id)]
         await asyncio.gather(*(c.stop("its thread was deleted") for c in gone))
 
-    async def stored(self) -> list[ChildRun]:
-        """Return the runs of the thread's children, oldest first."""
-        return await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
+    async def listed(self) -> list[ListedChild]:
+        """Return the thread's children, oldest first."""
+        rows = await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
+        return [self._list_child(row) for row in rows]
+
+    def _list_child(self, row: ChildRun) -> ListedChild:
+        child = self.all.get(row.child_id)
+        return ListedChild(row, *((child.state, child.in_words) if child is not None else (row.state, row.in_words)))
 
     @property
     def custom(self) -> tuple[AgentSpec, ...]:

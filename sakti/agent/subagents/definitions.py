@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Collection
 
 from msgspec import Struct, field
@@ -18,8 +19,8 @@ NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, 
 class AgentSpec(Struct, frozen=True):
     """A mode or a custom agent.
 
-    `tools`: those that it gets; `without`: those that it does not. `ceiling`: the widest approval mode
-    that it works in. `rules` allow calls of a tool that is only partly its own, by tool.
+    `tools`: those that it gets; `without`: those that it does not, by names or patterns. `ceiling`: the widest
+    approval mode that it works in. `rules` allow calls of a tool that is only partly its own, by tool.
     """
 
     name: str
@@ -41,9 +42,14 @@ class AgentSpec(Struct, frozen=True):
     def is_read_only(self) -> bool:
         return self.ceiling == "plan"
 
+    def has_tool(self, tool: str, *, reads: bool = False) -> bool:
+        """Return whether it gets a tool; `reads`: of a server, and known to read only."""
+        forbids = any(fnmatch.fnmatchcase(tool, name) for name in self.without)
+        return not forbids and self.tools.allows(tool, reads=reads)
+
     def narrowed(self, tools: Collection[str]) -> frozenset[str]:
         """Return the tools of `tools` that it gets."""
-        return frozenset(t for t in tools if self.tools.allows(t) and t not in self.without)
+        return frozenset(t for t in tools if self.has_tool(t))
 
 
 def of_mode(name: str) -> AgentSpec | None:

@@ -23,6 +23,7 @@ from sakti.core.config import SessionMode
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt, mode_names
 from sakti.core.text import one_line
+from sakti.core.tool_names import PREFIX, mcp_pattern
 from sakti.core.types import Effort
 from sakti.memory import modes
 
@@ -45,10 +46,11 @@ _SAME = ("sonnet", "opus", "inherit", "")  # models that mean the one that answe
 
 
 class CustomAgents(Struct, frozen=True):
-    """Custom agents, and sentences on the unused parts of their files."""
+    """Custom agents, sentences on unused parts of their files, and on broken files."""
 
     agents: tuple[AgentSpec, ...] = ()
     notes: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
     def get(self, name: str) -> AgentSpec | None:
         return next((a for a in self.agents if a.name == name), None)
@@ -57,6 +59,7 @@ class CustomAgents(Struct, frozen=True):
 def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> CustomAgents:
     """Load all custom agents, the first of each name; `project`: also its trusted ones."""
     notes: list[str] = []
+    broken: list[str] = []
     agents: dict[str, AgentSpec] = {}
     bound = workspace.resolve()
     listed = files.list_files(workspace, "agent", most=MOST) if project else []
@@ -64,17 +67,29 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
         ((f.path, bound) for f in listed if trusts(f.path.relative_to(workspace).as_posix())),
         ((f.path, None) for f in files.list_user_files("agent")),
     ):
-        read = library.read_file(path, root, notes)
-        if read is not None and (agent := _agent(path, *read, notes)) is not None:
-            agents.setdefault(agent.name, agent)
-    return CustomAgents(tuple(sorted(agents.values(), key=lambda a: a.name)), tuple(notes))
+        before = len(broken)
+        read = library.read_file(path, root, broken)
+        if read is None or len(broken) > before:  # without its front matter its limits are unknown
+            continue
+        table, body, source = read
+        name = str(table.get("name") or path.stem)
+        if problem := _refuse_name(name):
+            broken.append(f"{source}: left out, {problem}.")
+        else:
+            agents.setdefault(name, _agent(name, table, body, source, notes))
+    return CustomAgents(tuple(sorted(agents.values(), key=lambda a: a.name)), tuple(notes), tuple(broken))
 
 
-def _agent(path: Path, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec | None:
-    name = str(table.get("name") or path.stem)
-    if not _NAME.fullmatch(name) or name in mode_names():
-        notes.append(f"{source}: left out, {one_line(name, 40)!r} is not a valid agent name, or is the name of a mode.")
-        return None
+def _refuse_name(name: str) -> str:
+    """Return why an agent cannot have a name; "" if it can."""
+    if name in mode_names():
+        return f"{name} is the name of a mode"
+    if _NAME.fullmatch(name):
+        return ""
+    return f"{one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
+
+
+def _agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec:
     problems = [f"{field} is not used" for field in table if field in _UNUSED]
     problems += [f"the field {one_line(str(field), 40)} is unknown" for field in table if field not in _USED | _UNUSED]
     mode = str(table.get("mode") or modes.DEFAULT)
@@ -144,7 +159,8 @@ def _with_tools(agent: AgentSpec, table: Mapping[str, Any], problems: list[str])
     without = {t for word in _words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
     of_mode = tools = ModeTools(agent.mode, modes.numbers(agent.mode).tools)
     if "tools" in table:
-        tools = ModeTools(agent.name, tuple(sorted(n for n in names if "*" in n or tools.allows(n))))
+        chosen = (n for n in names if n.startswith(("*", PREFIX)) or tools.allows(n))
+        tools = ModeTools(agent.name, tuple(sorted(chosen)))
     ceiling: SessionMode = "plan" if of_mode.reads_only else agent.ceiling
     return replace(agent, tools=tools, without=NEVER | without, rules=rules, ceiling=ceiling)
 
@@ -153,8 +169,8 @@ def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
     """Yield our tools of a name of claude-code, each with the rule that calls of it must follow, if any."""
     partial = _PARTIAL.fullmatch(word)
     name, pattern = (partial[1], partial[2].strip()) if partial else (word, "")
-    if name == "*" or name.startswith("mcp__"):
-        yield name, ""
+    if name == "*" or name.startswith(PREFIX):
+        yield mcp_pattern(name), ""
         return
     tool = _TOOLS.get(forms.plain(name)) or (name if name in _OURS else forms.tool_name(name))
     if not forms.known(tool) and tool not in _OURS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.text import one_line
+from sakti.core.tool_names import mcp_pattern
 from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
 from sakti.memory import modes
 
@@ -109,6 +112,7 @@ class ChildThread(OpenThread):
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
         toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
+        toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
         toolbox.state.spend = self._spend
         toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
         toolbox.forget_specs()
@@ -121,14 +125,14 @@ class ChildThread(OpenThread):
         return servers.explain_missing(name)
 
     def _remote_tools(self) -> dict[str, Tool]:
-        """Return the tools of servers that it may call: in a mode that only reads, those known to read."""
-        spec, tools = self.spec, self.workspace.servers.tools()
-        return {
-            name: tool
-            for name, tool in tools.items()
-            if spec.tools.allows(name) or (spec.tools.reads_only and tool.remote is not None and tool.remote.reads_only)
-            if name not in spec.without and (self._named is None or name in self._named)
-        }
+        """Return the tools of servers that it may call, never more than its parent."""
+        return {name: tool for name, tool in self.workspace.servers.tools().items() if self._may_call(name, tool)}
+
+    def _may_call(self, name: str, tool: Tool) -> bool:
+        reads = tool.remote is not None and tool.remote.reads_only
+        if not (self.spec.has_tool(name, reads=reads) and self.parent.mode_tools.allows(name, reads=reads)):
+            return False
+        return self._named is None or any(fnmatch.fnmatchcase(name, mcp_pattern(n)) for n in self._named)
 
 
 class ChildTurns(Turns):

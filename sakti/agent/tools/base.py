@@ -10,6 +10,7 @@ The first parameter is the context of the call; the others are the model's argum
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,6 +70,13 @@ class Tool(Struct, frozen=True):
 
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, schema_of(self.parameters))
+
+    def short_spec(self) -> ToolSpec:
+        """Return its description for a small model: one sentence, and only the arguments for such models."""
+        spec = self.spec()
+        properties = {k: v for k, v in spec.parameters["properties"].items() if k not in self.small_without}
+        sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
+        return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
 
     async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
         """Validate and run.

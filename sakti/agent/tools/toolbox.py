@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from msgspec import Struct, field, structs
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
+from sakti.agent.judge.where import Place
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, tool_search
@@ -71,7 +71,8 @@ class Toolbox(Struct):
     `may_edit`: the mode is `edits` for this thread, until it is changed.
     `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
     until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
-    the widest; `agent` names it in questions, `only` are the rules for calls of a tool that is only partly its own.
+    the widest; `agent` names its mode or agent, `asker` also its goal, for questions; `only` are the rules for calls
+    of a tool that is only partly its own.
     """
 
     tools: dict[str, Tool]
@@ -94,6 +95,7 @@ class Toolbox(Struct):
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     parent: Toolbox | None = None
     agent: str = ""
+    asker: str = ""
     only: dict[str, Rules] = field(default_factory=dict[str, Rules])
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -111,11 +113,17 @@ class Toolbox(Struct):
         patches = not small and knows_patches(self.model())
         if (small, memory, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
-            ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
-            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
-            names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
-            self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
+            tools = [self.tools[n] for n in self._list_names(small=small, memory=memory, left_out=left_out)]
+            self._specs[small, memory, patches] = tuple(t.short_spec() if small else t.spec() for t in tools)
         return self._specs[small, memory, patches]
+
+    def _list_names(self, *, small: bool, memory: bool, left_out: str) -> list[str]:
+        """Return the names of the tools for a model, in order."""
+        if not small:
+            return sorted(self.tools.keys() - {left_out} - self.searched)
+        ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
+        more = [name for name in MEMORY_TOOLS if memory and name in self.tools.keys() - self.searched]
+        return [*(name for _, name in ranked), *more]
 
     def forget_specs(self) -> None:
         """Describe the tools again: they have changed."""
@@ -328,8 +336,7 @@ class Toolbox(Struct):
                 raise ToolError(why)
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
-        reads = tool.remote is not None and tool.remote.reads_only and self.mode_tools.reads_only
-        if not reads and (reason := self.mode_tools.refusal(tool.name)):
+        if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(
@@ -351,9 +358,24 @@ class Toolbox(Struct):
             return self.parent._all_rules
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
+    @property
+    def _reads_only(self) -> bool:
+        return self.mode_tools.reads_only or (self.parent is not None and self.parent._reads_only)
+
     def _mode_for(self, tool: Tool) -> SessionMode:
         """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
-        return "plan" if tool.effect in ("run", "remote") and self.mode_tools.reads_only else self.current_mode
+        return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
+
+    def _place(self, run: ToolContext) -> Place:
+        """Return the place of a call, with the name of the mode or child that only reads there."""
+        top = self.parent or self
+        if top.mode == "plan":
+            reader = "plan mode"
+        elif self.parent is not None and self.mode == "plan":
+            reader = f"the read-only child {self.agent}"
+        else:
+            reader = f"the mode {top.mode_tools.mode}"
+        return structs.replace(run.place(), reader=reader)
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -366,7 +388,7 @@ class Toolbox(Struct):
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
-        place = run.place()
+        place = self._place(run)
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
@@ -394,7 +416,7 @@ class Toolbox(Struct):
         loss = ""
 
         def decide_in(mode: SessionMode) -> Decision:
-            return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
+            return self._decided(run, found, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
             decision = decide_in(mode := self._mode_for(found))
@@ -426,7 +448,7 @@ class Toolbox(Struct):
         if decision.verdict == "allow":
             if found.remote is not None:
                 found.remote.note_use(False)
-            return _with(arguments, decision), decision
+            return decision.apply(arguments), decision
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
         return await self._asked(run, found, call, arguments, decision, decide)
@@ -453,7 +475,7 @@ class Toolbox(Struct):
             " and ".join(decision.rules),
             call.id,
             decision.is_edit,
-            agent=self.agent,
+            agent=self.asker,
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
@@ -471,10 +493,11 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=run.place())
+            place = self._place(run)
+            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=place)
             if decision.verdict == "deny":
                 raise self._refusal(call, decision)
-        return _with(arguments, decision), decision
+        return decision.apply(arguments), decision
 
     def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
         after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
@@ -530,23 +553,6 @@ def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
     return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
 
 
-def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:
-    """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
-    if not loss or decision.verdict == "deny":
-        return decision
-    reason = ". ".join(r for r in (f"Cannot be undone ({loss})", decision.reason) if r)
-    return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
-
-
-def _with(arguments: Json, decision: Decision) -> Json:
-    """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
-    more: Json = {"outside": decision.outside} if decision.outside else {}
-    if decision.command:
-        more["command"] = decision.command
-    values = {k: v for k, v in arguments.items() if k != "reach"}
-    return {**values, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
-
-
 # Models that were trained on the `*** Begin Patch` envelope.
 _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 
@@ -554,19 +560,6 @@ _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 def knows_patches(model: str) -> bool:
     """Return whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
-
-
-def _describe(tool: Tool, *, short: bool) -> ToolSpec:
-    """Return a tool's description for a model.
-
-    `short`: one sentence, and only the arguments of a small model.
-    """
-    spec = tool.spec()
-    if not short:
-        return spec
-    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
-    sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
-    return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
 
 
 def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:

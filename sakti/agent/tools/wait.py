@@ -1,4 +1,4 @@
-"""Wait for a background command: for a text in its output, its end, a time, or a message of the user."""
+"""Tools for background commands: wait for one, read on in its output, end it."""
 
 from __future__ import annotations
 
@@ -58,3 +58,34 @@ def _reason(running: Running, text: str, is_steered: Callable[[], bool]) -> str:
             return f"the text has appeared, and the command ended with exit code {running.exit_code}"
         return f"ended with exit code {running.exit_code}" + (", without the text" if text else "")
     return "the user sent a message; it still runs" if is_steered() else ""
+
+
+@tool(effect="own", parallel=True)
+async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
+    """Return what a background command has printed since the last call, and whether it still runs."""
+    running = background.find(run, id)
+    running.drain()
+    text = running.output.take_unread().removeprefix("\r").rstrip("\n") or "[nothing new]"
+    members = running.members()
+    code = running.process.returncode
+    running.is_reported = not members
+    state = "[still running]" if members else f"[ended with exit code {code}]"
+    details = {} if members else {jobs.ENDED: int(id)}
+    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code, **details})
+
+
+@tool(effect="own", parallel=True)
+async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
+    """End a background command and everything that it started."""
+    running = background.find(run, id)
+    over = not running.members()
+    survivors = await running.stop()
+    run.state.background.pop(id, None)
+    await background.log_end(run.state, running)
+    run.state.jobs_changed()
+    await run.state.recorder.settle()
+    result = f"Command {id} had ended already." if over else f"Command {id} ended."
+    if survivors:
+        result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
+    details = {"exit_code": running.process.returncode, jobs.ENDED: int(id)}
+    return Outcome(result, is_error=bool(survivors), details=details)

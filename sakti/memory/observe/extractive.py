@@ -18,7 +18,17 @@ from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter as TokenCounter
-from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    Message,
+    OutputPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from sakti.memory import modes
 from sakti.memory.log import dates
 from sakti.memory.log.lines import references
@@ -172,39 +182,54 @@ Step = Found | None  # None: looked at, nothing found
 
 def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Facts]]:
     """Yield what each part of the messages tells, with the facts of a tool's call."""
-    calls: dict[str, ToolCallPart] = {}
-    is_question = False  # whether the agent's last words were a question
-    labels = {role: _label_of(messages, role) for role in ("user", "assistant")}
-    only_talks = not any(isinstance(part, ToolCallPart) for message in messages for part in message.parts)
+    reader = _PartReader(messages)
     for message in messages:
-        label = labels.get(message.role, "")
         for part in message.parts:
-            steps: Iterator[Step]
-            ran = shell(message) if message.role == "user" else None
-            facts: Facts = {}
-            match part:
-                case TextPart() | OutputPart() if ran is not None:
-                    steps, is_question = _of_shell(*ran), False
-                case TextPart(text) if message.is_by_user:
-                    steps, is_question = _of_user(text, is_question, message.id, label), False
-                case TextPart(text) if message.is_by_agent:
-                    steps = _said_in_talk(text, label) if only_talks else _of_agent(text)
-                    is_question = text[-100:].rstrip("*_`) ").endswith("?")
-                case ToolCallPart(id=identifier):
-                    calls[identifier] = part
-                    continue
-                case ToolResultPart(call_id=identifier, name="agent"):
-                    calls.pop(identifier, None)  # the findings of a child are lines of the log already
-                    continue
-                case ToolResultPart(call_id=identifier):
-                    call = calls.pop(identifier, None)
-                    steps, facts = _of_tool(call, part), read_facts(call, part)
-                case FilePart() | ImagePart():
-                    steps = iter([_attachment(part)])
-                case _:
-                    continue
+            steps, facts = reader.read(message, part)
             for step in steps:
                 yield message, step, facts
+
+
+class _PartReader:
+    """Reads the parts of messages in order: results belong to calls, and answers to questions."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._calls: dict[str, ToolCallPart] = {}
+        self._is_question = False  # whether the agent's last words were a question
+        self._labels = {role: _label_of(messages, role) for role in ("user", "assistant")}
+        self._only_talks = not any(isinstance(part, ToolCallPart) for message in messages for part in message.parts)
+
+    def read(self, message: Message, part: Part) -> tuple[Iterator[Step], Facts]:
+        if isinstance(part, TextPart | OutputPart):
+            return self._read_text(message, part), {}
+        if isinstance(part, ToolResultPart):
+            return self._read_result(part)
+        if isinstance(part, FilePart | ImagePart):
+            return iter([_attachment(part)]), {}
+        if isinstance(part, ToolCallPart):
+            self._calls[part.id] = part
+        return iter(()), {}
+
+    def _read_text(self, message: Message, part: TextPart | OutputPart) -> Iterator[Step]:
+        label = self._labels.get(message.role, "")
+        if message.role == "user" and (ran := shell(message)) is not None:
+            self._is_question = False
+            return _of_shell(*ran)
+        if isinstance(part, OutputPart):
+            return iter(())
+        if message.is_by_user:
+            answers, self._is_question = self._is_question, False
+            return _of_user(part.text, answers, message.id, label)
+        if message.is_by_agent:
+            self._is_question = part.text[-100:].rstrip("*_`) ").endswith("?")
+            return _said_in_talk(part.text, label) if self._only_talks else _of_agent(part.text)
+        return iter(())
+
+    def _read_result(self, part: ToolResultPart) -> tuple[Iterator[Step], Facts]:
+        call = self._calls.pop(part.call_id, None)
+        if part.name == "agent":  # the findings of a child are lines of the log already
+            return iter(()), {}
+        return _of_tool(call, part), read_facts(call, part)
 
 
 def _attachment(part: FilePart | ImagePart) -> Step:
@@ -321,30 +346,34 @@ def _of_shell(command: str, output: str) -> Iterator[Step]:
 
 def _of_agent(text: str) -> Iterator[Step]:
     for sentence, last in _with_last(step_by_step(text)):
-        if not sentence:
-            yield None
-            continue
-        if last and sentence.endswith("?"):
-            yield 4.0, "🟡", "Agent asked:", _clip(sentence, SENTENCE_CHARACTERS)
-            continue
-        sentence = _clip(sentence, SENTENCE_CHARACTERS)
-        sentence_kind = agent_kind(sentence)
-        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[sentence_kind]
-        if sentence_kind == "work" and references(sentence)[0]:
-            weight += 1.0
-        weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
-        yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
+        yield _weigh_agents(sentence, last=last) if sentence else None
+
+
+def _weigh_agents(sentence: str, *, last: bool) -> Found:
+    """Return the step of a sentence of the agent."""
+    if last and sentence.endswith("?"):
+        return 4.0, "🟡", "Agent asked:", _clip(sentence, SENTENCE_CHARACTERS)
+    sentence = _clip(sentence, SENTENCE_CHARACTERS)
+    sentence_kind = agent_kind(sentence)
+    weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[sentence_kind]
+    if sentence_kind == "work" and references(sentence)[0]:
+        weight += 1.0
+    weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
+    return weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
 
 
 def _said_in_talk(text: str, label: str) -> Iterator[Step]:
     """Yield the sentences of an agent that uses no tools; statements among them weigh more."""
-    for step, (sentence, _) in zip(_of_agent(text), _with_last(step_by_step(text)), strict=True):
+    for sentence, last in _with_last(step_by_step(text)):
+        if not sentence:
+            yield None
+            continue
         bare = sentence.removeprefix(label)
-        if step is None or step[2] != "Agent:" or not _informs(bare):
-            yield step
+        if (last and sentence.endswith("?")) or not _informs(bare):
+            yield _weigh_agents(sentence, last=last)
         else:
             worth = worth_of(bare, len(bare) // CHARACTERS + LINE_TOKENS)
-            yield TALK + min(worth, 0.9), "🟡", "Agent said:", step[3]
+            yield TALK + min(worth, 0.9), "🟡", "Agent said:", _clip(sentence, SENTENCE_CHARACTERS)
 
 
 def _informs(sentence: str) -> bool:

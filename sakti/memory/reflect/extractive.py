@@ -7,19 +7,30 @@ what was replaced. A line that replaces another one ranks at least as high and g
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.patterns import lazy_pattern
-from sakti.core.tokens import Counter
+from sakti.core.tokens import Counter as TokenCounter
 from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
-from sakti.memory.statements.sentences import LEAD, SPECIFIC, TOOL, agent_kind, lasts, split_sentences, worth_of
+from sakti.memory.statements.sentences import (
+    LEAD,
+    SPECIFIC,
+    TOOL,
+    agent_kind,
+    lasts,
+    split_sentences,
+    telling_words,
+    worth_of,
+)
 from sakti.store.log.replaced import MARK, NOTE, Earlier, format_moment, place, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
@@ -86,7 +97,7 @@ class _DigestLine(Struct):
 class ExtractiveReflector:
     name = NAME
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
@@ -102,6 +113,7 @@ class ExtractiveReflector:
         """Condense as `reflect` does, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
+        _value(lines)
         _order_replaced(lines)
         _drop_repeated(lines)
         for unit in (u for line in lines for u in line.units if u.replaced):
@@ -146,56 +158,63 @@ class ExtractiveReflector:
         notes = [match["text"].rstrip("…") for match in NOTE.finditer(content)]
         if notes:
             content = NOTE.sub("", content)
-            line = line[:start] + content
-        lead = LEAD.match(content)
-        tool = TOOL.match(content)
+        lead, tool = LEAD.match(content), TOOL.match(content)
         user = content[:5].casefold() == "user " or content[:9].casefold() == "the user "
-        parts: list[tuple[str, str]]
-        if lead is not None:
-            start += lead.end()
-            parts = list(split_sentences(line[start:]))
-        elif tool is not None and tool["files"]:
-            start += tool.start("files")
-            names = tool["files"].split(", ")
-            parts = [(name, ", " if i < len(names) - 1 else "") for i, name in enumerate(names)]
-        else:
-            parts = [(content, "")]
+        head, parts = _divide(content, lead, tool)
+        head = line[:start] + head
         nested = line[0] in " \t" and sign == "none"
         units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        _value(units, 1.0 if user else OF_AGENT)
-        return _DigestLine(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
+        return _DigestLine(head, units, count(head) + 1, header, sign, user, notes, pinned)
 
 
-def _value(units: Sequence[_LogSentence], share: float) -> None:
-    """Set the worth of a line's statements: of the best one in full, of the others half.
+def _divide(
+    content: str, lead: re.Match[str] | None, tool: re.Match[str] | None
+) -> tuple[str, Sequence[tuple[str, str]]]:
+    """Return the beginning of a line's content, and its sentences or files with the text behind each."""
+    if lead is not None:
+        return lead[0], list(split_sentences(content[lead.end() :]))
+    if tool is not None and tool["files"]:
+        *names, last = tool["files"].split(", ")
+        return content[: tool.start("files")], [*((name, ", ") for name in names), (last, "")]
+    return "", [(content, "")]
 
-    One good sentence leads to its message, so the log rather covers many messages than few of them completely.
+
+def _value(lines: Sequence[_DigestLine]) -> None:
+    """Set the worth of statements: of a line's best one in full, of its others half.
+
+    A word counts more the fewer lines have it: what many lines say is dropped sooner than what one line says. One good
+    sentence leads to its message, so the log rather covers many messages than few of them completely.
     """
-    stated = [u for u in units if u.rank == STATED]
-    for unit in stated:
-        unit.worth = share * worth_of(unit.text, unit.tokens + HEAD_TOKENS)
-    best = max(stated, key=lambda u: u.worth, default=None)
-    for unit in stated:
-        unit.worth *= 1.0 if unit is best else OF_OTHERS
+    often = Counter(w for line in lines for w in set[str]().union(*(telling_words(u.text) for u in line.units)))
+    for line in lines:
+        stated = [u for u in line.units if u.rank == STATED]
+        for unit in stated:
+            worth = worth_of(unit.text, unit.tokens + HEAD_TOKENS, lambda word: math.log(1 + len(lines) / often[word]))
+            unit.worth = worth if line.user else worth * OF_AGENT
+        best = max(stated, key=lambda u: u.worth, default=None)
+        for unit in stated:
+            unit.worth *= 1.0 if unit is best else OF_OTHERS
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
-    exact = bool(SPECIFIC.search(text))
     if sign == "high":
         return EXACT if lasts(text) else STATED
     if lead is not None and lead[1] == "Agent said":
         return STATED
-    if sign == "done":
-        return DONE
-    if sign == "low":
-        return TRACE
+    if sign in ("done", "low"):
+        return DONE if sign == "done" else TRACE
     if tool is not None:
         return WORK if tool["files"] else OUTCOME if tool["command"] else TRACE
     if lead is not None and lead[1].startswith("User"):
         return ASKED
-    if lead is not None and (sentence_kind := agent_kind(text)) != "work":
+    return _rank_of_work(text, is_agents=lead is not None)
+
+
+def _rank_of_work(text: str, *, is_agents: bool) -> int:
+    """Return the rank of what the agent tells, or of a line that names nobody."""
+    if is_agents and (sentence_kind := agent_kind(text)) != "work":
         return DOUBTFUL if sentence_kind == "intent" else OUTCOME
-    return WORK if exact else OUTCOME
+    return WORK if SPECIFIC.search(text) else OUTCOME
 
 
 def _bare(line: str) -> str:

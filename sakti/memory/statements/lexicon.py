@@ -17,7 +17,7 @@ _SHORT_WORDS = (
 _NOT_SHORT = "".join(rf"(?<!\b{word}\.)" for word in _SHORT_WORDS.split())
 # Where a sentence ends and the next begins, however many spaces are between them.
 BETWEEN_SENTENCES = (
-    rf"(?<=[.!?…]){_NOT_SHORT}\s+(?=[\"'`(\[]?[A-Z0-9`])"
+    rf"(?<=[.!?…]){_NOT_SHORT}\s+(?=[\"'`(\[]?[A-Z0-9`]|\[(?!earlier|replaces|unverified)[a-z])"
     r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)"
 )
 MONTHS = lazy_pattern(

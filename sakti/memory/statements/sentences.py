@@ -6,7 +6,7 @@ English words decide where there are any; in other languages the shape does (a q
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ _WORD = lazy_pattern(r"[^\W_][\w'’]*")
 # search takes time in proportion to the text.
 _CODE_OR_NUMBER = (
     r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
-    r"[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
+    r"[\"“][^\"”]{1,400}[\"”]|(?<!\w)--?[a-z]|@\w"
 )
 CODE_OR_NUMBER = lazy_pattern(_CODE_OR_NUMBER)
 SPECIFIC = lazy_pattern(rf"{_CODE_OR_NUMBER}|(?<=[a-z,;:] )[A-Z][\w-]")  # or a name
@@ -53,15 +53,20 @@ _IMPERATIVE = lazy_pattern(
     r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
     re.IGNORECASE,
 )
-# What holds beyond the moment: wishes, habits, decisions, rules.
+# What is laid down: decisions, rules, dates.
+_RULE = (
+    r"from now on|keep in mind|do not|must(?!(?: have|'ve| feel)\b)(?:n't)?|we (?:always|never|only)|prefer\w*|"
+    r"decided|decision|agreed|settled|policy|rule|convention|requires?|deadline|freeze|budget|instead of|rather than"
+)
+# What holds beyond the moment: wishes, habits, and what is laid down.
 _LASTING = lazy_pattern(
-    r"\b(?:always|never|from now on|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|do not|"
-    r"don't|remember|note(?: down)?|keep in mind|bear in mind|for the record|fyi|important|prefer\w*|avoid|only|"
-    r"stick (?:to|with)|decided|decision|agreed|settled|chos(?:e|en)|choose|went with|go(?:ing)? with|policy|rule|"
-    r"convention|requires?|deadline|due|freeze|budget|limit|instead of|rather than|assum(?:e|ing)|treat|"
-    r"call(?:ed)? it|name it|use)\b",
+    rf"\b(?:{_RULE}|always|never|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|"
+    r"don't|remember|note(?: down)?|bear in mind|for the record|fyi|important|avoid|only|"
+    r"stick (?:to|with)|chos(?:e|en)|choose|went with|go(?:ing)? with|"
+    r"due|limit|assum(?:e|ing)|treat|call(?:ed)? it|name it|use)\b",
     re.IGNORECASE,
 )
+_LAYS_DOWN = lazy_pattern(rf"\b(?:{_RULE})\b", re.IGNORECASE)
 _OWN = lazy_pattern(
     r"\b(?:i'm|i am|i'd (?:rather|like|prefer)|i've|i have|i use|i like|i hate|i want|i need|i work|we're|we are|"
     r"we've|we have|we use|we need|we want|we run|we keep|we ship|we deploy|we call|my|our|ours|us)\b",
@@ -256,19 +261,24 @@ def agent_kind(sentence: str) -> AgentKind:
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
-def worth_of(sentence: str, tokens: int) -> float:
-    """Return the number of meaningful words of a sentence per token.
+def telling_words(sentence: str) -> set[str]:
+    """Return the meaningful words of a sentence."""
+    return {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
+
+
+def worth_of(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda _: 1.0) -> float:
+    """Return the meaningful words of a sentence per token, each as much as its `rarity`.
 
     Sentences about the speaker, and those with names or numbers, count more.
     """
-    words = {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
     personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
-    return len(words) * personal * (EXACT if SPECIFIC.search(sentence) else 1.0) / max(1, tokens)
+    exact = EXACT if SPECIFIC.search(sentence) else 1.0
+    return sum(map(rarity, sorted(telling_words(sentence)))) * personal * exact / max(1, tokens)
 
 
 def lasts(sentence: str) -> bool:
-    """Return whether a statement has something exact or lasting, which no paraphrase could keep."""
-    return bool(CODE_OR_NUMBER.search(sentence) or _LASTING.search(sentence))
+    """Return whether a statement has something exact, which no paraphrase keeps, or lays down a rule."""
+    return any(p.search(sentence) for p in (CODE_OR_NUMBER, _LASTING_START, _LAYS_DOWN))
 
 
 Speaker: TypeAlias = Literal["user", "agent", ""]
@@ -286,6 +296,7 @@ _SPOKEN = lazy_pattern(
 _NOTHING = lazy_pattern(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
+_MEANT_DATE = lazy_pattern(r" ?\(meaning [^()]{1,80}\)\s*$")  # the Observer's note: nobody stated it
 _BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 _REQUEST = lazy_pattern(r"(?:the )?user (?:asked (?:for|to)|asks|requested|wants the agent to)\b", re.IGNORECASE)
 
@@ -318,11 +329,11 @@ def is_request(content: str) -> bool:
 
 
 def units(content: str) -> Iterator[Unit]:
-    """Yield the sentences of a line after its attribution."""
+    """Yield the sentences of a line after its attribution, without the date that its relative words mean."""
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0
     at = start
-    for text, behind in split_sentences(content[start:]):
+    for text, behind in split_sentences(_MEANT_DATE.sub("", content[start:])):
         yield Unit(text, at)
         at += len(text) + len(behind)
 

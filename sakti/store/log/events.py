@@ -24,7 +24,8 @@ AT_ONCE = 1_000  # ms: what goes into the log within them was observed while som
 class MemoryEvent(Struct, frozen=True):
     """Event of a memory; `time` in Unix ms, tokens of input and output.
 
-    `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure.
+    `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure, the child thread
+    whose report was taken in.
     """
 
     time: int
@@ -43,7 +44,9 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
     groups = db.execute_sql(
         "SELECT id, kind, json_array_length(message_ids), message_tokens, observation_tokens, generation, created_at,"
         " activated_at, discarded_at, coalesce(json_extract(metadata, '$.input_tokens'), 0),"
-        " (SELECT count(*) FROM observations WHERE group_id = g.id)"
+        " (SELECT count(*) FROM observations WHERE group_id = g.id),"
+        " (SELECT coalesce(nullif(r.agent, ''), r.mode) FROM child_runs r"
+        " WHERE g.origin = 'report' AND r.child_id = json_extract(g.metadata, '$.child'))"
         " FROM observation_groups g WHERE record_id = ? ORDER BY pk DESC LIMIT ?",
         (record_id, limit),
     ).fetchall()
@@ -57,16 +60,29 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
 
 
 def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
-    for group_id, kind, messages, before, after, generation, created, activated, discarded, input_tokens, lines in rows:
+    for (
+        group_id,
+        kind,
+        messages,
+        before,
+        after,
+        generation,
+        created,
+        activated,
+        discarded,
+        source,
+        lines,
+        child,
+    ) in rows:
         ids = (group_id,)
         if kind == "observation":
-            yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids)
+            yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids, text=child or "")
             continue
-        yield MemoryEvent(created, "reflected", 0, lines, input_tokens, after, generation, ids)
+        yield MemoryEvent(created, "reflected", 0, lines, source, after, generation, ids)
         if activated is not None:
-            yield MemoryEvent(activated, "taken_over", 0, lines, input_tokens, after, generation, ids)
+            yield MemoryEvent(activated, "taken_over", 0, lines, source, after, generation, ids)
             if discarded is not None:
-                yield MemoryEvent(discarded, "taken_back", 0, lines, input_tokens, after, generation, ids)
+                yield MemoryEvent(discarded, "taken_back", 0, lines, source, after, generation, ids)
 
 
 def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
@@ -76,7 +92,8 @@ def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
         group = list(together)
         messages, before, after = (sum(r[n] for r in group) for n in (2, 3, 4))
         ids = tuple(r[0] for r in reversed(group))
-        yield MemoryEvent(time, "activated", messages, sum(r[10] for r in group), before, after, group_ids=ids)
+        lines, child = sum(r[10] for r in group), "" if messages else str(group[0][11] or "")
+        yield MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
 
 
 def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:

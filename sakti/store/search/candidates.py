@@ -32,7 +32,7 @@ from sakti.store.search.query import (
 from sakti.store.search.rank import Ranked
 from sakti.store.search.retrieve import IndexLookup, Matches
 from sakti.store.search.rows import Row, excluded, having, is_unindexed, saying_exclusion, texts_of
-from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
+from sakti.store.search.terms import Term, irregular_phrases, make_terms, phrase_of, spellings
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may be next to a match
@@ -165,7 +165,8 @@ def _terms(
     db, newest = look.db, look.newest
     plain = chain.from_iterable(map(spellings, (*words, *query.phrases)))
     begun = chain.from_iterable(spellings(p, prefix=True) for p in query.prefixes)
-    documents = retrieve.count(db, [*plain, *begun], newest)
+    irregular = chain.from_iterable(map(irregular_phrases, words)) if _is_question(query) else ()
+    documents = retrieve.count(db, [*plain, *begun, *irregular], newest)
     existing = {w for w in words if any(map(documents.get, spellings(w)))}
     similar = spelling.corrections(db, words, query.text, newest, existing)
     documents |= retrieve.count(db, map(phrase_of, chain.from_iterable(similar.values())), newest)

@@ -15,6 +15,7 @@ from sakti.store.search.rows import Row
 
 # Who said it, and what a relative date means: what a line adds to a sentence.
 _ATTRIBUTION = lazy_pattern(r"^(?:User|Agent)\b[^:]{0,40}: | \(meaning [^()]*\)$")
+_BETWEEN_SENTENCES = lazy_pattern(r"; |(?<=[.!?…。]) ")  # as a line joins sentences of a message, not always all
 
 
 class Folded(Struct, frozen=True):
@@ -68,7 +69,7 @@ def _fold_quotations(uniques: Sequence[Ranked], copies: Sequence[int]) -> Folded
         row, text = r.features.row, r.features.beginning
         if row.kind not in LOG_LINES or not text:
             continue
-        pieces = _ATTRIBUTION.sub("", text).split("; ")
+        pieces = _BETWEEN_SENTENCES.split(_ATTRIBUTION.sub("", text))
         listed = messages.get(row.thread_id, ())
         quoted = next((n for n, message in listed if all(piece in message for piece in pieces)), None)
         if quoted is not None:

@@ -21,7 +21,7 @@ from sakti.store.search.snippets import SNIPPET, snippet_of
 from sakti.store.search.stems import stems
 from sakti.store.search.terms import Term
 
-_HOW = {"similar": "similar", "short": "short form", "code": "in code"}
+_HOW = {"similar": "similar", "irregular": "form of the word", "short": "short form", "code": "in code"}
 QUOTED = 60  # characters of the message before that are shown
 
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 from sakti.store.search.code_words import in_code
 from sakti.store.search.folding import folded, other_accents
 from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
-from sakti.store.search.stems import stems
+from sakti.store.search.stems import irregular_forms, stems
 from sakti.store.search.substrings import quoted
 
-How = Literal["word", "similar", "short", "code"]
+How = Literal["word", "similar", "irregular", "short", "code"]
 
 SETTING = 0.3  # of the rarity of a language's name: it says where, not what (cosqa: R@10 and MRR +1.3)
 SHORTENED = 0.3  # what a short form counts in code: `dict` for dictionary (mixed: MRR +2.1, functions by file +1.3)
@@ -84,6 +84,13 @@ def stem_of(word: str) -> tuple[str, ...]:
     return tuple(stems(folded(word)))
 
 
+@lru_cache(CACHED)
+def irregular_phrases(word: str) -> tuple[str, ...]:
+    """Return the phrases of the irregular forms of a word."""
+    stem = stem_of(word)
+    return tuple(map(phrase_of, irregular_forms(stem[0]))) if len(stem) == 1 else ()
+
+
 def inverse_frequency(documents: int, total: int) -> float:
     """Return the weight (above 0) of a term that is in `documents` of `total` texts.
 
@@ -103,7 +110,7 @@ def make_terms(
 ) -> list[Term]:
     """Return the terms that some text has: words, and the prefixes and phrases of a query.
 
-    `documents` by phrase; `similar`: known words for unknown ones.
+    `documents` by phrase, of other forms only where they are looked for; `similar`: known words for unknown ones.
     """
     out: dict[tuple[str, ...], Term] = {}
     plain, begun = [(w, False) for w in (*words, *query.phrases)], [(p, True) for p in query.prefixes]
@@ -111,6 +118,7 @@ def make_terms(
         stem = stem_of(word)
         forms = _existing(spellings(word, prefix=prefix), documents, JOINED if word in joined else 1.0, "word")
         forms += _existing(map(phrase_of, similar.get(word, ())), documents, 1.0, "similar")
+        forms += _existing(irregular_phrases(word), documents, 1.0, "irregular")
         if not stem or stem in out or not forms:
             continue
         count = max(f.documents for f in forms)

@@ -6,11 +6,11 @@ A child that is resumed keeps its row. `total_usage` is raw SQL: it runs when a 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from sakti.core.child_states import RunState, describe_state
 from sakti.core.types import Json, Message, Thread, Usage
 from sakti.store import leases, rows
 from sakti.store.connection import Database
@@ -20,10 +20,11 @@ from sakti.store.memory.group_rows import Group, NewLine, Section, Span, section
 from sakti.store.models import ChildRunRow, MessageRow
 from sakti.store.threads import threads
 
-RunState: TypeAlias = Literal["running", "finished", "partial", "interrupted"]
 TOOL = "agent"  # the tool whose calls start children
 FACT = "report"  # first word of the fact that brings a background child's report
-CHILD = "child"  # in the details of such a call's result: the child's id
+CHILD = "child"  # in the details of such a call's result: the child whose report it has
+IN_BACKGROUND = "background"  # in the same: the child that goes on behind the call
+UNFINISHED = "unfinished"  # in the same: the child that a crash interrupted
 
 
 class ChildRun(Struct, frozen=True):
@@ -44,6 +45,16 @@ class ChildRun(Struct, frozen=True):
     report: Json | None = None
     ended_at: int | None = None
     delivered_at: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return its custom agent, or its mode."""
+        return self.agent or self.mode
+
+    @property
+    def in_words(self) -> str:
+        """Return how it ended, or that it runs."""
+        return describe_state(self.state, str((self.report or {}).get("marks", "")))
 
 
 RUN = rows.Shape(ChildRunRow, ChildRun)

@@ -18,6 +18,7 @@ from msgspec import Struct, to_builtins
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
+from sakti.core.text import counted
 from sakti.core.types import Json, MarkerPart, Message, Thread
 from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
@@ -53,7 +54,7 @@ class Contents(Struct, frozen=True):
     """Contents of a thread.
 
     `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
-    whole workspace.
+    whole workspace. `children` are the child threads that are deleted, or were, together with it.
     """
 
     thread: Thread
@@ -62,12 +63,14 @@ class Contents(Struct, frozen=True):
     lines: int
     shared_lines: int
     deleted_at: int | None = None
+    children: int = 0
 
     def in_words(self) -> str:
         """Describe what a deletion hides: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
-        return self._own() + (shared if self.shared_lines else "")
+        children = f", with {counted(self.children, 'child thread')}" if self.children else ""
+        return self._own() + children + (shared if self.shared_lines else "")
 
     def purged_in_words(self) -> str:
         """Describe what a purge removes, including lines of the workspace's log."""
@@ -96,7 +99,16 @@ def contents(db: Database, thread_id: str) -> Contents:
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
     (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
     (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
-    return Contents(thread, messages, tokens, own_lines, shared, deleted_at)
+    children = _children(db, thread_id, deleted_at)
+    return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
+
+
+def _children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
+    """Return the children of a thread that share its state: visible, or deleted together with it."""
+    row, run = ThreadRow, ChildRunRow
+    children = run.select(run.child_id).where(run.parent_id == thread_id)
+    state = row.deleted_at.is_null() if deleted_at is None else row.deleted_at == deleted_at
+    return [i for (i,) in row.select(row.id).where(row.id.in_(children), state).tuples().execute(db)]
 
 
 def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
@@ -109,7 +121,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
-    children = [child.id for child in threads.children_of(db, thread_id)]
+    children = _children(db, thread_id, None)
     if any(_is_busy(db, i, now) for i in (thread_id, *children)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
@@ -137,11 +149,8 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
-    row, run = ThreadRow, ChildRunRow
-    children = run.select(run.child_id).where(run.parent_id == thread_id)
-    gone_with_it = row.select(row.id).where(row.id.in_(children), row.deleted_at == deleted_at).tuples()
-    for each in (thread_id, *(i for (i,) in gone_with_it.execute(db))):
-        row.update(deleted_at=None).where(row.id == each).execute(db)
+    for each in (thread_id, *_children(db, thread_id, deleted_at)):
+        ThreadRow.update(deleted_at=None).where(ThreadRow.id == each).execute(db)
         reindexing.note(db, each)
     return thread
 

@@ -12,10 +12,11 @@ from typing import TypeAlias
 from msgspec import structs
 from peewee import Expression, fn
 
+from sakti.core.child_states import RunState
 from sakti.core.types import Json, Thread
-from sakti.store import rows
+from sakti.store import leases, rows
 from sakti.store.connection import Database
-from sakti.store.models import ChildRunRow, MessageRow, ThreadRow
+from sakti.store.models import ChildRunRow, LeaseRow, MessageRow, ThreadRow
 from sakti.store.secrets import masked, masked_value
 from sakti.store.text_registry import entering
 
@@ -205,11 +206,14 @@ _PREVIEW = (
 )
 
 
-Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...]]"
+Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...], RunState | None]"
 
 
 def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
-    """Return recent threads with last words, counts of messages and tokens, undone branches, and children."""
+    """Return recent threads with last words, counts of messages and tokens, undone branches, and children.
+
+    The last value is the state of a child.
+    """
     branches = undone_branches(db, resource_id)
     newest = recent(db, resource_id, limit, origin=origin)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
@@ -220,7 +224,19 @@ def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> S
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
     undone = tuple(_summary(db, b) for b in branches)
     children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
-    return thread, masked(preview), count, tokens, undone, children
+    state = _state_of_child(db, thread) if thread.parent_id else None
+    return thread, masked(preview), count, tokens, undone, children, state
+
+
+def _state_of_child(db: Database, thread: Thread) -> RunState | None:
+    """Return the state of a child; one that a crash left running is interrupted when its parent is opened."""
+    row = ChildRunRow
+    state: RunState | None = row.select(row.state).where(row.child_id == thread.id).scalar(db)
+    if state != "running":
+        return state
+    ids = thread.id, thread.parent_id or ""
+    owners = LeaseRow.select(LeaseRow.owner).where(LeaseRow.record_id.in_(ids), LeaseRow.kind == "turn").tuples()
+    return "running" if any(leases.alive(owner) for (owner,) in owners.execute(db)) else "interrupted"
 
 
 def children_of(db: Database, thread_id: str) -> list[Thread]:

@@ -1,6 +1,7 @@
 """Browsing: a part of the screen has the keys because the user went there on purpose.
 
-At all other times letters are typed into the prompt.
+Only its own keys act there: any other letter, and every paste, goes to the prompt. Words that begin with such a key are
+not lost either: of a burst nothing acts, and letters typed just before go to the prompt with the one that leaves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from sakti.core.clock import Clock
 from sakti.tui.keys import is_text
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
@@ -23,6 +25,8 @@ from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.transcript import Transcript
 
 CONVERSATION = "conversation"
+WORD_S = 0.6  # seconds at most between two letters of a word
+BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
 
 
 class Area(Struct, frozen=True):
@@ -90,19 +94,35 @@ def after(area: str, sidebar: Sidebar) -> str:
     return order[order.index(area) + 1] if area in order else ""
 
 
-def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
+def is_for_the_prompt(event: object, screen: Screen[Any]) -> bool:
     """Return whether a key or paste belongs to the prompt because nothing else takes it.
 
-    Another input line, a browsed area, or a question that the key answers would take it.
+    Another input line, or a part or a question that the key acts on, would take it.
     """
-    focused = screen.focused
-    if isinstance(focused, Input | TextArea):
+    if isinstance(screen.focused, Input | TextArea):
         return False
     if isinstance(event, events.Paste):
         return True
-    return (
-        isinstance(event, events.Key)
-        and is_text(event)
-        and not area_of(focused)
-        and event.key not in screen.active_bindings
-    )
+    return isinstance(event, events.Key) and is_text(event) and event.key not in screen.active_bindings
+
+
+class TypedLetters:
+    """Letters that acted on a browsed part one after the other: they may be the beginning of a word."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._letters = ""
+        self._last = float("-inf")
+
+    def add(self, event: events.Key) -> None:
+        """Note a letter that acts now; the same one again moves or scrolls, and begins no word."""
+        letter, now = event.character or "", self._clock.monotonic()
+        before = self._letters if now - self._last <= WORD_S else ""
+        self._letters = before + letter if letter.isalpha() and letter not in before else ""
+        self._last = now
+
+    def take(self) -> str:
+        """Return the letters typed just before the key that leaves for the prompt."""
+        letters = self._letters if self._clock.monotonic() - self._last <= WORD_S else ""
+        self._letters = ""
+        return letters

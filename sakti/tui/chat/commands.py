@@ -114,6 +114,8 @@ class Commands:
                 chat.show_pane("log")
             case "threads" | "models" | "agents":
                 await self._pick(view)
+            case "choice":
+                list_screens.pick_word(host, *data)
             case "jobs":
                 host.push(list_screens.JobsScreen())
             case "context":

@@ -283,7 +283,8 @@ class Conversation(Vertical):
         if event.edit:
             self._host.go(self._edit_plan, event.form, group="approval", exclusive=True)
         else:
-            self._host.push(text_screens.PageScreen("Plan", event.form.text))
+            lines_apart = event.form.text.replace("\n   ", "  \n   ")  # Markdown would join the lines of a step
+            self._host.push(text_screens.PageScreen("Plan", lines_apart))
 
     async def _edit_plan(self, form: PlanForm) -> None:
         """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
@@ -301,6 +302,11 @@ class Conversation(Vertical):
         self.approval.show(tuple(p for p in pending if p not in cards), take_focus=take_focus)
         self.card.show(cards, take_focus=take_focus and not self.approval.pending)
         self.fit_start()
+
+    def mark_keyboard(self, focused: Widget | None) -> None:
+        """Let the questions show their keys only while they have the keyboard."""
+        for box in (self.approval, self.card):
+            box.view.mark_keyboard(has_it=focused is not None and box in focused.ancestors_with_self)
 
     def focused_question(self, focused: Widget | None) -> bool:
         """Return whether an approval or a card has the focus."""

@@ -15,6 +15,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
 from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.session import trusting
@@ -23,7 +24,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, TypedLetters, after, area_of, is_for_the_prompt
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
 from sakti.tui.chat.panes import Panes
@@ -109,6 +110,7 @@ class ChatScreen(Screen[None]):
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._rested = float("-inf")  # when Esc found nothing to do
+        self._letters = TypedLetters(host.session.workspace.clock)
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
     def compose(self) -> ComposeResult:
@@ -148,19 +150,40 @@ class ChatScreen(Screen[None]):
 
     # --- who has the keys -------------------------------------------------------------------------------------
 
-    def keep_typing(self, event: events.Event) -> None:
+    def keep_typing(self, event: events.Event, *, in_burst: bool) -> None:
         """Give the prompt the keys for a letter or a paste that nothing else takes.
 
         Called before the event is handed on, so that the letter itself is typed there and none after it overtakes it.
+        `in_burst`: letters that act on nothing here came together with this one.
         """
-        if is_for_the_prompt(event, self):
+        if in_burst or is_for_the_prompt(event, self):
+            letters = self._letters.take()
             self.set_focus(self.prompt)
+            if letters:
+                self.transcript.let_go()
+                self.prompt.insert(letters)
+        elif isinstance(event, events.Key) and self._browsed and not self._is_writing:
+            self._letters.add(event)
+
+    def acts_on_part(self, event: events.Event) -> bool:
+        """Return whether a letter acts on the browsed part."""
+        is_letter = isinstance(event, events.Key) and (event.character or "").isalpha()
+        return is_letter and bool(self._browsed) and not is_for_the_prompt(event, self) and not self._is_writing
+
+    @property
+    def _is_writing(self) -> bool:
+        return isinstance(self.focused, Input | TextArea)
 
     def watch_focused(self, focused: Widget | None) -> None:
         """Name the part that is browsed, and its keys, in the last line."""
         if focused is not None:  # else another window of the desktop has the keys
-            self._browsed = area_of(focused)
+            before, self._browsed = self._browsed, area_of(focused)
+            if before and not self._browsed and not self.host.session.approvals:
+                self.note("")  # it was about the place that was left
             self.status_line.browsing = self._describe_area(self._browsed)
+            self.conversation.mark_keyboard(focused)
+            if self.conversation.focused_question(focused):
+                self.note("")  # it said how to come here
             self.name_escape()
 
     def _name_download(self, text: str) -> None:

@@ -130,5 +130,6 @@ class Stopping:
         names = self.activities.names
         if self._host.session.busy and TURN not in self._owned:
             names.append(TURN)
-        jobs = len(self._host.session.background_commands())
+        jobs, children = len(self._host.session.background_commands()), len(self._host.session.children.running)
+        names += [counted(children, "child thread")] if children else []
         return [*names, counted(jobs, "background command")] if jobs else names

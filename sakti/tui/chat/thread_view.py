@@ -106,8 +106,10 @@ class ThreadView:
             limit = messages[0].index - until + MARGIN
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
+        children = await self._host.session.children.listed()
         if thread_id == self.shown:
             self._show(messages, more=more)
+            self._transcript.live.show_stored_children(children)
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -124,6 +126,7 @@ class ThreadView:
             return
         limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
         messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
+        children = await self._host.session.children.listed()
         if thread_id != self.shown:
             return
         if oldest != self.oldest:  # another page was loaded meanwhile
@@ -133,6 +136,7 @@ class ThreadView:
         if messages:
             self.oldest = messages[0].index
         self._transcript.load_older(messages, more=len(messages) >= limit)
+        self._transcript.live.show_stored_children(children)
 
     # --- other windows ----------------------------------------------------------------------------------------
 

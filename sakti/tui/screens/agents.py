@@ -13,6 +13,8 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.widgets import Input
 
+from sakti.agent.subagents.children import ListedChild
+from sakti.core.child_states import SIGNS, ChildState
 from sakti.core.events import (
     Event,
     MemoryActivation,
@@ -28,7 +30,7 @@ from sakti.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.tui.host import Host
 from sakti.tui.keys import is_text
 from sakti.tui.palette import Palette
@@ -37,6 +39,7 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.tool import child_style
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
@@ -44,6 +47,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.subagents.child import Child
+    from sakti.agent.subagents.definitions import AgentSpec
     from sakti.core.types import Message
     from sakti.store.threads.child_runs import ChildRun
 
@@ -51,44 +55,66 @@ LOOK = 0.5  # seconds between looks at the running children while their list is 
 
 
 class AgentsScreen(Panel[None]):
-    """Child threads of the open thread, each with its state and its last call."""
+    """Child threads of the open thread, each with its state, then the custom agents."""
 
-    HELP = "The child threads of this thread. Enter follows one, x stops it; its partial report is delivered."
+    HELP = (
+        "The child threads of this thread, and the custom agents. Enter follows a child, x stops it; its partial "
+        "report is delivered. @agent-NAME in a prompt calls a custom agent."
+    )
     AUTO_FOCUS = "#panel-list"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agents.stop")]
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", ""), ("x stop", "stop"), BACK)
     result_list = query_one("#panel-list", LineList)
 
-    def __init__(self, runs: Sequence[ChildRun]) -> None:
-        super().__init__(f"Child threads  {len(runs)}")
-        self._runs = runs
+    def __init__(self, children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> None:
+        super().__init__(_entitle(children, custom))
+        self._rows: list[ListedChild | AgentSpec] = [*children, *custom]
 
     def body(self) -> ComposeResult:
-        yield LineList(self._draw, empty="This thread has no child threads.", id="panel-list")
+        yield LineList(self._draw, empty="No child threads, and no custom agents.", id="panel-list")
 
     def on_mount(self) -> None:
-        self.result_list.set_rows(list(self._runs))
-        self.set_interval(LOOK, self.result_list.refresh)
+        self.result_list.set_rows(self._rows)
+        self.set_interval(LOOK, self._look)
 
-    def _draw(self, row: ChildRun, width: int, palette: Palette) -> list[Line]:
-        child: Child | None = self.host.session.children.all.get(row.child_id)
-        marks = str((row.report or {}).get("marks", "")) or row.state
-        below = marks if child is None else f"step {child.step} · {child.activity}"
-        sign = "✓ " if child is None else "▸ "
-        name = one_line(f"{row.agent or row.mode}  {row.goal}", 300)
+    def _look(self) -> None:
+        self.host.go(self._refresh, group="agents-list", exclusive=True)
+
+    async def _refresh(self) -> None:
+        children, custom = await self.host.session.children.listed(), self.host.session.children.custom
+        if self.is_open:
+            self.set_title(_entitle(children, custom))
+            self.result_list.set_rows([*children, *custom])
+
+    def _draw(self, row: ListedChild | AgentSpec, width: int, palette: Palette) -> list[Line]:
+        if isinstance(row, ListedChild):
+            sign, style = SIGNS[row.state], child_style(row.state, palette)
+            name, below = f"{row.run.name}  {row.run.goal}", row.in_words
+        else:
+            sign, style = "@", palette.faint
+            name, below = f"agent-{row.name}  {row.description}", row.source
         return [
-            [Segment(sign, palette.ok), Segment(shorten(name, width - 4))],
+            [Segment(f"{sign} ", style), Segment(shorten(one_line(name, 300), width - 4))],
             [Segment("  "), Segment(shorten(one_line(below, 200), width - 4), palette.muted)],
         ]
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         event.stop()
-        self.host.go(follow, self.host, event.row.child_id, group="agents")
+        if isinstance(event.row, ListedChild):
+            self.host.go(follow, self.host, event.row.run.child_id, group="agents")
+        else:
+            self.host.note(f"@agent-{event.row.name} in a prompt calls this agent.", 4)
 
     def action_stop(self) -> None:
-        row: ChildRun | None = self.result_list.current
-        if row is not None:
-            self.host.go(stop, self.host, row.child_id, group="agents")
+        row: ListedChild | AgentSpec | None = self.result_list.current
+        if isinstance(row, ListedChild):
+            self.host.go(stop, self.host, row.run.child_id, group="agents")
+
+
+def _entitle(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
+    running = sum(c.state in ("waiting", "running") for c in children)
+    parts = [f"Child threads {len(children)}", f"{running} running" if running else ""]
+    return " · ".join(p for p in (*parts, counted(len(custom), "custom agent") if custom else "") if p)
 
 
 class ChildScreen(Panel[None]):
@@ -102,9 +128,9 @@ class ChildScreen(Panel[None]):
     observations = query_one(ObservationsPane)
     prompt = query_one("#child-prompt", Input)
 
-    def __init__(self, run: ChildRun, messages: Sequence[Message], child: Child | None) -> None:
-        super().__init__(one_line(f"{run.agent or run.mode} › {run.goal}", 120))
-        self._run, self._messages, self._child = run, messages, child
+    def __init__(self, listed: ListedChild, messages: Sequence[Message], child: Child | None) -> None:
+        super().__init__(_entitle_child(listed.run, listed.state, listed.in_words))
+        self._run, self._messages, self._child = listed.run, messages, child
 
     def body(self) -> ComposeResult:
         with Horizontal(id="child-body"):
@@ -126,9 +152,21 @@ class ChildScreen(Panel[None]):
         reader = self.query_one(Transcript)
         reader.document.append(*message_blocks(self._messages))
         reader.live.seen.update(m.id for m in self._messages)
-        if self._child is not None:
-            self._child.listeners.append(self._hear)
+        if self._child is not None and self._child.is_running:
+            await self._take_up(self._child, reader)
         self.call_after_refresh(reader.scroll_end_now)
+
+    async def _take_up(self, child: Child, reader: Transcript) -> None:
+        """Show what the child has stored and streamed since its messages were read, and follow it from now on."""
+        while (newest := self._messages[-1].index if self._messages else -1) < child.thread.last_index:
+            self._messages = await self.host.session.views.transcript(self._run.child_id)
+            if not self._messages or self._messages[-1].index == newest:
+                break
+        reader.load(self._messages, more=False)
+        turn = child.thread.running.turn
+        if turn is not None:
+            reader.live.take_up("".join(turn.thinking), "".join(turn.streamed))
+        child.listeners.append(self._hear)
 
     def on_unmount(self) -> None:
         if self._child is not None and self._hear in self._child.listeners:
@@ -142,6 +180,8 @@ class ChildScreen(Panel[None]):
         elif isinstance(event, MemoryActivation) or (isinstance(event, MemoryOperation) and event.kind == "end"):
             self._load_memory()
         show(self.query_one(Transcript).live, event)
+        if self._child is not None:
+            self.set_title(_entitle_child(self._run, self._child.state, self._child.in_words))
 
     def _load_memory(self) -> None:
         self.host.go(self._show_memory, group="child-memory", exclusive=True)
@@ -150,8 +190,8 @@ class ChildScreen(Panel[None]):
         memory = await self.host.session.views.child_memory(self._run.child_id)
         if memory is None or not self.is_open:
             return
-        if self._child is not None:
-            self.memory.status = self._child.thread.status
+        live = self._child.thread.status if self._child is not None else None
+        self.memory.status = live or memory.status
         self.memory.figures, self.memory.events, self.memory.spent = memory.figures, memory.events, memory.spent
         self.observations.show(memory.lines, (), memory.waiting)
 
@@ -196,13 +236,17 @@ def show(live: LiveTurn, event: Event) -> None:
         live.end_turn()
 
 
+def _entitle_child(run: ChildRun, state: ChildState, words: str) -> str:
+    return one_line(f"{SIGNS[state]} {run.name} › {one_line(run.goal, 100)} · {words}", 200)
+
+
 async def follow(host: Host, child_id: str) -> None:
     """Open the transcript of a child of the open thread, live while it runs."""
     children = host.session.children
-    run = next((r for r in await children.stored() if r.child_id == child_id), None)
-    if run is not None:
+    listed = next((c for c in await children.listed() if c.run.child_id == child_id), None)
+    if listed is not None:
         messages = await host.session.views.transcript(child_id)
-        host.push(ChildScreen(run, messages, children.all.get(child_id)))
+        host.push(ChildScreen(listed, messages, children.all.get(child_id)))
 
 
 async def stop(host: Host, child_id: str) -> None:
@@ -212,4 +256,5 @@ async def stop(host: Host, child_id: str) -> None:
 
 
 async def open_list(host: Host) -> None:
-    host.push(AgentsScreen(await host.session.children.stored()))
+    children = host.session.children
+    host.push(AgentsScreen(await children.listed(), children.custom))

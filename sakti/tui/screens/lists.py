@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -195,6 +195,45 @@ class ThemesScreen(ListPanel):
     def leave(self) -> None:
         self.host.appearance.preview(self._before)
         self.dismiss(None)
+
+
+class WordsScreen(ListPanel):
+    """Chooses one of a few words that a command takes, each with a description. Dismisses with the word."""
+
+    def __init__(self, title: str, current: str, words: Mapping[str, str]) -> None:
+        super().__init__(title)
+        self._current, self._words = current, words
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._to_current)  # the list is filled by then
+
+    def _to_current(self) -> None:
+        if self._current in self.result_list.rows:
+            self.result_list.move_to(list(self.result_list.rows).index(self._current))
+
+    def rows(self, text: str) -> list[str]:
+        return [w for w in self._words if text.lower() in f"{w} {self._words[w]}".lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        sign = "▶ " if row == self._current else "  "
+        name = max(map(len, self._words))
+        return [
+            [
+                Segment(sign, palette.ok),
+                Segment(f"{row:<{name}}  ", palette.text),
+                Segment(shorten(one_line(self._words[row], 200), max(4, width - name - 5)), palette.faint),
+            ]
+        ]
+
+
+def pick_word(host: Host, command: str, title: str, current: str, words: Mapping[str, str]) -> None:
+    """Let the user choose the word of a command, which then runs as if it was typed."""
+
+    def run(word: str | None) -> None:
+        if word:
+            host.send(f"/{command} {word}")
+
+    host.push(WordsScreen(title, current, words), run)
 
 
 async def pick_model(host: Host) -> None:

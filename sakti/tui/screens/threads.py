@@ -16,6 +16,7 @@ from textual.widgets import Input
 from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import file_name
 from sakti.agent.titles import HEADLESS, told_apart
+from sakti.core.child_states import SIGNS, describe_state
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted, one_line
 from sakti.core.types import Message
@@ -132,12 +133,14 @@ class ThreadsScreen(ListPanel):
 
     def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
         is_child = row.thread.parent_id is not None
-        right = f"{'child' if is_child else 'undone'} {age(row.thread.updated_at, self._now)}"
+        sign = f"└ {SIGNS[row.state]}" if row.state else "└" if is_child else "↶"
+        kind = describe_state(row.state) if row.state else "child" if is_child else "undone"
+        right = f"{kind} {age(row.thread.updated_at, self._now)}"
         words = one_line(row.thread.title if is_child else row.preview, 300)
         return [
             [
-                Segment("    └ " if is_child else "    ↶ ", palette.faint),
-                Segment(fit(words, max(4, width - len(right) - 9)), palette.muted),
+                Segment(f"    {sign} ", palette.faint),
+                Segment(fit(words, max(4, width - len(right) - len(sign) - 8)), palette.muted),
                 Segment(f"  {right}", palette.faint),
             ]
         ]

@@ -102,7 +102,7 @@ class WelcomeScreen(Panel[None]):
         session = self.host.session
         self.found = await look(session.workspace.env, session.workspace.config.providers)
         self._programs = await HistoryImport(session.workspace.store, session.workspace.root).names()
-        if self.is_attached:
+        if self.is_open:
             self._refresh()
 
     def _refresh(self) -> None:

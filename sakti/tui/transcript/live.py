@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.split import Splitter
 from sakti.tui.transcript.tool import ToolBlock
+
+if TYPE_CHECKING:
+    from sakti.agent.subagents.children import ListedChild
 
 
 class OwnCommand(Struct):
@@ -270,12 +273,25 @@ class LiveTurn:
         if isinstance(event, AgentStarted):
             if (started := self._tools.get(event.call_id)) is not None:
                 self.children[event.child_id] = started
-                started.child_id = event.child_id
+                started.child_id, started.child_state = event.child_id, "running"
         elif (block := self.children.get(event.child_id)) is not None:
             block.show_progress(event)
             if isinstance(event, AgentFinished):
                 del self.children[event.child_id]
             self._touch(block)
+
+    def show_stored_children(self, children: Iterable[ListedChild]) -> None:
+        """Show at the calls of a thread that was loaded how their child threads are by now."""
+        calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
+        for child in children:
+            if (block := calls.get(child.run.call_id)) is None:
+                continue
+            block.child_id = child.run.child_id
+            if child.state in ("waiting", "running"):
+                self.children[block.child_id] = block
+            if block.child_state != child.state or not block.progress:
+                block.show_run(child.state, child.in_words)
+                self._touch(block)
 
     def finish_tool(self, result: ToolResultPart, duration_ms: int) -> None:
         if block := self._tools.pop(result.call_id, None):
@@ -344,6 +360,20 @@ class LiveTurn:
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
         self._request_draw()
+
+    def take_up(self, thinking: str, text: str) -> None:
+        """Go on with a running turn: its open calls, and the streamed part of its answer."""
+        for block in self.document.blocks:
+            if isinstance(block, ToolBlock) and block.state == "stopped" and not block.result_id:
+                block.enter("running", self._clock())
+                self._tools[block.call_id] = block
+                self._touch(block)
+        if not self._tools:
+            self.begin_step()
+        if thinking:
+            self.add_thinking(thinking)
+        if text:
+            self.add_text(text)
 
     def end_turn(self) -> None:
         """End the turn: close everything except commands of the user."""

@@ -6,15 +6,18 @@ folded. The output of a command that the user ran is shown in full.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core import tool_names
+from sakti.core import child_states, tool_names
+from sakti.core.child_states import ChildState
 from sakti.core.events import AgentFinished, AgentProgress
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
@@ -35,6 +38,12 @@ TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
+# names of the arguments that say what a call is about, the most telling ones first
+TELLING = (
+    *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
+    *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
+)
+_PATCHED = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
 CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
@@ -76,6 +85,7 @@ class ToolBlock(Block, eq=False):
     elapsed: int = 0
     gap: bool = False
     child_id: str = ""  # of the child thread that it started
+    child_state: ChildState | None = None
     progress: str = ""  # how that goes on, or how it ended
     calls: Sequence[str] = ()  # its last ones
 
@@ -137,9 +147,8 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _end_state(result)
-        if isinstance(child := details.get("child"), str):
-            self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
-            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
+        if result.name == CHILD:
+            self._take_child(details)
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -153,6 +162,24 @@ class ToolBlock(Block, eq=False):
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
 
+    def _take_child(self, details: Json) -> None:
+        """Take in what a result says of the child thread: a report, or that it runs or was interrupted."""
+        if isinstance(child := details.get("child"), str):
+            state = details.get("state")
+            self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
+            marks = child_states.describe_state(self.child_state, str(details.get("marks", "")))
+            self.progress = self.progress or one_line(marks, 200)
+            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
+        elif isinstance(child := details.get("background"), str):
+            self.child_id, self.child_state = child, self.child_state or "running"
+        elif isinstance(child := details.get("unfinished"), str):
+            self.child_id, self.child_state = child, "interrupted"
+
+    def show_run(self, state: ChildState, words: str) -> None:
+        """Show how the child thread is by now that a stored call started."""
+        self.child_state = state
+        self.progress = one_line(words, 200)
+
     def _take_exit_code(self, code: object) -> None:
         """Show an exit code in the head instead of the output."""
         self.detail = f"exit {code}" if isinstance(code, int) and code else ""
@@ -165,11 +192,13 @@ class ToolBlock(Block, eq=False):
         """Show how the child thread goes on that it started."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
         took = duration(int(event.seconds) * 1000)
+        self.child_state = event.state
         if isinstance(event, AgentFinished):
-            self.progress = f"{event.marks}{price} · {took}"
+            self.progress = f"{child_states.describe_state(event.state, event.marks)}{price} · {took}"
             return
         gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
-        self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        doing = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
+        self.progress = child_states.describe_state(event.state, doing)
         self.calls = event.calls
 
     # --- how it looks ---------------------------------------------------------------------------------------
@@ -220,6 +249,8 @@ class ToolBlock(Block, eq=False):
         return line
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
+        if self.child_state is not None:
+            return child_states.SIGNS[self.child_state], child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -234,6 +265,8 @@ class ToolBlock(Block, eq=False):
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
+            case _ if self.child_state is not None:
+                return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]
             case "writing":
                 return [("…", palette.faint)]
             case "pending":
@@ -248,6 +281,10 @@ class ToolBlock(Block, eq=False):
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
                 return self._result(palette)
+
+    def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
+        style = palette.agent if state in ("waiting", "running") else palette.faint
+        return self.progress or child_states.describe_state(state), style
 
     def _result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
@@ -285,7 +322,8 @@ class ToolBlock(Block, eq=False):
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
             name = one_line(str(key), 24)
-            lines = plain_lines(sanitise(str(value))[:4_000], palette.text, width - len(name) - 2, 12)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+            lines = plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)
             for number, line in enumerate(lines):
                 lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
                 out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
@@ -329,6 +367,11 @@ def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[
     return plain_lines(row, style, width, 20)
 
 
+def child_style(state: ChildState, palette: Palette) -> Style:
+    """Return the colour of a child thread's sign."""
+    return {"running": palette.agent, "finished": palette.ok, "interrupted": palette.bad}.get(state, palette.warn)
+
+
 def output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
     if isinstance(fetched := details.get("fetched"), str):
@@ -360,15 +403,44 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(tool_names.PREFIX):
         return tool_names.list_arguments(arguments)
-    for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
-        value = arguments.get(key)
-        if isinstance(value, str) and value:
-            where = arguments.get("path") if key == "pattern" else None
-            start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
-            suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
-            value = value.removeprefix("https://") if key == "url" else value
-            return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
-    return tool_names.list_arguments(arguments)
+    texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
+    key = next((k for k in TELLING if k in texts), "")
+    return _summarise_by(key, texts[key], arguments) if key else tool_names.list_arguments(texts)
+
+
+def _summarise_by(key: str, value: str, arguments: Json) -> str:
+    """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
+    if key == "patch":
+        return ", ".join(one_line(path, 100) for path in _PATCHED.findall(value)) or one_line(value, 300)
+    value = value.removeprefix("https://") if key == "url" else value
+    action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
+    return one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
+
+
+def _describe_range(key: str, arguments: Json) -> str:
+    """Return which part of the argument `key` a call is about: where a pattern is looked for, which lines."""
+    if key == "pattern":
+        return f"  in {one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
+    if key == "questions" and isinstance(arguments[key], list):
+        others = len(cast("list[object]", arguments[key])) - 1
+        return f"  and {others} more" if others else ""
+    start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
+    return f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+
+
+def _first_text(value: object) -> str:
+    """Return a value as text for people: of a list its first text, of an object the one that says most."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list):
+        return next((text for each in cast("list[object]", value) if (text := _first_text(each))), "")
+    if isinstance(value, dict):
+        values = cast("dict[str, object]", value)
+        ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
+        return next((text for each in ranked if (text := _first_text(each))), "")
+    return ""
 
 
 def duration(ms: int) -> str:

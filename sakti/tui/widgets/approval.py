@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -35,6 +36,17 @@ NARROW = 50  # columns in which the keys are named in one word each
 SHARE = 0.7  # of the chat's height at most, as in main.tcss
 SEPARATOR, HELD = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
+Keyboard: TypeAlias = Literal["question", "line", "prompt"]  # what takes the keys: it, its line, or the prompt
+WRITING = (("enter", "Send"), ("esc", "Back"))
+ELSEWHERE = (("tab", "Answer (typing goes to the prompt)"),)
+
+
+def name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
+    """Return keys with their labels in one line."""
+    spans: list[Span] = []
+    for number, (key, text) in enumerate(keys):
+        spans += [(SEPARATOR if number else "", palette.muted), (f"{key} ", palette.agent), (text, palette.muted)]
+    return spans
 
 
 def is_command(asked: ApprovalRequested) -> bool:
@@ -61,12 +73,12 @@ def lay_out(
     palette: Palette,
     height: int = 1_000,
     *,
-    writing: bool = False,
+    keyboard: Keyboard = "question",
 ) -> tuple[list[Line], bool]:
     """Lay out question `at` in full, followed by a list if there are several.
 
     Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
-    first. `writing`: the input line below is open and has the focus.
+    first.
     """
     if not pending:
         return [], False
@@ -74,7 +86,7 @@ def lay_out(
     room = max(4, width - 2)
     many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
     head: list[Line] = [
-        [Segment(question(now.tool), palette.warn + Style(bold=True)), Segment(many, palette.muted)],
+        _title(now, many, room, palette),
         *(
             [[Segment(shorten(one_line(now.target, 300), room), palette.bold)]]
             if now.diff and not is_command(now)
@@ -84,15 +96,12 @@ def lay_out(
     reason = _reason(now, room, palette)
     list_ = _list(pending, at, room, palette)
     keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
-    if writing:
-        keys = wrap(
-            [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
-            room,
-        )
+    if keyboard != "question":
+        keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
     body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
-    if not cut and not writing:
+    if not cut and keyboard == "question":
         keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
         free = height - len(head) - len(keys)
     reason = reason[: max(0, free - len(body))]
@@ -100,9 +109,15 @@ def lay_out(
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
+def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
+    title = question(now.tool)
+    asker = shorten(f"  {now.asker}", max(0, room - len(title) - len(many))) if now.asker else ""
+    return [Segment(title, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)]
+
+
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
-    why, where = one_line(now.why, 300), one_line(now.cwd, 200)
+    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} contains lookalike letters. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     if not now.rule:
@@ -212,6 +227,13 @@ class ApprovalView(Widget, can_focus=True):
     pending: tuple[ApprovalRequested, ...] = ()
     at = 0  # which of them is answered
     writing = False  # the line below is open
+    active = False  # it, or the line below, has the keyboard
+
+    def mark_keyboard(self, *, has_it: bool) -> None:
+        """Show the keys, or the one that leads here."""
+        if has_it != self.active:
+            self.active = has_it
+            self.refresh(layout=True)
 
     def show(self, pending: tuple[ApprovalRequested, ...]) -> None:
         """Stays at the question that is looked at, while it waits."""
@@ -235,7 +257,8 @@ class ApprovalView(Widget, can_focus=True):
     def _layout(self, width: int) -> tuple[list[Line], bool]:
         host = host_of(self)
         height = max(2, int((host.size.height - 4) * SHARE) - self.writing)  # the line below takes one
-        return lay_out(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
+        keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
+        return lay_out(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
 
     def _lines(self, width: int) -> list[Line]:
         return self._layout(width)[0]

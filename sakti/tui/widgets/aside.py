@@ -74,7 +74,8 @@ class AsideView(Widget, can_focus=True):
     state = "answered"
     start: int | None = None  # first line of the answer that is shown; None: its end is followed
 
-    def on_mount(self) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self.display = False
 
     def hear(self, event: SideQuestion) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
-from sakti.tui.widgets.approval import GUARD, SHARE
+from sakti.tui.widgets.approval import ELSEWHERE, GUARD, SHARE, WRITING, Keyboard, name_keys
 from sakti.tui.widgets.safe_input import SafeInput
 
 QUESTION_LINES = 4
@@ -87,14 +87,16 @@ def make_form(questions: tuple[CardQuestion, ...]) -> QuestionForm:
     return QuestionForm(questions, [set() for _ in questions], ["" for _ in questions])
 
 
-def lay_out_form(form: QuestionForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+def lay_out_form(
+    form: QuestionForm, width: int, palette: Palette, height: int, *, keyboard: Keyboard = "question"
+) -> list[Line]:
     """Lay out the question shown, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
     head = [
         *_tabs(form, room, palette),
         *plain_lines(sanitise(form.question.question), palette.bold, room, QUESTION_LINES),
     ]
-    keys = wrap(_keys(form, palette, writing=writing), room)
+    keys = wrap(_keys(form, palette, keyboard), room)
     options = _options(form, room, palette, described=True)
     if len(head) + len(options) + len(keys) > height:
         options = _options(form, room, palette, described=False)
@@ -130,14 +132,16 @@ def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool
     return out
 
 
-def _keys(form: QuestionForm, palette: Palette, *, writing: bool) -> list[Span]:
-    if writing:
-        return _name_keys((("enter", "Keep the answer"), ("esc", "Back")), palette)
+def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
+    if keyboard == "line":
+        return name_keys((("enter", "Keep the answer"), ("esc", "Back")), palette)
+    if keyboard == "prompt":
+        return name_keys((*ELSEWHERE, ("esc", "Decline")), palette)
     last = form.first_open() in (None, form.at)
     keys = [("1-6", "Choose"), ("space", "Toggle"), ("o", "Another answer")]
     keys.append(("enter", "Send" if last else "Next"))
     keys += [("←→", "Question")] if len(form.questions) > 1 else []
-    return _name_keys((*keys, ("esc", "Decline")), palette)
+    return name_keys((*keys, ("esc", "Decline")), palette)
 
 
 class PlanForm(Struct):
@@ -158,11 +162,13 @@ class PlanForm(Struct):
         return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
 
 
-def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+def lay_out_plan(
+    form: PlanForm, width: int, palette: Palette, height: int, *, keyboard: Keyboard = "question"
+) -> list[Line]:
     """Lay out a plan, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
     head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
-    keys = wrap(_plan_keys(form, palette, writing=writing), room)
+    keys = wrap(_plan_keys(form, palette, keyboard), room)
     rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
     free = max(1, height - len(head) - len(keys))
     if len(rows) > free:
@@ -180,21 +186,14 @@ def _plan_line(text: str, room: int, palette: Palette) -> list[Line]:
     return indent(wrap([(text.strip(), style)], max(4, room - lead)), Segment(" " * lead))
 
 
-def _plan_keys(form: PlanForm, palette: Palette, *, writing: bool) -> list[Span]:
-    if writing:
-        return _name_keys((("enter", "Send"), ("esc", "Back")), palette)
+def _plan_keys(form: PlanForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
+    if keyboard != "question":
+        return name_keys(WRITING if keyboard == "line" else (*ELSEWHERE, ("esc", "Decline")), palette)
     if form.way:
         modes = [(f"{n}", f"Approval {mode}") for n, mode in enumerate(form.modes, start=1)]
-        return _name_keys((*modes, ("esc", "Back")), palette)
+        return name_keys((*modes, ("esc", "Back")), palette)
     keys = (("a", "Approve"), ("f", "Approve, fresh thread"), ("e", "Edit"), ("v", "View"), ("n", "Keep planning"))
-    return _name_keys(keys, palette)
-
-
-def _name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
-    spans: list[Span] = []
-    for number, (key, text) in enumerate(keys):
-        spans += [(" · " if number else "", palette.muted), (f"{key} ", palette.agent), (text, palette.muted)]
-    return spans
+    return name_keys(keys, palette)
 
 
 class CardView(Widget, can_focus=True):
@@ -228,6 +227,13 @@ class CardView(Widget, can_focus=True):
 
     form: QuestionForm | PlanForm | None = None
     writing = False  # the line below is open
+    active = False  # it, or the line below, has the keyboard
+
+    def mark_keyboard(self, *, has_it: bool) -> None:
+        """Show the keys, or the one that leads here."""
+        if has_it != self.active:
+            self.active = has_it
+            self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
@@ -238,7 +244,8 @@ class CardView(Widget, can_focus=True):
             return []
         height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
         lay_out = lay_out_plan if isinstance(self.form, PlanForm) else lay_out_form
-        return lay_out(self.form, max(4, width), host.palette, height, writing=self.writing)  # pyright: ignore[reportArgumentType]
+        keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
+        return lay_out(self.form, max(4, width), host.palette, height, keyboard=keyboard)  # pyright: ignore[reportArgumentType]
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)

@@ -71,7 +71,7 @@ class Header(Widget):
             git = ""
         if self.not_saved:
             right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
-        return right, git
+        return (right, git) if right else (git.removeprefix(" ─ "), "")
 
     def _memory_text(self) -> Text:
         """Return the message window and the number of new observations; empty while the panes show them."""

@@ -32,7 +32,10 @@ KEYS = (
     ("F1", "help", "screen.help"),
 )
 # dropped in this order until the key that stops the activity fits
-DROPPABLE = ("limit", "servers", "jobs", "queued", "goal", "clock", "context", "download", "vim", "sandbox", "activity")
+DROPPABLE = (
+    *("confined", "label", "servers", "jobs", "queued", "goal", "clock", "limit", "context", "download", "vim"),
+    *("sandbox", "activity"),
+)
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -176,15 +179,13 @@ class StatusLine(Widget):
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
         activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
-        context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
-        if "limit" in dropped:
-            context = re.sub(r"( of |,).*", "", context)
+        confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
-            ("sandbox", self._name_sandbox(), "muted" if self.sandbox[0] == self.sandbox[1] else "warn"),
+            ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
             ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
-            ("context", context, "muted"),
+            ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
@@ -194,6 +195,12 @@ class StatusLine(Widget):
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
         return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+
+    def _describe_context(self, dropped: Sequence[str]) -> str:
+        """Return the tokens of the next request and the window; "" before they are known."""
+        text = context_words(self.context, self.window, about=self._estimated) if self.context else ""
+        text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
+        return text.removeprefix("context ") if "label" in dropped else text
 
     def _describe(self, state: State, *, with_clock: bool) -> str:
         seconds = int(self._clock.monotonic() - state.since) if with_clock else 0

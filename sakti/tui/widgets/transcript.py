@@ -97,6 +97,16 @@ class Transcript(TranscriptView):
         self._found: re.Pattern[str] | None = None
         self._spot: tuple[Block, int] | None = None  # the line that was found
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let letters act only if there is something for them to act on; else they are typed into the prompt."""
+        match action:
+            case "find" if parameters:
+                return self._findable and self._found is not None
+            case "stop_child":
+                return bool(self._chosen_child)
+            case _:
+                return True
+
     # --- highlights -----------------------------------------------------------------------------------------
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:

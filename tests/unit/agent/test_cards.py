@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from sakti import headless
+from sakti.actions.undo import said
 from sakti.agent import plans
 from sakti.agent.checkpoints import undoing
 from sakti.agent.plans import BEGIN, PlanStep
 from sakti.core.errors import ToolError
 from sakti.core.events import ApprovalAnswer as Reply
-from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice, ToolFinished
+from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, ToolFinished
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.plain import words
 from sakti.plain.lines import answer
@@ -180,20 +181,35 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     assert result.content.startswith("The user changed the plan:") and "Read it twice" in result.details["edited"]
     [message] = [m for m in run.provider.requests[-1].messages if any(r.name == "present_plan" for r in m.tool_results)]
     assert with_user_answers([message])[0].text.startswith("I changed the plan to:")
-    first = (await board(store, run))[1]
-    await store.write(tasks.claim, session.current.task_actor(), first.id)
+    before = await board(store, run)
+    edges = await store.read(graph.edges, session.workspace.board_id)
+    session.set_approval_mode("edits")
     undone = undoing.of_session(session)
     await undone.undo(await undone.preview(1, "conversation"))
-    assert session.current.approval_mode == "plan"
-    assert {t.title for t in await board(store, run)} == {"Store the region", "Add the column"}
-    [notice] = [n for n in run.of(Notice) if n.title == "Plan undone"]
-    assert "Add the column" in notice.message
+    assert not await board(store, run) and session.current.approval_mode == "plan"
     assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
+    await undoing.of_session(session).redo()
+    assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
+    assert await store.read(graph.edges, session.workspace.board_id) == edges
+    assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
+    await store.write(tasks.claim, session.current.task_actor(), before[1].id)
+    from_shell = undoing.Undoing(store, session.workspace.root, store.clock, session.thread, None)
     await session.close()
+    result = await from_shell.undo(await from_shell.preview(1, "conversation"))
+    assert {t.title for t in await board(store, run)} == {"Store the region", "Add the column"}
+    assert set(result.tasks) == {"Add the column", "Store the region"}
+    assert "worked on and are kept" in said(result).sentence
+    await from_shell.redo()
+    assert [t.id for t in await board(store, run)] == [t.id for t in before]
 
 
 async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path) -> None:
-    run = await planning(store, tmp_path, "done in the new thread")
+    earlier = await start(store, tmp_path / "w", ["noted " * 100, "more " * 100, "x"])
+    await earlier.ask("I always want tabs in this project. " * 20)
+    await earlier.ask("Go on.")
+    await earlier.session.compact()
+    await earlier.session.close()
+    run = await planning(store, tmp_path, "done in the new thread", "one", "two")
     session = run.session
     old = session.thread
     session.answer(session.approvals[0].id, Reply(True, mode="edits", fresh=True))
@@ -206,6 +222,16 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     last = run.provider.requests[-1]
     assert "1. Add the column" in next(b.text for b in last.system if b.kind == "plan")
     assert [m.role for m in last.messages] == ["user"]
+    kinds = [{b.kind for b in r.system} for r in (run.provider.requests[0], last)]
+    assert ["carry_over" in k for k in kinds] == [True, False], "it begins with the plan and nothing else"
+    tasks_before = await board(store, run)
+    for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
+        undone = undoing.of_session(session)
+        await undone.undo(await undone.preview(1, "conversation"))
+        assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
+        assert session.current.approval_mode == "edits"
+        await run.ask("go on")
+    assert "1. Add the column" in next(b.text for b in run.provider.requests[-1].system if b.kind == "plan")
     await session.close()
 
 

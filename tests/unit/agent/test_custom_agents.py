@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sakti.agent.judge.where import RemoteFacts
 from sakti.agent.subagents import files
+from sakti.agent.subagents.thread import ChildThread
+from sakti.agent.tools import wait
+from sakti.agent.tools.base import Tool
+from sakti.agent.tools.read import read
 from sakti.core.types import ContextPart, Request
 from sakti.providers.scripted import Answer, Call, Played
 from sakti.store.database import Store
@@ -68,6 +73,41 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
         and "review, deploy" in by_name["skilled"].prompt
     )
     assert files.load(tmp_path, project=False).agents == ()
+
+
+def remote(*, reads: bool) -> Tool:
+    facts = RemoteFacts(reads, False, False, "", str, lambda _by_user: None)
+    return Tool("", "", {}, wait.make(bool).function, "remote", remote=facts)
+
+
+async def test_tools_of_servers_are_those_of_the_file_and_never_more_than_the_parents(
+    store: Store, tmp_path: Path
+) -> None:
+    for name, front in (
+        ("server", "tools: mcp__my.db, Read"),
+        ("one", "tools: mcp__my_db__query\nmode: explore"),
+        ("without", "disallowedTools: mcp__web, mcp__my_db__drop"),
+        ("none", "tools: Read"),
+        ("all", "tools: mcp__*"),
+    ):
+        write(tmp_path, name, front)
+    spec = files.load(tmp_path, project=True).get
+    tools = {"mcp__my_db__query": True, "mcp__my_db__drop": False, "mcp__web__open": False}
+    query, drop, _ = tools
+    run = await start(store, tmp_path / "w", [])
+    for parent, name, named, expected in (
+        ("default", "server", None, {query, drop}),
+        ("default", "one", None, {query}),
+        ("default", "without", None, {query}),
+        ("default", "none", None, set()),
+        ("default", "all", None, set(tools)),
+        ("default", "all", {"mcp__my_db"}, {query, drop}),
+        ("explore", "all", None, {query}),
+    ):
+        run.session.current._mode = parent
+        child = ChildThread(run.session.current, spec(name), "", named, print, lambda: read)
+        assert {n for n, reads in tools.items() if child._may_call(n, remote(reads=reads))} == expected, (parent, name)
+    await run.session.close()
 
 
 async def test_custom_agent_is_called_by_name_and_keeps_to_its_tools(store: Store, tmp_path: Path) -> None:

@@ -58,6 +58,14 @@ async def test_a_goal_whose_check_never_passes_stops_at_its_limit(store: Store, 
     await run.session.close()
 
 
+async def test_a_limit_that_cannot_be_watched_is_named(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["GOAL DONE: yes"], overrides=FREE)
+    await run_goal(run, "store the region --max-cost 2")
+    first, limits = run.of(Notice)[0].message, "so the limit of $2.00 cannot be watched; that of 20 turns is."
+    assert first == f"The price of scripted/demo is not known, {limits}"
+    await run.session.close()
+
+
 async def test_a_check_that_passes_ends_the_goal_and_is_asked_about_once(store: Store, tmp_path: Path) -> None:
     other = Answer("", calls=(Call("write", {"path": "a", "content": "a"}),))
     write = Answer("", calls=(Call("write", {"path": "b", "content": "b"}),))
@@ -188,6 +196,20 @@ def test_options_are_read_from_the_end() -> None:
     for wrong in ("x --max-turns 0", "x --max-turns 1.5", "x --max-cost nan", "x --max-cost a", '--until "x"'):
         with pytest.raises(ValueError, match=r"--max|Write the goal"):
             parse_goal(wrong, 20, 5.0)
+    for wrong in (
+        "x --max-token 3",
+        "x --dry",
+        "x --dry=1 --max-turns 3",
+        "--max-turns 3 x",
+        "x --max-turns",
+        '--a "b"',
+    ):
+        with pytest.raises(
+            ValueError, match=r"^--\S+ cannot be read: /goal takes --until, --max-turns and --max-cost\. W"
+        ):
+            parse_goal(wrong, 20, 5.0)
+    assert parse_goal('"support --json" --max-turns 2', 20, 5.0) == Goal("support --json", max_turns=2)
+    assert parse_goal("add a --verbose flag to it", 20, 5.0).text == "add a --verbose flag to it"
 
 
 def test_a_project_may_only_lower_the_limits(tmp_path: Path) -> None:

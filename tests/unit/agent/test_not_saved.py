@@ -55,7 +55,7 @@ async def test_who_stops_the_wait_has_the_prompt_back(run: Recorded, lock: apsw.
     await waits.wait()
     run.session.hurry()
     assert await run.session.interrupt()
-    with pytest.raises(SaktiError, match="Stopped before it was sent"):
+    with pytest.raises(SaktiError, match="stopped before its message was sent"):
         await sent
     assert not run.session.busy
     lock.execute("COMMIT")

@@ -12,13 +12,16 @@ from typing import Any
 import apsw
 
 from sakti.agent.checkpoints import undoing
+from sakti.agent.reports import memory_report
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
 from sakti.core.types import ContextPart, Request, Usage
+from sakti.plain import words
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
 from sakti.store import memory
 from sakti.store.database import Store
+from sakti.store.log import events as memory_events
 from sakti.store.log import lines as log_lines
 from sakti.store.maintenance import purging
 from sakti.store.memory import group_rows, integrity
@@ -58,6 +61,7 @@ def delegating(child: Callable[[Request], Played], *calls: dict[str, Any]) -> Ca
     return play
 
 
+TOUCH = Call("bash", {"command": "touch other.txt"})
 EXPLORE = {"mode": "explore", "goal": "where is the retry policy decided?"}
 
 
@@ -101,6 +105,8 @@ async def test_findings_enter_the_log_with_the_message_that_brought_them(store: 
     assert line in texts[1][1] and "Not found: a cap" in texts[1][1] and "policy.decide" not in texts[0][1]
     lines = await store.read(log_lines.log_lines, engine.record_id)
     (mine,) = [x for x in lines if x.content.startswith("http.py:5")]
+    taken_in = [e for e in await store.read(memory_events.events, engine.record_id, run.session.thread.id) if e.text]
+    assert [memory_report.in_a_line(e).partition(",")[0] for e in taken_in] == ["observed report of explore → 3 lines"]
     came_from = await store.read(group_rows.find_origin, mine.id)
     (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
     assert came_from is not None and came_from.thread_id == row.child_id
@@ -198,6 +204,48 @@ async def test_child_may_do_nothing_that_its_parent_may_not(store: Store, tmp_pa
     }
     assert told == {("write", True), ("bash", True), ("agent", True)}
     assert sorted(p.name for p in (tmp_path / "w").iterdir()) == ["http.py"]
+    await run.session.close()
+
+
+async def test_a_refusal_names_what_only_reads(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        return report() if any(m.role == "tool" for m in request.messages) else Answer(calls=(TOUCH,))
+
+    calls = ({"mode": "explore", "goal": "a"}, {"mode": "default", "goal": "b"})
+    for mode, agent_mode, reasons in (
+        ("ask", "default", {"the read-only child explore runs only what reads"}),
+        ("plan", "default", {"plan mode runs only what reads"}),
+        ("edits", "explore", {"the read-only child explore runs", "the mode explore runs only what reads"}),
+    ):
+        overrides = (f"approval.mode={mode}", f"mode={agent_mode}")
+        run = await session(store, tmp_path / "w", delegating(write, *calls), overrides=overrides, interactive=False)
+        await run.ask(f"use children in {mode} and {agent_mode}")
+        told = " ".join(r.content for q in run.provider.requests if is_child(q) for m in q.messages
+                        for r in m.tool_results if r.name == "bash")  # fmt: skip
+        assert all(reason in told for reason in reasons), told
+        assert not (tmp_path / "w/other.txt").exists()
+        await run.session.close()
+
+
+async def test_a_question_of_a_child_names_it_with_its_goal(store: Store, tmp_path: Path) -> None:
+    def write(request: Request) -> Played:
+        calls = (Call("write", {"path": f"{goal_of(request)}.txt", "content": "x"}),)
+        return report() if any(m.role == "tool" for m in request.messages) else Answer(calls=calls)
+
+    calls = [{"mode": "default", "goal": name} for name in ("first", "second")]
+    run = await session(store, tmp_path / "w", delegating(write, *calls))
+    await run.session.submit("write with two children")
+    async with asyncio.timeout(10):
+        while len(run.session.approvals) < 2:
+            await asyncio.sleep(0.001)
+    asked = run.session.approvals
+    assert {(a.asker, a.target) for a in asked} == {
+        (f"child thread default › {name}", f"{name}.txt") for name in ("first", "second")
+    }
+    assert words.question(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
+    for each in asked:
+        run.session.resolve(each.id, True)
+    await run.session.wait()
     await run.session.close()
 
 
@@ -488,14 +536,16 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     await run.ask("explore it with a child")
     parent = run.session.thread
     (row,) = await rows(store, run)
-    ((_, _, _, _, _, below),) = await store.read(threads.summaries, run.session.workspace.resource_id, 9)
-    assert [t.id for t, *_ in below] == [row.child_id]
+    ((*_, below, _),) = await store.read(threads.summaries, run.session.workspace.resource_id, 9)
+    assert [(t.id, state) for t, *_, state in below] == [(row.child_id, "finished")]
     page = await store.read(search.search, "retry policy decided", search.Scope(run.session.workspace.resource_id))
     assert f"{parent.title} › {EXPLORE['goal']}" in {h.thread_title for h in page.hits}
     goals = [h for h in page.hits if h.thread_id == row.child_id and h.text.startswith(EXPLORE["goal"])]
     assert {h.role for h in goals} == {"assistant"}
     now = store.clock.now()
+    assert "observations, with 1 child thread" in (await store.read(removal.contents, parent.id)).in_words()
     await store.write(removal.delete_thread, parent.id, now)
+    assert (await store.read(removal.contents, parent.id)).children == 1
     assert await store.read(threads.is_deleted, row.child_id)
     last, *_ = await store.read(removal.list_deleted, run.session.workspace.resource_id)
     assert last.thread.id == parent.id, "restoring the last one restores the parent, not a child"

@@ -85,10 +85,15 @@ def test_servers_and_agents_of_the_project_are_named(
     agents = home / ".claude" / "agents"
     agents.mkdir(parents=True)
     (agents / "tester.md").write_text("---\nname: tester\ndescription: d\ncolor: red\n---\nTest.\n")
+    for name, text in (("explore", "name: explore"), ("half", "- Read"), ("bad", "name: a b")):
+        (agents / f"{name}.md").write_text(f"---\n{text}\n---\nx\n")
     lines = sakti("doctor").stdout.splitlines()
     why = "not trusted, so it does not start. `sakti trust` shows and trusts it."
     assert f"! mcp: git ({file}): {why}" in lines and f"! mcp: old ({file}): {why}" in lines
-    assert "✓ agents: 1 custom agent: tester" in lines
+    assert "! agents: 1 custom agent: tester; 3 broken files" in lines
+    reasons = ("explore is the name of a mode", "its frontmatter is not YAML", "'a b' is not a name")
+    for name, reason in zip(("explore", "half", "bad"), reasons, strict=True):
+        assert any(x.startswith("! agent: ") and f"{name}.md" in x and reason in x for x in lines), (name, lines)
     assert any(line.startswith("! agent: ") and "color is not used" in line for line in lines)
 
     assert sakti("trust", "--yes").exit_code == 0

@@ -257,6 +257,47 @@ async def test_a_value_that_was_set_back_stays() -> None:
     assert "* 🔴 (9:40) User stated: The port is 8080." in await reflected(log, 60, limit=60)
 
 
+async def test_what_many_lines_tell_goes_before_what_one_line_tells() -> None:
+    days = "sunny rainy windy foggy snowy stormy cloudy chilly mild humid".split()
+    usual = [
+        f"* 🔴 (9:{n}) User stated: Our garden looked lovely during the {d} weekend." for n, d in enumerate(days, 10)
+    ]
+    rare = "* 🔴 (9:00) User stated: Our neighbour repaired violins during the winter."
+    log = "\n".join(["Date: Jan 15, 2026", rare, *usual])
+    size = COUNTER.count(log)
+    lines = await reflected(log, size // 2, limit=size // 2)
+    assert rare in lines and len(lines) < len(usual)
+
+
+@pytest.mark.parametrize(
+    ("stated", "lasting"),
+    [
+        ("Always ask before deleting.", True),
+        ("we never deploy on Fridays", True),
+        ("All commits must be signed.", True),
+        ("We decided against microservices.", True),
+        ("Start it with --fast or -x.", True),
+        ("It's always a challenge.", False),
+        ("That must have been a great journey.", False),
+        ("Self-expression matters to me.", False),
+    ],
+)
+def test_what_is_laid_down_or_exact_lasts(stated: str, lasting: bool) -> None:
+    assert sentences.lasts(stated) is lasting
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("We saw it. [shared image: a heron] Then we left.", ["We saw it.", "[shared image: a heron] Then we left."]),
+        ("The port is 8080. [earlier; see 12:29]", ["The port is 8080. [earlier; see 12:29]"]),
+        ("It is 9090. [replaces 12:29: 8080]", ["It is 9090. [replaces 12:29: 8080]"]),
+    ],
+)
+def test_a_remark_in_brackets_is_a_sentence_and_a_mark_is_none(text: str, parts: list[str]) -> None:
+    assert [sentence for sentence, _ in sentences.split_sentences(text)] == parts
+
+
 async def test_a_pinned_line_is_never_replaced() -> None:
     pinned = "* 🔴 (9:01) User stated: We need the flag amber-12 for the importer."
     assert pinned in await reflected(LOG, 1, limit=1, pinned=(pinned,))

@@ -47,6 +47,14 @@ def test_a_new_line_says_what_it_replaces_and_names_it_in_its_metadata() -> None
     assert made.metadata == {0: {KEY: [{"text": "The port is 8080", "date": "Jan 15, 2026", "time": "12:00"}]}}
 
 
+def test_the_date_that_a_relative_word_means_replaces_no_other_date() -> None:
+    older = line("User stated: I flew to Oslo last Friday! (meaning Jan 9, 2026)")
+    made = marked(
+        "Date: Jan 19, 2026\n* 🔴 (9:00) User stated: I changed trains yesterday! (meaning Jan 18, 2026)", older
+    )
+    assert made.metadata == {} and made.text.endswith("(meaning Jan 18, 2026)")
+
+
 def test_older_lines_of_the_same_text_are_noted_like_stored_ones() -> None:
     text = f"Date: Jan 15, 2026\n{OLD}\n* 🔴 (12:09) User stated: The port is 9090 now."
     made = marked(text)

@@ -201,7 +201,7 @@ def put_line(db: APSWDatabase, id: str, text: str) -> None:
 def test_a_log_line_that_quotes_a_message_is_not_listed_beside_it(db: APSWDatabase) -> None:
     text = "We sail to the heron lake in June. The boat is new. Bring a coat."
     ask(db, "", [[(text, "user"), ("Nice, a lake!", "assistant")]])
-    put_line(db, "quoted", "User stated: We sail to the heron lake in June.; Bring a coat. (meaning Jun 1, 2026)")
+    put_line(db, "quoted", "User stated: We sail to the heron lake in June. Bring a coat. (meaning Jun 1, 2026)")
     put_line(db, "retold", "User stated: They go sailing on the heron lake.")
     ids = [h.id for h in search(db, "when do we sail to the heron lake?", Scope("/w")).hits]
     assert (ids[0], "retold" in ids, "quoted" in ids) == ("0-0", True, False)
@@ -232,3 +232,18 @@ def test_what_was_said_at_one_time_of_a_long_thread_belongs_together(db: APSWDat
     db.execute_sql("UPDATE search_docs SET position = 10 WHERE doc_id LIKE 'alike-%'")
     ids = [h.id for h in search(db, "what does Anna bring to the heron lake?", Scope("/w")).hits]
     assert ids.index("alike-0") < ids.index("alike-1")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where did Ann buy the canoe?", "I bought it at the heron fair."),
+        ("Who taught the sailing lesson?", "My aunt will teach us again."),
+        ("What do her children collect?", "Her child has a box of shells."),
+    ],
+)
+def test_a_question_finds_irregular_forms_of_its_words(db: APSWDatabase, question: str, answer: str) -> None:
+    others = [("The weather was fine.", "user"), ("Yes, it was.", "assistant"), (answer, "user")]
+    (hit,) = (h for h in ask(db, question, [others]).hits if h.text == answer)
+    assert hit.reason.startswith("form of the word: ") and hit.marks
+    assert hit.id not in [h.id for h in search(db, question.split()[-1].strip("?"), Scope("/w")).hits]

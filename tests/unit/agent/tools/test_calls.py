@@ -18,14 +18,13 @@ from sakti.agent.tools.apply_patch import apply_patch
 from sakti.agent.tools.background import stop_all
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.bash import bash
-from sakti.agent.tools.bash_output import bash_output
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.glob import glob
 from sakti.agent.tools.grep import grep
-from sakti.agent.tools.kill import kill
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.read import read
+from sakti.agent.tools.wait import bash_output, kill
 from sakti.agent.tools.web import webfetch, websearch
 from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError

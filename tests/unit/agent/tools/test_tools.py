@@ -9,14 +9,13 @@ import pytest
 from sakti.agent.repository import scrub_env
 from sakti.agent.tools import child
 from sakti.agent.tools.bash import bash
-from sakti.agent.tools.bash_output import bash_output
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.glob import glob
 from sakti.agent.tools.grep import grep
-from sakti.agent.tools.kill import kill
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.read import read
+from sakti.agent.tools.wait import bash_output, kill
 from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended

@@ -1,4 +1,4 @@
-"""Make tools of servers for the toolbox; store what they listed last, and what the user approved."""
+"""Make tools of servers for the toolbox; store their last list and the approved descriptions."""
 
 from __future__ import annotations
 

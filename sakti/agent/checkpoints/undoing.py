@@ -323,7 +323,7 @@ class Undoing:
         return Result(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
 
     async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
-        """Go on in the fork, or in an empty thread where nothing was said before."""
+        """Go on in the fork, or in an empty thread if the first turn was undone."""
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:

@@ -1,4 +1,4 @@
-"""Recover from a crash in mid-turn: calls get an answer, and the text of the answer is kept with its end."""
+"""Recover from a crash in mid-turn: calls get results, and the streamed text is kept with its end."""
 
 from __future__ import annotations
 

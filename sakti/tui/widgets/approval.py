@@ -111,8 +111,10 @@ def lay_out(
 
 def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
     title = question(now.tool)
-    asker = shorten(f"  {now.asker}", max(0, room - len(title) - len(many))) if now.asker else ""
-    return [Segment(title, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)]
+    line: Line = [Segment(title, palette.warn + Style(bold=True)), Segment(many, palette.muted)]
+    if now.asker:
+        line.insert(1, Segment(shorten(f"  {now.asker}", max(0, room - len(title) - len(many))), palette.text))
+    return line
 
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:

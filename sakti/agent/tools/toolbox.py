@@ -15,7 +15,7 @@ from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
+from sakti.agent.tools import call_hooks, call_texts, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
@@ -260,7 +260,7 @@ class Toolbox(Struct):
             run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(*_get_recorded_call(tool, arguments), run.place()) as record:
+            async with self.state.recorder.around(*_recorded(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -395,7 +395,7 @@ class Toolbox(Struct):
             only = self.only.get(found.name)
             if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
-            return masked_values.ask_if_masked(run, found, arguments, decision)
+            return call_hooks.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
@@ -544,7 +544,7 @@ class Toolbox(Struct):
             raise ToolError(message) from None
 
 
-def _get_recorded_call(tool: Tool, arguments: Json) -> tuple[str, Json]:
+def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
     """Return the effect and the arguments of a call for the recorder of file changes."""
     if tool.remote is None:
         return tool.effect, arguments

@@ -30,6 +30,7 @@ from sakti.tasks.changes import (
     CycleError,
     changed,
     check_choice,
+    check_claim,
     check_priority,
     check_text,
     clean_labels,
@@ -41,7 +42,6 @@ from sakti.tasks.changes import (
     merged_metadata,
     new_handle,
     refuse_closed_parent,
-    refuse_held,
     refuse_new_epic_in_task,
     refuse_open_parts,
     undelete,
@@ -151,7 +151,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(_FIELDS)} can.", code="invalid")
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
-    refuse_held(actor, task, "Changing", force=force)
+    check_claim(actor, task, "Changing", force=force)
     fields = {k: v for k, v in changes.items() if k not in ("labels", "metadata")}
     check_text("description", fields.get("description"))
     check_text("assignee", fields.get("assignee"))
@@ -245,7 +245,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
-    refuse_held(actor, task, "Releasing", force=force)
+    check_claim(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
     released = changed(db, actor, task, "release", status="open", **nobody)
     before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
@@ -287,7 +287,7 @@ def close(
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
         _refuse_unfinished(db, task)
-    refuse_held(actor, task, "Closing", force=force)
+    check_claim(actor, task, "Closing", force=force)
     parts = _open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
     with_it = f"Closed with {task.handle}: {summary.strip()}"
@@ -372,7 +372,7 @@ def depend(
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
         check_choice("type", kind, g.EDGE_TYPES)
-    refuse_held(actor, task, "Changing", force=force)
+    check_claim(actor, task, "Changing", force=force)
     if add:
         kind = kind or g.BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
@@ -419,7 +419,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
     """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
     task = find(db, actor.resource_id, text)
-    refuse_held(actor, task, "Deleting", force=force)
+    check_claim(actor, task, "Deleting", force=force)
     _leave(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
     rows.add_event(db, task, "delete", actor.name, actor.now)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.reports.memory_report import compacted as compacted_rows
+from sakti.agent.reports.memory_report import describe_compaction as compacted_rows
 from sakti.agent.reports.settings_view import settings
 from sakti.agent.threads.last_compaction import Shown
 from sakti.core.config import load

@@ -260,7 +260,7 @@ class ServerProcess:
         cwd = (ws.root / Path(server.cwd).expanduser()).resolve()
         if not cwd.is_dir():
             raise FileNotFoundError(f"there is no folder {server.cwd}")
-        loaded = environment.without_loaded(server.env)  # of these bubblewrap must see none
+        loaded = environment.drop_loaders(server.env)  # of these bubblewrap must see none
         late = tuple(f"{k}={v}" for k, v in server.env.items() if k not in loaded)
         argv = (*(("/usr/bin/env", *late) if late else ()), program, *server.args)
         env |= loaded

@@ -86,7 +86,7 @@ def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[s
     }
 
 
-def without_loaded(env: Mapping[str, str]) -> dict[str, str]:
+def drop_loaders(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that name no code which a program loads as it starts."""
     return {name: value for name, value in env.items() if not name.startswith(_LOADED)}
 

@@ -30,7 +30,7 @@ def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _preview(run: ToolContext, patch: str, workdir: str | None) -> str:
-    return changes.shown(run, _apply(run, patch, workdir))
+    return changes.format_diff(run, _apply(run, patch, workdir))
 
 
 @tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview)
@@ -60,14 +60,14 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile
         if change.kind == "add":
             if os.path.lexists(target) and target not in out:
                 run.state.check_unchanged(regular(run, path), whole=True)
-            out[target] = changes.written(run, path, change.content)
+            out[target] = changes.write_content(run, path, change.content)
             continue
         there = _current(run, out, path, target)
         if change.kind == "delete":
             out[target] = ChangedFile(target, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-        after = patches.patched(before, _with_values(change, before), there.name)
+        after = patches.apply_update(before, _with_values(change, before), there.name)
         goal = run.resolve(str(resolve_path(folder, change.move_to))) if change.move_to else target
         if goal != target:
             if os.path.lexists(goal):

@@ -114,7 +114,7 @@ def tool_name(called: str) -> str:
     return TOOLS.get(_bare(called), called)
 
 
-def known(name: str) -> bool:
+def is_translated(name: str) -> bool:
     """Return whether this tool's arguments are translated here; other tools read their own."""
     return name in _NAMES
 
@@ -141,13 +141,13 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     if tool == "glob" and _bare(name) == "filesearch":
         values = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
                  for k, v in values.items()}  # fmt: skip
-    out = repaired(tool, values, cwd)
+    out = translate_arguments(tool, values, cwd)
     if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
         return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
 
 
-def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
+def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
     """Translate the arguments of one of our tools.
 
     Unknown ones are kept, to be refused later; correct ones are unchanged.

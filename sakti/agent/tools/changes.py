@@ -89,7 +89,7 @@ class ChangedFile(Struct, frozen=True):
     data: bytes | None
 
 
-def written(run: ToolContext, path: str, content: str) -> ChangedFile:
+def write_content(run: ToolContext, path: str, content: str) -> ChangedFile:
     """Return a file with new content. Raises `ToolError` unless the model has read all of the old one."""
     target = run.resolve(path)
     name = run.state.show(target)
@@ -119,7 +119,7 @@ def _kept_ends(before: str, content: str) -> str:
         return content
     new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
     plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
-    return merging.merged(old, plain, new, textfile.usual_end(old))
+    return merging.merge_change(old, plain, new, textfile.usual_end(old))
 
 
 def writable(path: Path, name: str) -> None:
@@ -231,7 +231,7 @@ def current_umask() -> int:
     return mask
 
 
-def shown(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
+def format_diff(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
     """Return the diff of changes that the user is asked about; no other ones are made then."""
     run.shown.update({c.path: c.before for c in changes})
     return str(details(changes)["diff"])

@@ -126,7 +126,7 @@ def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, 
 
     The farthest are left out if there is no room.
     """
-    rows = messages.between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
+    rows = messages.list_between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
     entries: list[Json] = []
     remaining = room
     for row in sorted(rows, key=lambda row: abs(row.index - hit.position)):

@@ -49,7 +49,7 @@ ARCHIVE = "Put a copy of it from a backup in its place; the other messages are n
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` repairs it.
+    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.repair_finding` repairs it.
     """
 
     name: str

@@ -294,7 +294,9 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
     message = await store.read(messages.get, message_id)
     before = await store.read(named_files, message.thread_id) if message else []
     around = (
-        await store.read(messages.between, message.thread_id, message.index - 1, message.index + 1) if message else []
+        await store.read(messages.list_between, message.thread_id, message.index - 1, message.index + 1)
+        if message
+        else []
     )
 
     def delete(db: Database) -> tuple[thread_removal.Deleted, list[Message], list[str]]:

@@ -232,7 +232,7 @@ def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, in
     ).fetchall()
 
 
-def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
+def list_between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
     here = (MessageRow.thread_id == thread_id) & MessageRow.message_index.between(first, last)
     return list(MESSAGE.select().where(here).order_by(MessageRow.message_index).execute(db))
 

@@ -251,7 +251,7 @@ def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> b
 
 
 def _with_its_other_half(db: Database, message: Message) -> list[Message]:
-    around = messages.between(db, message.thread_id, message.index - 1, message.index + 1)
+    around = messages.list_between(db, message.thread_id, message.index - 1, message.index + 1)
     unit = [message]
     for other in around:
         if message.tool_calls and other.index == message.index + 1 and other.role == "tool":

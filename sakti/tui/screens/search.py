@@ -31,7 +31,7 @@ from sakti.tui.screens.search_rows import (
     draw_row,
     filter_of,
     filter_text,
-    grouped,
+    group_hits,
     last_key,
     next_filter,
     notes,
@@ -235,7 +235,7 @@ class SearchScreen(Panel[Any]):
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
         self._notes |= notes(page.hits)
-        return grouped(page.hits, after, rule_of(page))
+        return group_hits(page.hits, after, rule_of(page))
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))

@@ -15,7 +15,7 @@ from rich.style import Style
 from sakti.core.text import one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
-from sakti.tui.transcript.links import linked
+from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import Chunk
 from sakti.tui.transcript.wrap import (
@@ -171,7 +171,7 @@ def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) ->
         row = source.expandtabs(TAB)
         bare = row.lstrip(" ")
         lead = min(len(row) - len(bare), max(0, width - 8))
-        lines = wrap([(bare, style)] if link is None else linked(bare, style, link), width - lead)
+        lines = wrap([(bare, style)] if link is None else add_links(bare, style, link), width - lead)
         out += made_from(indent(lines, Segment(" " * lead)) if lead else lines, source)
     return out
 

@@ -82,7 +82,7 @@ def place_of(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at), at - _begin(text, at)
 
 
-def selected(state: Vim, text: str) -> tuple[int, int]:
+def get_selection(state: Vim, text: str) -> tuple[int, int]:
     """Return the start and end of the selection, without a final line break in line mode."""
     start, end = min(state.anchor, state.head), max(state.anchor, state.head)
     if state.mode == "visual line":
@@ -161,7 +161,7 @@ def _is_unfinished(keys: str) -> bool:
 def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
     count, command = _split_count(keys)
     here = Vim(state.mode, anchor=state.anchor)
-    start, end = selected(state, text)
+    start, end = get_selection(state, text)
     lines = state.mode == "visual line"
     match command:
         case "" | "g" | "r":
@@ -460,7 +460,7 @@ class VimArea(TextArea):
         return True
 
     def _selection_of(self, state: Vim, text: str) -> Selection:
-        start, end = selected(state, text)
+        start, end = get_selection(state, text)
         return Selection(place_of(text, start), place_of(text, end))
 
     def _vim_step(self, step: Step) -> None:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sakti.actions import diff, line, redo, undo
+from sakti.actions import line, undo
 from sakti.actions.scope import Scope
 from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
@@ -287,8 +287,8 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     done = await undo.undo.run(scope, **given, yes=True)
     assert done.exit == 0
     assert not (root / "two.txt").exists()
-    assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
-    await redo.redo.run(scope, restore_conflicts=False, thread="")
+    assert "+one" in "\n".join((await undo.diff.run(scope, turn=1, thread="")).lines)
+    await undo.redo.run(scope, restore_conflicts=False, thread="")
     assert (root / "two.txt").exists()
 
 
@@ -360,7 +360,7 @@ async def test_a_redo_of_the_first_turn_brings_the_thread_back(store, tmp_path):
     await shell_undo(store, here.session)
     with pytest.raises(Refused, match="This thread has no messages"):
         await shell_undo(store, here.session)
-    await redo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    await undo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
     again = await start(store, root, ["second answer"], continue_last=True)
     assert again.session.thread.id == first
 
@@ -424,7 +424,7 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     result = await found.undo(preview)
     assert {p.name for p in root.iterdir()} <= {"y.log", "go", ".gitignore"}
     assert not result.is_complete
-    assert "New files stay: y.log." in undo.said(result).sentence
+    assert "New files stay: y.log." in undo.describe_result(result).sentence
     await here.session.close()
 
 

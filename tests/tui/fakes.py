@@ -232,8 +232,8 @@ class FakeThread:
         self.status: MemoryStatus | None = None
         self.usage = Usage()
 
-    async def follow(self) -> None:
-        pass
+    async def follow(self) -> bool:
+        return False
 
     async def learn(self) -> None:
         models = self._session.workspace.models

@@ -96,21 +96,28 @@ async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp
         await other.close()
 
 
-async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_store, tmp_path):
-    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.", "Third answer.")
+async def test_the_panes_follow_what_another_window_does_to_the_memory(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.")
     app = SaktiApp(session)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "The port is 8080.", "second question")
+        await look(app, pilot)
         other = real_session(other_store, tmp_path / "work", continue_last=True)
         await other.start()
+        pane = app.chat.sidebar.observations
+        assert "The port is 8080" not in str(pane._lines)
         await other.compact()
-        await other.close()
-        assert "The port is 8080" not in str(app.chat.sidebar.observations._lines)
-        await say(app, pilot, "third question")
+        await look(app, pilot)
         status = app.chat.sidebar.memory.status
-        assert status is not None and status.observations.tokens
-        assert "The port is 8080" in str(app.chat.sidebar.observations._lines)
+        expected = other.current.engine.status().observations.tokens
+        assert status is not None and status.observations.tokens == expected > 0
+        assert "The port is 8080" in str(pane._lines)
+        await other.correct("pin", pane._lines[0].id, "")
+        assert not pane._lines[0].pinned
+        await look(app, pilot)
+        assert pane._lines[0].pinned
+        await other.close()
 
 
 async def test_a_compaction_takes_what_another_window_said(store, other_store, tmp_path):

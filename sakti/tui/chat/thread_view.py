@@ -163,12 +163,15 @@ class ThreadView:
         elif new:
             live.add_stored(new)
             self._on_loaded()
-        if all(m.state != "provisional" for m in page):
-            self._host.go(self._follow, group="memory")  # never cancelled: a load is completed
+        is_settled = all(m.state != "provisional" for m in page)
+        self._host.go(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
 
-    async def _follow(self) -> None:
+    async def _follow(self, is_settled: bool) -> None:
+        """Load what another window did to the memory; the thread itself once its answer is stored."""
+        current = self._host.session.current
         with contextlib.suppress(SaktiError):
-            await self._host.session.current.follow()
+            if await (current.follow() if is_settled else current.engine.refresh()):
+                self._on_loaded()
 
     # --- visits -----------------------------------------------------------------------------------------------
 

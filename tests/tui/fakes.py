@@ -428,6 +428,9 @@ class FakeSession:
         self.calls.append(("undo",))
         return False
 
+    async def follow_undo(self):
+        return False
+
     async def follow(self):
         pass
 

@@ -81,6 +81,7 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # of the database, when it was last compared
+        self._was_undone = False  # by another window: shown once the thread that goes on is loaded
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -110,6 +111,9 @@ class ThreadView:
         if thread_id == self.shown:
             self._show(messages, more=more)
             self._transcript.live.show_stored_children(children)
+            if self._was_undone:
+                self._was_undone = False
+                self._host.say("Turns were undone in another window; the thread goes on here.", title="Undone")
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -168,9 +172,12 @@ class ThreadView:
 
     async def _follow(self, is_settled: bool) -> None:
         """Load what another window did to the memory; the thread itself once its answer is stored."""
-        current = self._host.session.current
+        session = self._host.session
         with contextlib.suppress(SaktiError):
-            if await (current.follow() if is_settled else current.engine.refresh()):
+            if is_settled and await session.follow_undo():
+                self._was_undone = True
+                self._load_soon()
+            elif await (session.current.follow() if is_settled else session.current.engine.refresh()):
                 self._on_loaded()
 
     # --- visits -----------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
             continue
         table, body, source = read
         name = str(table.get("name") or path.stem)
-        if problem := _refuse_name(name):
+        if problem := _refuse_name(name) or _refuse_mode(table) or ("" if table or body else "it is empty"):
             broken.append(f"{source}: left out, {problem}.")
         else:
             agents.setdefault(name, _agent(name, table, body, source, notes))
@@ -87,6 +87,12 @@ def _refuse_name(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
     return f"{one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
+
+
+def _refuse_mode(table: Mapping[str, Any]) -> str:
+    """Return why its mode, with its tools and limits, is unknown; "" if it is known or does not exist."""
+    mode = str(table.get("mode") or modes.DEFAULT)
+    return modes.find_problem(mode).removesuffix(".") if mode in mode_names() else ""
 
 
 def _agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec:

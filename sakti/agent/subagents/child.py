@@ -138,7 +138,7 @@ class Child:
         self.state = "running"
         self.show()
         await self.thread.open_stored(self.id)
-        if model and model != "inherit":
+        if model:
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
         self._warn_without_price()
         if self.thread.hooks is not None:

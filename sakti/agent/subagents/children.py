@@ -19,7 +19,7 @@ from sakti.agent.subagents.tools import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.child_states import ChildState
 from sakti.core.config import refuse_mode
-from sakti.core.errors import ToolError
+from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.ids import short
 from sakti.core.resources import read_prompt
@@ -91,6 +91,7 @@ class Children:
         task = replace(task, goal=masked(task.goal), background=task.background or spec.background)
         if task.background and not spec.is_read_only:
             raise ToolError(f"Only a read-only mode may work in the background; {spec.name} is not one.")
+        await self._check_model(task.model)
         if task.resume:
             child = await self._resume(run, spec, task)
         elif repeated := await self._repeated(spec, task.goal):
@@ -116,6 +117,16 @@ class Children:
         if spec is None:
             raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
         return spec
+
+    async def _check_model(self, name: str) -> None:
+        """Raise `ToolError` if a call names a model that is not available: no other may answer unnoticed."""
+        try:
+            await self._parent.workspace.models.find_named(name)
+        except SaktiError as e:
+            raise ToolError(
+                f"No child was started: the model {one_line(name, 60)} is not available ({e.message.rstrip('.')}). "
+                "Leave out model for the one that answers here."
+            ) from e
 
     async def _wait(self, child: Child) -> Outcome:
         """Wait for a child; a cancelled wait stops it, and its partial report is the result."""

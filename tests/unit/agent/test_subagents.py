@@ -276,6 +276,15 @@ async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store
     await run.session.close()
 
 
+async def test_a_call_with_an_unknown_model_starts_no_child_and_says_why(store: Store, tmp_path: Path) -> None:
+    calls = ({**EXPLORE, "model": "nope/none"}, {**EXPLORE, "model": "inherit"})
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), *calls))
+    await run.ask("explore it with another model")
+    refused, done = results(run)
+    assert "No child was started: the model nope/none is not available" in refused and "[verified]" in done
+    assert len(await store.read(child_runs.of_parent, run.session.thread.id)) == 1
+
+
 async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(store: Store, tmp_path: Path) -> None:
     def play(request: Request) -> Played:
         if is_child(request):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.subagents import report as reports
-from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.report import ChildReport
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.subagents.tools import make_report
@@ -68,7 +68,7 @@ class Child:
         parent: OpenThread,
         spec: AgentSpec,
         run: ChildRun,
-        tools: frozenset[str] | None,
+        tools: NamedTools | None,
         spend: Callable[[Usage], None],
         reached: Callable[[], str],
     ) -> None:

@@ -31,10 +31,6 @@ class AgentTask(Struct, frozen=True):
     background: bool = False
     resume: str = ""
 
-    @property
-    def narrowed(self) -> frozenset[str] | None:
-        return None if self.tools is None else frozenset(self.tools)
-
 
 _GOAL = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL)]
 _PARAMETERS = {

@@ -285,6 +285,30 @@ async def test_a_call_with_an_unknown_model_starts_no_child_and_says_why(store: 
     assert len(await store.read(child_runs.of_parent, run.session.thread.id)) == 1
 
 
+async def test_tools_of_a_call_have_the_names_of_agent_files_and_unknown_ones_are_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    def child(request: Request) -> Played:
+        if any(m.role == "tool" for m in request.messages):
+            return report(TRUE)
+        return Answer(calls=(TOUCH, Call("bash", {"command": "git --version"})))
+
+    work = {"mode": "default", "goal": "look at the commits"}
+    calls = ({**work, "tools": ["Read", "Frobnicate"]}, {**EXPLORE, "tools": ["Write"]})
+    allowed = {**work, "tools": ["Read", "Bash(git:*)", "report"]}
+    run = await session(store, tmp_path / "w", delegating(child, *calls, allowed), interactive=False)
+    run.session.set_approval_mode("auto")
+    await run.ask("look at the commits with a child")
+    unknown, outside, done = results(run)
+    assert "default has no tool Frobnicate." in unknown and "bash, " in unknown
+    assert "explore has no tool Write." in outside and "[verified]" in done
+    asked = [r for r in run.provider.requests if is_child(r)]
+    assert {t.name for t in asked[0].tools} == {"read", "bash", "report"}
+    touched, version = [r for m in asked[-1].messages for r in m.tool_results]
+    assert "the agent default may not do this" in touched.content and not (tmp_path / "w" / "other.txt").exists()
+    assert "git version" in version.content
+
+
 async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(store: Store, tmp_path: Path) -> None:
     def play(request: Request) -> Played:
         if is_child(request):

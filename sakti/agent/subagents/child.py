@@ -182,7 +182,10 @@ class Child:
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
         findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
-        stored = {"block": block, "findings": findings, "marks": report.in_words(), "steps": self.step}
+        stored = {
+            "block": block, "findings": findings, "marks": report.in_words(), "steps": self.step,
+            child_runs.BUDGET: self._budget(),
+        }  # fmt: skip
         try:
             await ws.store.write(child_runs.end, self.id, state, stored, clock.now())
         except SaktiError as e:
@@ -217,6 +220,13 @@ class Child:
             return []  # it never began
         text = "\n".join(g.text for g in (*window.active, *window.buffered))
         return [line.strip("* ") for line in text.split("\n") if line.startswith("* ")]
+
+    def _budget(self) -> int | None:
+        """Return the tokens that its window left for memory, for its gauges; None if that is unknown."""
+        try:
+            return self.thread.engine.state.budget
+        except (SaktiError, RuntimeError):
+            return None  # it never began
 
     def _limit(self, usage: Usage) -> str:
         """Return which limit it has reached, "" for none."""

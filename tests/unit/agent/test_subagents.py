@@ -13,6 +13,7 @@ import apsw
 
 from sakti.agent.checkpoints import undoing
 from sakti.agent.reports import memory_report
+from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
@@ -307,6 +308,23 @@ async def test_tools_of_a_call_have_the_names_of_agent_files_and_unknown_ones_ar
     touched, version = [r for m in asked[-1].messages for r in m.tool_results]
     assert "the agent default may not do this" in touched.content and not (tmp_path / "w" / "other.txt").exists()
     assert "git version" in version.content
+
+
+async def test_gauges_of_a_finished_child_have_the_limits_that_it_had_while_it_ran(
+    store: Store, tmp_path: Path
+) -> None:
+    children: list[Child] = []
+
+    def child(request: Request) -> Played:
+        children[:] = run.session.children.running
+        return report(TRUE) if request.messages[-1].role == "tool" else Answer(calls=(Call("ls", {}),))
+
+    run = await session(store, tmp_path / "w", delegating(child, EXPLORE), window=40_000)
+    await run.ask("explore it with a child")
+    live, stored = children[0].thread.status, await run.session.views.child_memory(children[0].id)
+    assert live is not None and stored is not None
+    assert stored.status.messages.threshold == live.messages.threshold < 20_000
+    assert stored.status.observations.threshold == live.observations.threshold
 
 
 async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(store: Store, tmp_path: Path) -> None:

@@ -145,10 +145,14 @@ def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span
 
 
 class PlanForm(Struct):
-    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh"."""
+    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh".
+
+    `draft` is the user's last text if it is no plan.
+    """
 
     text: str
     edited: bool = False
+    draft: str = ""
     may_auto: bool = False
     way: str = ""
 
@@ -158,8 +162,12 @@ class PlanForm(Struct):
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
     def answer(self, mode: SessionMode) -> ApprovalAnswer:
-        edited = self.text if self.edited else None
-        return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return ApprovalAnswer(True, edited=self.changes, mode=mode, fresh=self.way == "fresh")
+
+    @property
+    def changes(self) -> str | None:
+        """Return the plan if the user changed it."""
+        return self.text if self.edited else None
 
 
 def lay_out_plan(
@@ -386,7 +394,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())
         elif form is not None:
-            self._reply(ApprovalAnswer(False, note=event.value.strip()))
+            self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
         self._stop_writing()
         self.view.focus()
 
@@ -399,7 +407,8 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(ApprovalAnswer(False))
+            form = self.view.form
+            self._reply(ApprovalAnswer(False, edited=form.changes if isinstance(form, PlanForm) else None))
         else:
             return False
         return True

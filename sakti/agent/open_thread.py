@@ -96,7 +96,7 @@ class OpenThread:
         return asyncio.Lock()
 
     @cached_property
-    def sent(self) -> sent_prefix.SentPrefix:
+    def prefix(self) -> sent_prefix.SentPrefix:
         return sent_prefix.SentPrefix(self)
 
     # --- values -----------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class OpenThread:
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
         self.running.estimate.hear(event)
-        self.sent.hear(event)
+        self.prefix.hear(event)
         if isinstance(event, MemoryStatus):
             self.status = event
         elif isinstance(event, StepFinished):
@@ -262,7 +262,7 @@ class OpenThread:
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
-        await self.sent.load()
+        await self.prefix.load()
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
@@ -380,7 +380,7 @@ class OpenThread:
     async def _refresh_instructions(self) -> None:
         """Read the instructions again; the prompt of a thread that goes on stays, and facts tell the changes."""
         current = await self.workspace.files.find_instructions()
-        self.news.instructions = instructions.changes(instructions.kept(self.thread), current.sources)
+        self.news.instructions = instructions.changes(instructions.find_initial(self.thread), current.sources)
         if self._nearby is not None:
             await self._nearby.refresh()
 
@@ -408,7 +408,7 @@ class OpenThread:
 
     async def note_skills(self, names: Sequence[str]) -> None:
         """Store with the thread that skills were loaded."""
-        before = prompt_facts.names_loaded(self.thread)
+        before = prompt_facts.list_loaded_skills(self.thread)
         now = list(dict.fromkeys((*before, *names)))
         if now != before:
             await self.add_metadata({prompt_facts.LOADED: now})
@@ -440,7 +440,7 @@ class OpenThread:
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def system(self) -> tuple[Block, ...]:
-        """Return the system prompt: that of the last request while a cache may hold it, else the current one.
+        """Return the system prompt of the last request while a cache may hold it, else the current one.
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
@@ -449,12 +449,12 @@ class OpenThread:
         interactive, added = options.interactive, options.added
         text = system_prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
-        sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
+        sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if info is None or info.has_memory_tools:
             lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
             texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
-        texts = self.sent.texts() or [*texts, *self._more_texts()]
+        texts = self.prefix.texts() or [*texts, *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -540,7 +540,7 @@ class OpenThread:
     def _use_toolbox(self, toolbox: Toolbox) -> None:
         if self._toolbox is None:  # another was made meanwhile
             self._toolbox = toolbox
-            toolbox.mode, toolbox.mode_tools, toolbox.sent = self.approval_mode, self.mode_tools, self.sent.tools
+            toolbox.mode, toolbox.mode_tools, toolbox.sent = self.approval_mode, self.mode_tools, self.prefix.tools
 
     async def load_rules(self) -> None:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
@@ -558,7 +558,7 @@ class OpenThread:
             in_window=lambda: self.engine.window_ids,
         )
         if ws.files.library.offered:
-            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
+            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]

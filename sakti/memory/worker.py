@@ -17,7 +17,7 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
-from sakti.memory.observe import answer, speaking
+from sakti.memory.observe import model, speaking
 from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, find_losses, flags
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
@@ -125,7 +125,7 @@ class MemoryWorker:
         )
         text = marked.text
         size = sum(m.tokens for m in request.messages)
-        if not text and by_model and size >= answer.LARGE_INPUT:
+        if not text and by_model and size >= model.LARGE_INPUT:
             raise MemoryFailure(f"{self.observer.name} noted nothing of {size} tokens.", code="malformed")
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
@@ -373,7 +373,7 @@ def _pinned_text(row: NewLine) -> str:
 
 def _clean_state(text: str | None, before: str | None) -> str | None:
     """Return an Observer's task or response; the one before if it repeats the instructions."""
-    return before if text and answer.is_instruction(text) else _clean(text)
+    return before if text and model.is_instruction(text) else _clean(text)
 
 
 def _clean(text: str | None) -> str | None:
@@ -387,14 +387,14 @@ def _read(
 
     Returns it, its lines, and for each line the claims that its source lacks.
     """
-    text = parse.clean(parse.sanitize_observation_lines(masked(answer.cut_lines(text))))
+    text = parse.clean(parse.sanitize_observation_lines(masked(model.cut_lines(text))))
     if by_model:
-        text = answer.check_lines(text, request)
+        text = model.check_lines(text, request)
     marked = mark(with_zone(text, request))
     rows = list(lines.rows(marked.text))
     doubts = _flags(rows, source_of(request))
     if by_model and any(doubts):
-        marked.text = answer.with_doubts(marked.text, (r.line for r, d in zip(rows, doubts, strict=True) if d))
+        marked.text = model.with_doubts(marked.text, (r.line for r, d in zip(rows, doubts, strict=True) if d))
         rows = list(lines.rows(marked.text))
     return marked, rows, doubts
 

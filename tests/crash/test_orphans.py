@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DRIVER = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from sakti.agent.mcp.process import ServerProcess
+from sakti.agent.mcp.transport import ServerProcess
 from sakti.agent.mcp.servers import McpServer
 from sakti.agent.options import Options
 from sakti.agent.project.hooks import running

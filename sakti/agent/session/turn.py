@@ -299,7 +299,7 @@ async def last_user(turn: Turn) -> Message:
     return message
 
 
-def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
+def restore_call(turn: Turn, call: ToolCallPart) -> ToolCallPart:
     """Return a stored call as the model wrote it, to be run: only the stored copy is masked."""
     written = turn.written.get(call.id, call)
     return written if codec.mask_part(written) == call else call

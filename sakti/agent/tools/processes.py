@@ -350,7 +350,10 @@ def spawn(
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
 ) -> Process:
-    """Start a program in its own session, which inherits `descriptors`; its output is a pipe. Raises OSError."""
+    """Start a program in its own session, which inherits `descriptors`. Raises OSError.
+
+    Its output is a pipe.
+    """
     ours, theirs = socket.socketpair()
     try:
         started = subprocess.Popen(

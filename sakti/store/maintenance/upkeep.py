@@ -24,7 +24,7 @@ from sakti.store.maintenance import maintenance
 from sakti.store.maintenance.maintenance import Finding
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, message_index, reindexing
+from sakti.store.search import index_upkeep, reindexing
 from sakti.store.tasks import graph
 
 T = TypeVar("T")
@@ -119,17 +119,17 @@ async def pack_quietly(store: Store) -> None:
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     findings = await store.read(maintenance.check)
-    return [f if f.ok or not f.mendable else await mended(store, f) for f in findings]
+    return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
 
 
-async def mended(store: Store, finding: Finding) -> Finding:
+async def repair_finding(store: Store, finding: Finding) -> Finding:
     """Repair a finding and return what to report then."""
     return await _MENDING[finding.name](store, finding)
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
-    pks = await store.read(message_index.unindexed)
-    await each(store, pks, message_index.index_messages)
+    pks = await store.read(search_index.unindexed)
+    await each(store, pks, search_index.index_messages)
     await reindex(store)
     outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, outcome)
@@ -169,7 +169,7 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
     await _fill(store, table, await store.read(index_upkeep.missing, table))
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
     return Finding(table, True, f"was {finding.detail}; filled")
 
 
@@ -190,8 +190,8 @@ async def rebuild_index(store: Store) -> dict[str, int]:
     Return `texts` that are covered and `added`, messages that were missing. Meanwhile search finds what is indexed
     again, newest first.
     """
-    added = await store.read(message_index.unindexed)
-    await each(store, added, message_index.index_messages)
+    added = await store.read(search_index.unindexed)
+    await each(store, added, search_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
     return {"texts": await store.read(index_upkeep.texts), "added": len(added)}
@@ -200,10 +200,10 @@ async def rebuild_index(store: Store) -> dict[str, int]:
 async def rebuild(store: Store, table: str) -> None:
     """Rebuild one index."""
     await store.read(archive_file.refuse_missing)
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
     await store.write(index_upkeep.replace_by_empty, table)
     await _fill(store, table, await store.read(index_upkeep.missing, table))
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
 
 
 async def _fill(store: Store, table: str, pks: Sequence[int]) -> None:
@@ -217,7 +217,7 @@ def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
     index_upkeep.fill(db, table, pks)
 
 
-async def _drop_replaced(store: Store) -> None:
+async def _drop_old_indexes(store: Store) -> None:
     for table in await store.read(index_upkeep.replaced):
         await until_done(store, partial(index_upkeep.drop_some, table=table))
 
@@ -247,4 +247,4 @@ async def _merge_whole(store: Store, table: str) -> None:
 
 def _is_merged(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
-    db.execute_sql("PRAGMA optimize")
+    db.connection().pragma("optimize")

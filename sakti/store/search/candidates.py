@@ -18,7 +18,6 @@ from sakti.store.search.features import SHORT, TEXT, TOOL, Features, Pattern, is
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Sizes, occurrences, sizes_of
-from sakti.store.search.parts import PartMatches, find_parts, is_in_trigrams
 from sakti.store.search.query import (
     MAX_TERMS,
     PASTED,
@@ -32,6 +31,7 @@ from sakti.store.search.query import (
 from sakti.store.search.rank import Ranked
 from sakti.store.search.retrieve import IndexLookup, Matches
 from sakti.store.search.rows import Row, excluded, having, is_unindexed, saying_exclusion, texts_of
+from sakti.store.search.spelling import PartMatches, find_parts, is_in_trigrams
 from sakti.store.search.terms import Term, irregular_phrases, make_terms, phrase_of, spellings
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve
 from sakti.store.search.candidates import Candidates, find_candidates, is_short, unwanted_keys
-from sakti.store.search.copies import fold, fold_rest
 from sakti.store.search.dates import RelativeTime, relative_time
 from sakti.store.search.excerpts import Excerpt, SoughtWords, excerpt_of
 from sakti.store.search.features import TEXT, Features
@@ -35,7 +34,7 @@ from sakti.store.search.query import (
     parse_query,
     terms,
 )
-from sakti.store.search.rank import NO_PARTS, Ranked
+from sakti.store.search.rank import NO_PARTS, Ranked, fold, fold_rest
 from sakti.store.search.retrieve import Budget, IndexLookup
 from sakti.store.search.rows import Row, Stored, shown_of, texts_before, texts_of
 from sakti.store.search.terms import phrase_of

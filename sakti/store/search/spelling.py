@@ -1,19 +1,36 @@
-"""Correct typed words that no text has. Raw SQL: the vocabulary of the word index."""
+"""Find what was meant by words that no text has: corrections, and texts with parts of words.
+
+Parts of words are identifiers, scripts without spaces, and signs. Raw SQL: the vocabulary of the word index.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
-from sakti.store.search.folding import folded
+from sakti.store.search import retrieve
+from sakti.store.search.folding import folded, trigrams
 from sakti.store.search.index import pieces
-from sakti.store.search.query import TOKEN, WORD, is_cjk
-from sakti.store.search.retrieve import are_known, contains
+from sakti.store.search.query import (
+    MAX_TERMS,
+    STOP_WORDS,
+    TOKEN,
+    WORD,
+    Query,
+    cjk_pieces,
+    is_cjk,
+    looks_like_identifier,
+)
+from sakti.store.search.retrieve import IndexLookup, are_known, contains
+from sakti.store.search.rows import Row, texts_of
 from sakti.store.search.stems import stems, unstemmed
-from sakti.store.search.substrings import trigrams
 from sakti.store.search.terms import phrase_as_typed, phrase_of
 
 CORRECTED = 3  # words of a query that may be corrected
@@ -84,6 +101,7 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
     sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(sql, (word[:right], word[:right] + "\U0010ffff", VOCABULARY)).fetchall()
     return [(doc, meant[term]) for doc, term in rows if term in meant]
 
@@ -149,3 +167,71 @@ def similar_words(texts: Iterable[str], word: str) -> list[str]:
         ):
             ranks[token] = (not is_one_edit(typed, folded(token).lower()), -alike)
     return sorted(ranks, key=lambda t: (*ranks[t], t))[:NEAREST]
+
+
+SIMILAR = 30  # texts in which a word that was meant is looked for
+
+
+class PartMatches(Struct, frozen=True):
+    """Texts with tokens of the query, the rarity of each, what unknown ones may mean; `more`: not all."""
+
+    texts: dict[Row, str] = {}
+    rarity: dict[str, float] = {}
+    meant: dict[str, list[str]] = {}
+    more: bool = False
+
+
+def find_parts(look: IndexLookup, text: str, similar: Collection[str]) -> PartMatches:
+    """Return the texts with parts of words; for a part that no text has those with one like it.
+
+    `similar`: words that are corrected already, and not guessed.
+    """
+    tokens = _tokens(text)
+    matches = _containing(look, list(filter(_is_part, tokens)))
+    if matches.texts or not looks_like_identifier(text):
+        return matches
+    meant = {t: words for t in tokens if len(t) >= 4 and t not in similar and (words := _words_like(look, t))}
+    lower = [folded(w).lower() for words in meant.values() for w in words]
+    return replace(_containing(look, lower), meant=meant)
+
+
+def _words_like(look: IndexLookup, token: str) -> list[str]:
+    """Return words of the texts like a token, unless its pieces are words of theirs."""
+    if _has_known_pieces(look, token):
+        return []
+    near = retrieve.similar_parts(look, token)[:SIMILAR]
+    return similar_words(texts_of(look.db, [r.pk for r in near]).values(), token)
+
+
+def _tokens(text: str) -> list[str]:
+    """Return the parts of words to look for, folded: tokens, or signs without any letter (`=>`)."""
+    if not WORD.search(text) and len(text.split()) == 1:
+        return [folded(text).lower()]
+    typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
+    return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
+
+
+def _containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
+    """Return the texts with one of `parts` in them, and the rarity of each."""
+    rows, rarity, more = retrieve.by_parts(look, parts)
+    texts = texts_of(look.db, [r.pk for r in rows])
+    lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
+    matching = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
+    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in matching)}
+    return PartMatches(matching, held, more=more)
+
+
+def _has_known_pieces(look: IndexLookup, token: str) -> bool:
+    small = look.newest <= LARGE
+    parts = pieces(token)
+    return bool(parts) and all(is_known(look.db, p, parts=small) for p in parts)
+
+
+def is_in_trigrams(query: Query) -> bool:
+    """Return whether the trigrams have answered already, where parts were looked for."""
+    return any(map(_is_part, _tokens(query.text)))
+
+
+def _is_part(token: str) -> bool:
+    """Return whether the index of trigrams may hold a token: three characters or more, or `C#`, `=>`, 日志."""
+    return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))

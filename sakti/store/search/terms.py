@@ -9,11 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.store.search.code_words import in_code
-from sakti.store.search.folding import folded, other_accents
+from sakti.store.search.folding import folded, other_accents, quoted
 from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
-from sakti.store.search.stems import irregular_forms, stems
-from sakti.store.search.substrings import quoted
+from sakti.store.search.stems import in_code, irregular_forms, stems
 
 How = Literal["word", "similar", "irregular", "short", "code"]
 

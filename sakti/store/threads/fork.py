@@ -21,7 +21,8 @@ from sakti.store.connection import Database
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
-from sakti.store.search import message_index, reindexing
+from sakti.store.search import index as search_index
+from sakti.store.search import reindexing
 from sakti.store.threads import summaries, threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
@@ -114,7 +115,7 @@ def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: I
     for old, new in new_ids.items():
         rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
     copies = row.select(row.pk).where(row.thread_id == made.id).order_by(row.message_index)
-    message_index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
+    search_index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
     return new_ids
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sakti.core.resources import read_prompt
 from sakti.core.types import Message, TextPart
 from sakti.memory.log import dates, lines, parse
-from sakti.memory.observe import answer
+from sakti.memory.observe import model
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, ScriptedObserver, settings
@@ -30,7 +30,7 @@ def request(*texts: str, log: str = "", days: int = 1) -> ObserveInput:
 
 
 def contents(text: str, asked: ObserveInput) -> list[str]:
-    return [row.content for row in lines.rows(answer.check_lines(text, asked))]
+    return [row.content for row in lines.rows(model.check_lines(text, asked))]
 
 
 @pytest.mark.parametrize("part", ["observer", "observer#condensed"])
@@ -38,7 +38,7 @@ def test_no_line_of_the_prompt_is_stored(part: str) -> None:
     examples = [raw for raw in read_prompt(part).split("\n") if raw.lstrip().startswith("*")]
     assert len(examples) > 2
     assert contents("\n".join([*examples, "* 🟡 (12:00) Agent read a.py"]), request()) == ["Agent read a.py"]
-    assert answer.is_instruction("Primary: what the agent works on now. Secondary: what waits. If the agent waits for "
+    assert model.is_instruction("Primary: what the agent works on now. Secondary: what waits. If the agent waits for "
                                  "the user, say so and for what.")  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_no_line_of_the_prompt_is_stored(part: str) -> None:
 )
 def test_lines_about_the_observers_task_are_refused_unless_the_user_speaks_of_it(line: str) -> None:
     assert contents(f"* 🔴 (12:00) {line}", request()) == []
-    assert answer.is_instruction(line)
+    assert model.is_instruction(line)
     assert contents(f"* 🔴 (12:00) {line}", request(f"Note this: {line}")) == [line]
 
 
@@ -91,7 +91,7 @@ def test_what_users_say_of_their_observations_is_stored(line: str, text: str) ->
 def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int, days: int) -> None:
     asked = request(*["x"] * days, days=days)
     name = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")[month - 1]
-    (row,) = lines.rows(answer.check_lines(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
+    (row,) = lines.rows(model.check_lines(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
     allowed = {dates.day_text(m.created_at, "UTC") for m in asked.messages}
     assert row.date in allowed
     if f"{name} {day}, {year}" in allowed:
@@ -137,8 +137,8 @@ def test_no_hidden_character_is_stored(text: str) -> None:
 @pytest.mark.parametrize("count", [499, 501, 60_000])
 def test_long_answers_are_cut_and_keep_their_end(count: int) -> None:
     text = "\n".join(f"* line {n}" for n in range(count)) + "\n<current-task>\nx\n</current-task>"
-    cut = answer.cut_lines(text)
-    assert cut.count("\n") <= answer.LINES * 1.2
+    cut = model.cut_lines(text)
+    assert cut.count("\n") <= model.LINES * 1.2
     assert cut.endswith("<current-task>\nx\n</current-task>")
 
 
@@ -181,5 +181,5 @@ async def test_empty_answers_to_large_inputs_are_failures(tmp_path: Path) -> Non
 
 async def test_sixty_thousand_lines_are_cut(tmp_path: Path) -> None:
     driver, log = await log_of(tmp_path, Writing("\n".join(f"* 🟡 (12:00) N line {n} word" for n in range(60_000))))
-    assert 0 < len(log) <= 5 * answer.LINES * 1.2
+    assert 0 < len(log) <= 5 * model.LINES * 1.2
     await driver.close()

@@ -17,8 +17,8 @@ from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import query
+from sakti.store.search.excerpts import snippet_of
 from sakti.store.search.search import Scope, parse_query, search, terms
-from sakti.store.search.snippets import snippet_of
 
 DAY = 86_400_000
 TEXTS = {

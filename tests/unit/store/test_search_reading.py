@@ -13,9 +13,9 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.search import retrieve, rows, terms
+from sakti.store.search.excerpts import snippet_of
 from sakti.store.search.occurrences import COLUMNS, sizes_of
 from sakti.store.search.search import Scope, SearchPage, search
-from sakti.store.search.snippets import snippet_of
 from sakti.store.threads import messages, threads
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sakti.store.database import Store
 from sakti.store.search.dates import relative_time
+from sakti.store.search.excerpts import SNIPPET, snippet_of
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import Scope, SearchPage, search
-from sakti.store.search.snippets import SNIPPET, snippet_of
 from tests.unit.store.test_search_queries import say
 
 NOW = datetime.datetime(2026, 11, 25, 15, 30)  # a Wednesday

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sakti.agent import workspace as workspaces
-from sakti.agent.mcp.process import ServerProcess, is_confined
 from sakti.agent.mcp.servers import McpServer
+from sakti.agent.mcp.transport import ServerProcess, is_confined
 from sakti.agent.options import Options
 from sakti.agent.workspace import Workspace
 from sakti.core.config import load

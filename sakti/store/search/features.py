@@ -255,9 +255,9 @@ def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tup
 def _share_of_questions(text: str) -> float:
     """Return the share of a text's characters in questions; 0 if it does not end with one.
 
-    A message often tells something before it asks back.
+    A message often tells something before it asks back. Its label tells nothing.
     """
-    text = text.strip()
+    text = text[len(_label_of(text)) :].strip(": \n")
     if not text.endswith("?"):
         return 0.0
     sentences = _SENTENCE_END.split(text)
@@ -273,9 +273,13 @@ def _plain(role: str, before: int, *, remark: bool) -> Weights:
 
 def _is_labelled(text: str, words: Set[str]) -> bool:
     """Return whether a text begins with a label that has one of `words`."""
+    return not words.isdisjoint(_label_of(text).lower().split())
+
+
+def _label_of(text: str) -> str:
+    """Return the label of two words at most before the first colon of a text; "" if there is none."""
     label, colon, _ = text[:LABEL].partition(":")
-    named = label.lower().split() if colon else []
-    return len(named) <= 2 and not words.isdisjoint(named)
+    return label if colon and len(label.split()) <= 2 else ""
 
 
 def _count(

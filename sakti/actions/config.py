@@ -66,7 +66,7 @@ async def settings(scope: Scope, wanted: str) -> Value:
         session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
     )
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         asked = wanted.lower().split()
         rows = [s for s in found if (all(w in s.name for w in asked) if asked else s.origin != "default")]
         which = "with these words" if asked else "not at the default"
@@ -78,4 +78,4 @@ async def settings(scope: Scope, wanted: str) -> Value:
             tail="/settings WORDS shows others; /settings NAME = VALUE changes one in your own file.",
         )
 
-    return Open("settings", (found, user_file, project_file), listed)
+    return Open("settings", (found, user_file, project_file), list_rows)

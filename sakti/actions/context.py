@@ -29,14 +29,14 @@ async def context(scope: Scope, step: int | None) -> Value:
     async def show(number: int) -> Value:
         return Text((one(blocks, number).text,))
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         lines = tuple(f"{b.label}  {b.tokens:,} tokens" for b in blocks)
         total = sum(b.tokens for b in blocks)
         what = "What would be sent now" if step is None else f"What step {step} sent"
         head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
         return Rows(lines, "context", tuple(blocks), head=head, what="shows a block's text", pick=show)
 
-    return Open("context" if step is None else "request", blocks, listed)
+    return Open("context" if step is None else "request", blocks, list_rows)
 
 
 @action(chat="cost", needs="session")

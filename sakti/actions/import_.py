@@ -277,7 +277,7 @@ async def import_in_chat(scope: Scope) -> Value:
     """Import threads of other programs: claude-code, codex, opencode and others."""
     history = HistoryImport(scope.store, scope.workspace)
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         sources: list[SourceReport] = []
         with scope.working("counting the history of other programs"):
             await history.count(lambda source, percent: sources.append(source) if percent == COUNTED else None)
@@ -289,7 +289,7 @@ async def import_in_chat(scope: Scope) -> Value:
         text = tuple(f"{number}. {describe(source)}" for number, source in enumerate(sources, 1))
         return Rows(text, "imports", tuple(sources), NO_HISTORY, what="imports that program", pick=import_one)
 
-    return Open("import", history, instead=listed)
+    return Open("import", history, instead=list_rows)
 
 
 # --- beads --------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def jobs(scope: Scope) -> Value:
     """List commands in the background, and end them."""
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         jobs = scope.session.list_jobs()
         numbers = list(jobs)
 
@@ -32,7 +32,7 @@ async def jobs(scope: Scope) -> Value:
             pick=end,
         )
 
-    return Open("jobs", instead=listed)
+    return Open("jobs", instead=list_rows)
 
 
 @action(arg("question", default="", metavar="QUESTION"), chat="btw", hint="QUESTION", needs="session",

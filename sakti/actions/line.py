@@ -1,4 +1,4 @@
-"""Read a line of the chat, a command, a `!` shell line, a `#` note or a message, and complete its words."""
+"""Read a line of the chat: a command, a `!` shell line, a `#` note or a message; complete its words."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _fits(action: Action, rest: str, forced: bool) -> bool:
 
 def forms(under: Mapping[str, Action]) -> str:
     """Describe a command's arguments: `claim TASK, close TASK SUMMARY, undo`."""
-    return ", ".join(" ".join((word, *map(spec.shown, spec.chat_args(a)))) for word, a in under.items())
+    return ", ".join(" ".join((word, *map(spec.format_argument, spec.chat_args(a)))) for word, a in under.items())
 
 
 def unknown(typed: Typed) -> Refused:

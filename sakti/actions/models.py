@@ -67,7 +67,7 @@ async def model(scope: Scope, name: str) -> Value | None:
         await session.set_model(name)
         return None  # an event says it
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         known = await session.views.models()
         now = session.workspace.models.selection.model if session.workspace.models.selection else None
 
@@ -83,4 +83,4 @@ async def model(scope: Scope, name: str) -> Value | None:
             pick=use,
         )
 
-    return Open("models", instead=listed)
+    return Open("models", instead=list_rows)

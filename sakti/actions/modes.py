@@ -1,10 +1,10 @@
-"""Declare `/mode`, `/approve`, `/plan`, `/goal`, `/agents`: how the agent works, and with whom."""
+"""Declare how the agent works (`/mode`, `/plan`, `/goal`, `/agents`) and its limits (`/approve`, …)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.actions.spec import action, arg
+from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
 from sakti.core.child_states import SIGNS
 from sakti.core.config import APPROVAL_MODES
@@ -20,6 +20,7 @@ with lazy_imports:
     from sakti.agent.judge import policy
     from sakti.agent.session import goals
     from sakti.memory import modes as memory_modes
+    from sakti.store import user_state
 
 
 @action(arg("name", default="", offers="modes"), chat="mode", hint="[MODE]", needs="session")
@@ -120,7 +121,7 @@ async def agents(scope: Scope) -> Value:
     """List the child threads of this thread, and the custom agents."""
     children = scope.session.children
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         rows = await children.listed()
 
         async def use(number: int) -> Value:
@@ -140,9 +141,61 @@ async def agents(scope: Scope) -> Value:
             pick=use,
         )
 
-    return Open("agents", instead=listed)
+    return Open("agents", instead=list_rows)
 
 
 def describe(child: ListedChild) -> str:
     """Return a child in a line: its agent, its goal, and its state."""
     return f"{SIGNS[child.state]} {child.run.name}  {one_line(child.run.goal, 120)}  {child.in_words}"
+
+
+@action(
+    option("--revoke", help="Revoke the saved rule with this number.", kind="whole", default=0, metavar="N", said=True),
+    shell="rules",
+    chat="rules",
+    hint="[N]",
+    needs="store",
+    summary="list the rules of approvals; a number revokes one",
+)
+async def rules(scope: Scope, revoke: int) -> Value:
+    """List the rules of approvals, or revoke a saved one."""
+    saved = await scope.store.read(user_state.rules, scope.resource)
+    if revoke:
+        if not 1 <= revoke <= len(saved):
+            raise Refused(f"There is no saved rule {revoke}; `sakti rules` lists them.", code=USAGE)
+        rule = saved[revoke - 1][0]
+        await scope.store.write(user_state.delete_rule, scope.resource, rule)
+        return Done(f"Revoked the rule {rule}. sakti will ask again.", title="Rules", json={"revoked": rule})
+    approval = scope.config.approval
+    written = [(kind, rule) for kind in ("deny", "ask", "allow") for rule in getattr(approval, kind)]
+    lines = [f"{number:>3}. {decision:<5}  {rule}" for number, (rule, decision) in enumerate(saved, 1)]
+    lines += [f"     {kind:<5}  {rule}  (settings)" for kind, rule in written]
+    granted = scope.live.current.granted_rules if scope.live is not None else ()
+    lines += [f"     allow  {rule}  (this thread)" for rule in granted]
+    if not lines:
+        lines = ["No rules yet: answer a question with `a` to save one, or set approval.allow, ask or deny."]
+    return Text(
+        tuple(lines),
+        title="Rules",
+        json={
+            "saved": [{"rule": rule, "decision": decision} for rule, decision in saved],
+            "settings": [{"rule": rule, "decision": kind} for kind, rule in written],
+        },
+    )
+
+
+@action(
+    arg("number", kind="whole", low=1, high=65_535, metavar="N"),
+    chat="port",
+    hint="N",
+    needs="session",
+    summary="open a port of the sandbox to this machine, as for a browser",
+)
+async def port(scope: Scope, number: int) -> Value:
+    """Open a port of the sandbox to this machine until sakti ends."""
+    try:
+        here = scope.session.workspace.sandbox.open_port(number)
+    except OSError as e:
+        why = e.strerror or str(e)
+        raise Refused(f"Port {number} was not opened: {why}. The agent must start a server in the background.") from e
+    return Done(f"http://localhost:{here} now reaches port {number} of the sandbox, until sakti ends.", title="Port")

@@ -29,10 +29,14 @@ def subject_of(module: ModuleType) -> Subject:
     return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, CommandGroup)), None))
 
 
+# Commands of the shell that are declared in the file of another.
+_FILE_OF = {"diff": "undo", "redo": "undo", "rules": "modes"}
+
+
 @functools.cache
 def subject(word: str) -> Subject | None:
     """Return the file of the shell's command `sakti WORD`, if there is one."""
-    name = word + "_" * keyword.iskeyword(word)
+    name = _FILE_OF.get(word, word + "_" * keyword.iskeyword(word))
     if name not in _files():
         return None
     found = subject_of(importlib.import_module(f"sakti.actions.{name}"))

@@ -39,13 +39,13 @@ async def clear(scope: Scope) -> Value:
 async def setup(scope: Scope) -> Value:
     """Show what sakti found: keys, servers, the small model, theme and approval."""
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         session = scope.session
         found = machine.rows(await machine.look(session.workspace.env, session.workspace.config.providers))
         lines = [f"{'found' if good else 'missing'}: {text}" for good, text in found]
         return Text((*lines, machine.talks_to(session.workspace.models.selection), *WAYS))
 
-    return Open("setup", instead=listed)
+    return Open("setup", instead=list_rows)
 
 
 @action(chat="quit", needs="session")

@@ -115,13 +115,13 @@ def _line(hit: Hit, explain: bool = False) -> str:
 async def search_chat(scope: Scope, query: str) -> Value:
     """Search all messages, observations and tasks."""
 
-    async def listed() -> Value:
-        return await found(scope.session, query, "workspace")
+    async def list_rows() -> Value:
+        return await find_hits(scope.session, query, "workspace")
 
-    return Open("search", query, listed)
+    return Open("search", query, list_rows)
 
 
-async def found(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
+async def find_hits(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
     """Return the best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
     if not query.strip():
         raise Refused("Write the words to search for after the command.")

@@ -143,7 +143,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
         if text:
             values[a.name] = [convert(a, w, a.label) for w in text.split()] if a.many else convert(a, text, a.label)
         elif a.required:
-            raise UsageError(f"Write /{action.chat} {' '.join(map(shown, wanted))}.")
+            raise UsageError(f"Write /{action.chat} {' '.join(map(format_argument, wanted))}.")
     if rest:
         raise UsageError(f"/{action.chat} takes no arguments.")
     return values
@@ -154,7 +154,7 @@ def chat_args(action: Action) -> list[Arg]:
     return [a for a in action.args if not a.flags or a.said]
 
 
-def shown(a: Arg) -> str:
+def format_argument(a: Arg) -> str:
     """Format a positional argument as usage lines do: `TASK`, `[N]`, `[PATH…]`."""
     name = f"{a.label}…" if a.many else a.label
     return name if a.required else f"[{name}]"

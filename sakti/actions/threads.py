@@ -54,7 +54,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
     if deleted:
         return await _list_deleted(scope)
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         live = scope.live
         where = None if all_workspaces else scope.resource
         rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin or "")
@@ -89,7 +89,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
             },
         )
 
-    return Open("threads", instead=listed)
+    return Open("threads", instead=list_rows)
 
 
 def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
@@ -252,7 +252,7 @@ async def restore(scope: Scope, thread: str) -> Value:
 )
 async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
     """Export a thread with its observation log as Markdown, JSON or one self-contained HTML page."""
-    chosen = thread_actions.checked(form)
+    chosen = thread_actions.check_form(form)
     found = await _one(scope, thread)
     if output is None and scope.live is None:
         text = await scope.store.read(thread_actions.text_of, found.id, chosen)
@@ -282,7 +282,9 @@ async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
     if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")
     target = session.workspace.root / file.expanduser() if file else None
-    path = await thread_actions.ThreadActions(session).export(session.thread.id, thread_actions.checked(chosen), target)
+    path = await thread_actions.ThreadActions(session).export(
+        session.thread.id, thread_actions.check_form(chosen), target
+    )
     return Done(f"Written to {path}.", title="Export")
 
 

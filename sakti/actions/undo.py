@@ -1,4 +1,4 @@
-"""Declare `/undo`: restore the files and the conversation from before a turn."""
+"""Declare `/undo`, `/redo` and `/diff`: files and conversation before and after a turn."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
 
 def with_words(result: Result) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
-    done = said(result)
+    done = describe_result(result)
     if not result.prompt:
         return done
 
@@ -109,7 +109,7 @@ async def undo(
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
-    done = said(result, command="`sakti redo`")
+    done = describe_result(result, command="`sakti redo`")
     left = [*result.left, *result.kept]
     json = {**json, "done": True, "left": left, **to_builtins(result.remains), "prompt": result.prompt}
     return Text(done.lines, json=json, exit=int(not result.is_complete))
@@ -167,7 +167,7 @@ def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
-def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
@@ -199,3 +199,59 @@ def as_json(preview: UndoPreview) -> dict[str, Any]:
         **to_builtins(preview.remains),
         "done": False,
     }
+
+
+@action(
+    arg("turn", "2: the turn before the last one that changed files.", kind="whole", default=1, low=1),
+    THREAD,
+    shell="diff",
+    chat="diff",
+    panel=CHAT,
+    needs="store",
+    hint="[TURN]",
+    summary="show the file changes of the last turn (2: the turn before it)",
+)
+async def diff(scope: Scope, turn: int, thread: str) -> Value:
+    """Show the file changes of the last turn that changed any."""
+    lines = tuple(await (await of_thread(scope, thread)).diff(turn))
+    return Text(lines, kind="diff", title="Diff", json={"diff": "\n".join(lines)})
+
+
+REDO_WORDS = ("yes", "all")
+
+
+@action(arg("words", default="", offers=REDO_WORDS), chat="redo", needs="session",
+        summary="undo the last undo; files changed since then are shown first")  # fmt: skip
+async def redo_here(scope: Scope, words: str) -> Value | None:
+    """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""
+    given = words.split()
+    if not set(given) <= set(REDO_WORDS):
+        raise Refused("Write /redo.", code=USAGE)
+    found = undoing.of_session(scope.session)
+    preview = await found.redo_preview()
+
+    async def instead() -> Value:
+        if not given and preview.plan.conflicts:
+            how = how_conflicts(preview, "/redo yes all")
+            return Text((*lines(preview), "/redo yes does it.", *how), title="Redo")
+        take = [i.path for i in preview.plan.conflicts] if "all" in given else []
+        return describe_result(await found.redo(preview, take=take), redo=True)
+
+    return Open("redo", (found, preview), instead) if preview.plan.conflicts and not given else await instead()
+
+
+@action(
+    flag("--restore-conflicts", help="Also restore files that someone else has changed since."),
+    THREAD,
+    shell="redo",
+    panel=CHAT,
+    needs="store",
+)
+async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
+    """Undo the last undo of a thread. Exit 1: a file was left as it is."""
+    found = await of_thread(scope, thread)
+    preview = await found.redo_preview()
+    take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
+    result = await found.redo(preview, take=take)
+    left = [*result.left, *result.kept]
+    return Text(describe_result(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))

@@ -257,7 +257,7 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
     """Run the complete calls, tell of a broken one that it was cut, and save the results."""
     record = turn.steps[-1]
     broken = _cut_call(turn, record.message)
-    complete = [turn_store.as_written(turn, c) for c in calls if c is not broken]
+    complete = [turn_store.restore_call(turn, c) for c in calls if c is not broken]
     turn.results = await turn.toolbox.run(record.message, complete, turn.emit, repetition)
     if broken is not None:
         turn.emit(ToolStarted(broken))

@@ -68,7 +68,7 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
         return None
 
 
-def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
+def replace_images(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Replace images by their names, for a model that takes none."""
     return tuple(
         replace(m, parts=tuple(map(_hide_image, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m

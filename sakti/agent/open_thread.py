@@ -375,7 +375,7 @@ class OpenThread:
     async def _refresh_instructions(self) -> None:
         """Read the instructions again; the prompt of a thread that goes on stays, and facts tell the changes."""
         current = await self.workspace.files.find_instructions()
-        self.news.instructions = instructions.changes(instructions.kept(self.thread), current.sources)
+        self.news.instructions = instructions.changes(instructions.find_initial(self.thread), current.sources)
         if self._nearby is not None:
             await self._nearby.refresh()
 
@@ -403,7 +403,7 @@ class OpenThread:
 
     async def note_skills(self, names: Sequence[str]) -> None:
         """Store with the thread that skills were loaded."""
-        before = prompt_facts.names_loaded(self.thread)
+        before = prompt_facts.list_loaded_skills(self.thread)
         now = list(dict.fromkeys((*before, *names)))
         if now != before:
             await self.add_metadata({prompt_facts.LOADED: now})
@@ -449,7 +449,7 @@ class OpenThread:
             added=ws.options.added,
         )
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
-        sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
+        sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if info is None or info.has_memory_tools:
             lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
@@ -558,7 +558,7 @@ class OpenThread:
             in_window=lambda: self.engine.window_ids,
         )
         if ws.files.library.offered:
-            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
+            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]

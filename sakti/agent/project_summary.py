@@ -65,7 +65,7 @@ async def of(root: Path, *, trusted: bool = True) -> str:
 
 
 def _read(root: Path, paths: Sequence[str]) -> str:
-    readme, manifest = chosen(paths, _READMES), chosen(paths, _MANIFESTS)
+    readme, manifest = choose_file(paths, _READMES), choose_file(paths, _MANIFESTS)
     return text(paths, readme, _head(root, readme), manifest, _head(root, manifest))
 
 
@@ -81,7 +81,7 @@ def _head(root: Path, name: str) -> str:
         return ""
 
 
-def chosen(paths: Iterable[str], names: Sequence[str]) -> str:
+def choose_file(paths: Iterable[str], names: Sequence[str]) -> str:
     """Return the file at the root that comes first in `names`, or ""."""
     there = {p.casefold(): p for p in paths if "/" not in p}
     return next((there[n] for n in names if n in there), "")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
 
-def changed(text: str, name: str, value: Any) -> str:
+def change_setting(text: str, name: str, value: Any) -> str:
     """Return the TOML `text` with the setting `name` at `value`; None takes its line out.
 
     Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
@@ -145,7 +145,7 @@ def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, st
     """Return the text of a settings file before and after a change. Raises `ConfigError`."""
     try:
         before = target.read_text("utf-8") if target.exists() else ""
-        return before, changed(before, name, value)
+        return before, change_setting(before, name, value)
     except (ConfigError, UnicodeDecodeError, OSError) as e:
         why = e.message if isinstance(e, ConfigError) else str(e)
         raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e

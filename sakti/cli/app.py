@@ -93,7 +93,7 @@ def build_word(word: str) -> Command:
     """Build the command or the group `sakti WORD`."""
     subject = shell.subject(word)
     assert subject is not None
-    actions = {a.shell.partition(" ")[2]: a for a in subject.actions if a.shell}
+    actions = {a.shell.partition(" ")[2]: a for a in subject.actions if a.shell.split()[:1] == [word]}
     if subject.group is None:
         return _build_action(actions[""], word, actions[""].panel)
 

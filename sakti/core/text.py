@@ -104,7 +104,7 @@ def sanitise_typed(text: str) -> str:
     return _CONTROL.sub(_show, _REORDERING.sub("", text))
 
 
-def strip_unseen(text: str) -> tuple[str, int]:
+def remove_invisible(text: str) -> tuple[str, int]:
     """Return text without characters that have no width and no effect, and their number."""
     clean = WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
     return clean, len(text) - len(clean)
@@ -202,7 +202,7 @@ _HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs")
 _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEMATICAL")
 
 
-def reveal_hidden(text: str) -> str:
+def show_hidden(text: str) -> str:
     """Show hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds remain.
 
     A run at the beginning of a line is its indentation and stays, too, up to 40 columns.

@@ -36,7 +36,7 @@ def list_arguments(arguments: Json) -> str:
 
 
 def mcp_pattern(name: str) -> str:
-    """Return the pattern for a name in agent files: `mcp__SERVER` stands for all tools of a server."""
+    """Return the pattern for a name in agent files: `mcp__SERVER` means all tools of a server."""
     if not name.startswith(PREFIX) or "*" in name:
         return name
     server, _, tool = name[len(PREFIX) :].partition("__")

@@ -279,7 +279,7 @@ class _ProgramImport:
         entries = self._importer.entries(source, offset, self._findings)
         batches = _batches(entry for entry in entries if self._is_wanted(entry, chosen))
         if self._service.options.hold_open:
-            batches = _leave_out_unfinished(batches)
+            batches = _remove_unfinished(batches)
         end = offset
         self._findings.read_to = offset
         while not self._service.is_stopped() and (batch := await asyncio.to_thread(next, batches, None)) is not None:
@@ -409,7 +409,7 @@ def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _leave_out_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry]]:
+def _remove_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry]]:
     """Leave out the last answer if the program is still writing it."""
     before: list[Entry] | None = None
     for batch in batches:

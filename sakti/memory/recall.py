@@ -60,12 +60,12 @@ async def recall(
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
     (thread, first, last), others = await _place(store, resource_id, thread_id, id.strip())
     if part_index is not None:
-        messages = await store.read(message_store.between, thread, first, first)
+        messages = await store.read(message_store.list_between, thread, first, first)
         return _one_part(messages, part_index, char_offset, counter)
     if page >= 0:
         size = PAGE_MESSAGES
         start = first + page * size
-        rows = await store.read(message_store.between, thread, start, start + size - 1)
+        rows = await store.read(message_store.list_between, thread, start, start + size - 1)
     else:
         rows = await store.read(
             message_store.page, thread, before=first + (page + 1) * PAGE_MESSAGES, limit=PAGE_MESSAGES

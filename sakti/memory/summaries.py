@@ -263,7 +263,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     if not level:
         return None
     first = marks[level - 1]
-    ten = next_ten(message_store.between(db, thread_id, first, first + TEN + BEHIND), first)
+    ten = next_ten(message_store.list_between(db, thread_id, first, first + TEN + BEHIND), first)
     if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
         return None
     after = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)

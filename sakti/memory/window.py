@@ -140,7 +140,7 @@ def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Me
     loaded = {m.id: m for m in old.messages}
     fresh = [index for id, index, state in states if id not in loaded or loaded[id].state != state]
     if fresh:
-        loaded |= {m.id: m for m in message_store.between(db, thread_id, fresh[0], fresh[-1])}
+        loaded |= {m.id: m for m in message_store.list_between(db, thread_id, fresh[0], fresh[-1])}
     return [loaded[id] for id, _, _ in states]
 
 

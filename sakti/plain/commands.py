@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sakti.actions import line, registry
 from sakti.actions.scope import Scope
-from sakti.actions.search import found
+from sakti.actions.search import find_hits
 from sakti.actions.spec import Action, action, arg
 from sakti.actions.values import Card, Done, Open, Refused, Rows, Text, Value
 from sakti.core.text import counted, one_line, sanitise
@@ -54,7 +54,7 @@ class PlainScope(Scope):
 @action(arg("query", default=""), chat="find", needs="session")
 async def find(scope: PlainScope, query: str) -> Value:
     """Search this thread only."""
-    return await found(scope.session, query, "thread")
+    return await find_hits(scope.session, query, "thread")
 
 
 @action(arg("count", default=2, kind="whole", low=1, high=200), chat="last", needs="session",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
-from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, in_a_line, taken_back
 from sakti.core import tool_names
 from sakti.core.events import (
     ApprovalRequested,
@@ -18,7 +18,7 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import count_k, lookalikes, one_line, reveal_hidden, sanitise
+from sakti.core.text import count_k, lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -147,7 +147,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
-    target = [line for line in sanitise(reveal_hidden(first.target)).split("\n") if line.strip()]
+    target = [line for line in sanitise(show_hidden(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
         out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
@@ -354,7 +354,7 @@ def activation(event: MemoryActivation) -> str:
 def compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
         return [f"compaction undone: {taken_back(event)}"]
-    result = rows(compacted(event)) or ["it had no result"]
+    result = rows(describe_compaction(event)) or ["it had no result"]
     return [
         f"compacted: {many(event.messages, 'message')}",
         *result,

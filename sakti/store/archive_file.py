@@ -208,6 +208,7 @@ def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
 def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
     """Return a reference that some message (of one thread) has, None without one."""
     where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
+    # SQL: compares the beginning of packed parts, which no field has
     row = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
     return row[0] if row else None
 
@@ -232,6 +233,7 @@ MISSING = "The archive of this database is missing: put the file ending in .arch
 
 def keys_between(db: Connection, keys: Sequence[int], number: bytes) -> set[int]:
     """Return those of `keys` (in order) of an archive that messages refer to."""
+    # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(
         f"SELECT parts FROM messages WHERE {REFERS} AND parts BETWEEN ? AND ?",
         (reference(number, keys[0]), reference(number, keys[-1])),

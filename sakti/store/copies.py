@@ -48,7 +48,7 @@ def copy_file_to_memory(name: str, path: Path) -> apsw.Connection:
     try:
         source.set_busy_timeout(5_000)
         source.execute("PRAGMA query_only = 1").fetchall()
-        target = copy(source, name)
+        target = copy_to_memory(source, name)
     finally:
         source.close()
     with contextlib.suppress(apsw.SQLError):  # an empty database has none
@@ -56,7 +56,7 @@ def copy_file_to_memory(name: str, path: Path) -> apsw.Connection:
     return target
 
 
-def copy(source: apsw.Connection, name: str) -> apsw.Connection:
+def copy_to_memory(source: apsw.Connection, name: str) -> apsw.Connection:
     """Copy an open database to `name`; it exists while a connection, such as the returned one, is open.
 
     Raises `apsw.Error`.
@@ -146,7 +146,7 @@ def _copy(path: Path) -> Path:
     try:
         for attempt in range(TRIES):
             before = _state(path), _state(log)
-            folder = files.copied(p for p in (path, log) if p.is_file())
+            folder = files.copy_to_folder(p for p in (path, log) if p.is_file())
             if before == (_state(path), _state(log)) or attempt == TRIES - 1:
                 return folder
             files.remove(folder)

@@ -254,7 +254,7 @@ class Store:
             if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
                 self._check_for_damage()
             if self.read_only_reason:
-                self._db.execute_sql("PRAGMA query_only = 1")
+                self._db.connection().pragma("query_only", 1)
             elif keep and database.folder is None:
                 self._identity = FileIdentity(self.path)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
@@ -374,8 +374,8 @@ class Store:
         try:
             if loss.can_checkpoint:
                 self._waiting.limit = 0
-                self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            with contextlib.closing(copies.copy(self._db.connection(), memory.filename)):
+                self._db.connection().pragma("wal_checkpoint", "TRUNCATE")
+            with contextlib.closing(copies.copy_to_memory(self._db.connection(), memory.filename)):
                 if reason := failures.find(memory):
                     raise StoreError(reason, code="damaged")
                 self._use(memory)
@@ -507,7 +507,7 @@ class Store:
         self._check_file()
         self._waiting.limit = FLUSH_S
         try:
-            busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            busy, *_ = self._db.connection().pragma("wal_checkpoint", "TRUNCATE")
             return not busy
         except (peewee.PeeweeException, apsw.Error) as e:
             raise failures.to_store_error(e, self.path, saving=False) from e
@@ -529,7 +529,7 @@ class Store:
                 with self._db.atomic():
                     unfinished = [self._merge_some(table, idle) for table in search_index.TABLES]
                 more = any(unfinished)
-            self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
+            self._db.connection().pragma("wal_checkpoint", "PASSIVE")
             if idle and not more and self._identity is not None:
                 database_file.clear_log_mark(self._db, self._identity.inode)
                 self._identity.note_checkpoint()

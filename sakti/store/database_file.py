@@ -67,7 +67,7 @@ class DatabaseFile(Struct, frozen=True):
 
 def copy_files(*paths: Path) -> DatabaseFile:
     """Copy a database and the files beside it to a private temporary folder. Raises `OSError`."""
-    folder = files.copied(paths)
+    folder = files.copy_to_folder(paths)
     return DatabaseFile(str(folder / paths[0].name), folder=folder)
 
 
@@ -142,13 +142,14 @@ def clear_log_mark(db: Database, inode: int) -> None:
 
 def _change(db: Database, inode: int, *, on: bool) -> None:
     before = _marks(db)
-    db.execute_sql(f"PRAGMA user_version = {before | PENDING if on else before & ~PENDING}")
+    db.connection().pragma("user_version", before | PENDING if on else before & ~PENDING)
     value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
+    # SQL: runs before the schema of the file is known
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{_MARKED_FILE}', ?)", (value,))
 
 
 def _checkpoint(db: Database) -> bool:
-    _, pages, copied = db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    _, pages, copied = db.connection().pragma("wal_checkpoint", "PASSIVE")
     return pages == copied
 
 
@@ -179,9 +180,8 @@ def lacks_frames(path: Path) -> bool:
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            db = plain(connection)
-            (page_size,) = db.execute_sql("PRAGMA page_size").fetchone()
-            _, frames, _ = db.execute_sql("PRAGMA wal_checkpoint(NOOP)").fetchone()
+            page_size = connection.pragma("page_size")
+            _, frames, _ = connection.pragma("wal_checkpoint", "NOOP")
     except (apsw.IOError, apsw.CorruptError, apsw.NotADBError):
         return True  # the pages that it reads first are not there
     except apsw.Error:
@@ -192,6 +192,7 @@ def lacks_frames(path: Path) -> bool:
 
 def _read_mark(db: Connection) -> tuple[int, int]:
     """Return the inode and the generation of a database that was marked, else zeros."""
+    # SQL: runs before the schema of the file is known
     row = db.execute_sql(f"SELECT value FROM ui_state WHERE key = '{_MARKED_FILE}'").fetchone()
     inode, _, generation = (row[0] if row else "0:0").partition(":")
     return int(inode), int(generation)
@@ -202,7 +203,7 @@ def _is_set(db: Connection) -> bool:
 
 
 def _marks(db: Connection) -> int:
-    return db.execute_sql("PRAGMA user_version").fetchone()[0]
+    return db.connection().pragma("user_version")
 
 
 class FileLoss(Struct, frozen=True):

@@ -161,7 +161,7 @@ def make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-"))
 
 
-def copied(paths: Iterable[Path]) -> Path:
+def copy_to_folder(paths: Iterable[Path]) -> Path:
     """Copy files to a new folder; return that folder."""
     folder = make_folder()
     for path in paths:

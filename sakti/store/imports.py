@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store import rows
@@ -79,15 +80,12 @@ class Tail(Struct, frozen=True):
 
 def source(db: Connection, program: str, path: str) -> SourceState | None:
     """Return a file as it was last read."""
-    row = db.execute_sql(
-        f"SELECT {SOURCE.columns} FROM import_sources WHERE program = ? AND path = ?", (program, path)
-    ).fetchone()
-    return None if row is None else SOURCE.of(row)
+    return next(iter(SOURCE.find(db, program=program, path=path)), None)
 
 
 def sources(db: Connection) -> list[SourceState]:
     """Return all files that were read before."""
-    return [SOURCE.of(r) for r in db.execute_sql(f"SELECT {SOURCE.columns} FROM import_sources ORDER BY pk").fetchall()]
+    return SOURCE.find(db)
 
 
 def save_source(db: Database, state: SourceState) -> None:
@@ -97,6 +95,7 @@ def save_source(db: Database, state: SourceState) -> None:
 
 def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
     """Return those of `ids` that were imported before."""
+    # SQL: one statement for all ids, which are one parameter
     matches = db.execute_sql(
         "SELECT o.entry_id, o.thread_id, o.message_id FROM json_each(?) j CROSS JOIN origins o"
         " ON o.program = ? AND o.entry_id = j.value",
@@ -116,14 +115,12 @@ def add_origins(db: Database, program: str, run: str, origins: Mapping[str, Entr
 
 def move_thread(db: Database, program: str, source_thread: str, thread_id: str) -> None:
     """Let a source thread go on in another thread here."""
-    db.execute_sql(
-        "UPDATE origins SET thread_id = ? WHERE program = ? AND entry_id = ?",
-        (thread_id, program, THREAD + source_thread),
-    )
+    rows.change(db, OriginRow, {"program": program, "entry_id": THREAD + source_thread}, thread_id=thread_id)
 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
     """Let source threads that a run moved into a fork go on in the thread before it."""
+    # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
         " FROM threads) t WHERE t.id = thread_id AND t.before IS NOT NULL AND thread_id = ? AND run_id != ?"
@@ -134,6 +131,7 @@ def move_threads_back(db: Database, run: str, thread_id: str) -> None:
 
 def tail_of(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
+    # SQL: both questions about a message in one statement
     row = db.execute_sql(
         "SELECT m.message_index, NOT EXISTS (SELECT 1 FROM messages later WHERE later.thread_id = m.thread_id"
         " AND later.message_index > m.message_index AND later.role IN ('user', 'assistant'))"
@@ -145,6 +143,7 @@ def tail_of(db: Connection, message_id: str) -> Tail | None:
 
 def find_last_imported(db: Connection, thread_id: str) -> str | None:
     """Return the id of the last imported message of a thread."""
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         f"SELECT id FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}')"
         " ORDER BY message_index DESC LIMIT 1",
@@ -155,6 +154,7 @@ def find_last_imported(db: Connection, thread_id: str) -> str | None:
 
 def last_time(db: Connection, thread_id: str) -> int:
     """Return the time of a thread's last message, 0 without one (Unix ms)."""
+    # SQL: also runs on a bare connection, which no query of peewee does
     row = db.execute_sql(
         "SELECT created_at FROM messages WHERE thread_id = ? ORDER BY message_index DESC LIMIT 1", (thread_id,)
     ).fetchone()
@@ -163,6 +163,7 @@ def last_time(db: Connection, thread_id: str) -> int:
 
 def is_continued(db: Connection, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
+    # SQL: reads JSON inside a column
     return (
         db.execute_sql(
             f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL"
@@ -183,11 +184,13 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
     """Remove messages of a thread; a placeholder stays for each that others follow."""
+    # SQL: one statement for all ids, which are one parameter
     (last,) = db.execute_sql(
         "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
         " AND id NOT IN (SELECT value FROM json_each(?))",
         (thread_id, json.dumps(message_ids)),
     ).fetchone()
+    # SQL: one statement for all ids, which are one parameter
     listed = db.execute_sql(
         "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
         (last, json.dumps(message_ids)),
@@ -217,10 +220,9 @@ class RunPart(Struct, frozen=True):
 
 def run_parts(db: Database, run: str) -> list[RunPart]:
     """Return what a run added, by thread."""
-    listed = db.execute_sql(
-        "SELECT o.thread_id, count(DISTINCT o.message_id) FROM origins o WHERE o.run_id = ? GROUP BY o.thread_id",
-        (run,),
-    ).fetchall()
+    row = OriginRow
+    messages = fn.COUNT(row.message_id.distinct())
+    listed = row.select(row.thread_id, messages).where(row.run_id == run).group_by(row.thread_id).tuples().execute(db)
     parts: list[RunPart] = []
     for thread_id, count in listed:
         thread = threads.get(db, thread_id)
@@ -232,39 +234,32 @@ def run_parts(db: Database, run: str) -> list[RunPart]:
 
 def _has_others(db: Database, run: str, thread_id: str) -> bool:
     """Return whether a thread has messages of other runs."""
-    sql = "SELECT 1 FROM origins WHERE thread_id = ? AND run_id != ? AND message_id IS NOT NULL LIMIT 1"
-    return db.execute_sql(sql, (thread_id, run)).fetchone() is not None
+    row = OriginRow
+    others = row.select(row.pk).where(row.thread_id == thread_id, row.run_id != run, row.message_id.is_null(False))
+    return rows.first(db, others) is not None
 
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
     """Remove the messages that a run added to a thread; return whether others remain."""
-    listed = db.execute_sql(
-        "SELECT DISTINCT message_id FROM origins WHERE run_id = ? AND thread_id = ? AND message_id IS NOT NULL",
-        (run, thread_id),
-    ).fetchall()
-    _remove(db, thread_id, [i for (i,) in listed])
-    db.execute_sql("DELETE FROM origins WHERE run_id = ? AND thread_id = ?", (run, thread_id))
-    if listed:
+    added = {i for (i,) in rows.select(db, OriginRow, ("message_id",), run_id=run, thread_id=thread_id)} - {None}
+    _remove(db, thread_id, sorted(added))
+    rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
+    if added:
         threads.touch(db, thread_id, last_time(db, thread_id))
-    return (
-        db.execute_sql("SELECT 1 FROM messages WHERE thread_id = ? AND state != 'withheld'", (thread_id,)).fetchone()
-        is not None
-    )
+    states = {state for (state,) in rows.select(db, MessageRow, ("state",), thread_id=thread_id)}
+    return bool(states - {"withheld"})
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
     """Forget the entries of a run, but for threads that stay; sources are read from their beginning."""
-    keep = json.dumps(list(stays))
-    db.execute_sql(
-        "DELETE FROM origins WHERE run_id = ? AND thread_id NOT IN (SELECT value FROM json_each(?))", (run, keep)
-    )
-    db.execute_sql("UPDATE import_sources SET offset = 0, size = -1")
+    for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
+        rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
+    ImportSourceRow.update(offset=0, size=-1).execute(db)
 
 
 def remove_groups(db: Database, thread_id: str) -> None:
     """Remove the imported groups of a thread, with their lines."""
-    of_thread = "SELECT id FROM observation_groups WHERE thread_id = ? AND origin = 'import'"
-    _remove_groups(db, [i for (i,) in db.execute_sql(of_thread, (thread_id,)).fetchall()])
+    _remove_groups(db, [i for (i,) in rows.select(db, GroupRow, ("id",), thread_id=thread_id, origin="import")])
 
 
 def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
@@ -276,11 +271,7 @@ def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
 
 def remove_imported_log(db: Database, record_id: str) -> bool:
     """Remove the groups of a record if all were imported; return whether it was so."""
-    listed = db.execute_sql(
-        "SELECT id, origin FROM observation_groups WHERE record_id = ? AND state IN"
-        " ('active', 'buffered', 'superseded', 'discarded')",
-        (record_id,),
-    ).fetchall()
+    listed = rows.select(db, GroupRow, ("id", "origin"), record_id=record_id)
     if any(origin != "import" for _, origin in listed):
         return False
     _remove_groups(db, [i for i, _ in listed])
@@ -295,10 +286,10 @@ def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figu
 
 def remove_pages(db: Database, actor: str) -> None:
     """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
-    written = db.execute_sql("SELECT scope, owner_id FROM working_memory WHERE actor = ?", (actor,)).fetchall()
+    written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
-        others = "SELECT count(*) FROM working_memory WHERE scope = ? AND owner_id = ? AND actor != ?"
-        if not db.execute_sql(others, (scope, owner, actor)).fetchone()[0]:
+        authors = {a for (a,) in rows.select(db, WorkingMemoryRow, ("actor",), scope=scope, owner_id=owner)}
+        if authors <= {actor}:
             rows.delete(db, WorkingMemoryRow, scope=scope, owner_id=owner)
             rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"{scope}:{owner}")
 
@@ -330,6 +321,7 @@ def unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThrea
 
     A prompt at the end waits for its answer.
     """
+    # SQL: reads JSON inside a column
     return [UnobservedThread(*row) for row in db.execute_sql(_UNOBSERVED, (resource_id,)).fetchall()]
 
 

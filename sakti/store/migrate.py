@@ -60,6 +60,7 @@ class Released:
         self._connection.execute(script)
 
     def differs(self, db: Connection) -> bool:
+        # SQL: the schema itself, which no model describes
         return db.execute_sql(_COLUMNS).fetchall() != self._connection.execute(_COLUMNS).fetchall()
 
     def find_missing(self, db: Connection) -> list[str]:
@@ -68,6 +69,7 @@ class Released:
         return [*tables, *(f"{table}.{column}" for table, column in columns)]
 
     def _missing(self, db: Connection) -> tuple[list[str], list[tuple[str, str]]]:
+        # SQL: the schema itself, which no model describes
         present = set(db.execute_sql(_ORDINARY).fetchall())
         names = {table for table, _ in present}
         expected = [(str(table), str(column)) for table, column in self._connection.execute(_ORDINARY)]
@@ -78,31 +80,40 @@ class Released:
         """Add what a database lacks; runs in the caller's transaction."""
         tables, columns = self._missing(db)
         for table in tables:
+            # SQL: the schema itself, which no model describes
             db.execute_sql(self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
         for table, column in columns:
             definition = self._connection.execute(_DEFINITION, (table, column)).get
+            # SQL: the schema itself, which no model describes
             db.execute_sql(f'ALTER TABLE main."{table}" ADD COLUMN "{column}" {definition}')
 
 
 def is_complete(db: Connection) -> bool:
     """Return whether a database of the latest schema has all its columns, by their number."""
+    # SQL: the schema itself, which no model describes
     return len(db.execute_sql(_ORDINARY).fetchall()) >= COLUMNS
 
 
 def rebuild(db: Connection, scripts: Sequence[str]) -> None:
     """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
-    db.execute_sql("PRAGMA defer_foreign_keys = 1")
+    db.connection().pragma("defer_foreign_keys", 1)
+    # SQL: the schema itself, which no model describes
     tables = [name for (name,) in db.execute_sql(_TABLES).fetchall()]
     for table in tables:
+        # SQL: the schema itself, which no model describes
         db.execute_sql(f'CREATE TEMP TABLE "early_{table}" AS SELECT * FROM main."{table}"')
     _drop_all(db, tables)
     for script in scripts:
+        # SQL: the schema itself, which no model describes
         db.execute_sql(script)
     for table in tables:
         columns = ", ".join(f'"{c}"' for c in _columns(db, table) if c in _columns(db, f"early_{table}"))
         if columns:
+            # SQL: the schema itself, which no model describes
             db.execute_sql(f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM temp."early_{table}"')
+        # SQL: the schema itself, which no model describes
         db.execute_sql(f'DROP TABLE temp."early_{table}"')
+    # SQL: calls a function of this program on packed texts
     db.execute_sql(
         "INSERT INTO task_words (rowid, title, body, idents) SELECT pk, title, body,"
         " sakti_identifiers(title || char(10) || body) FROM (SELECT pk, title,"
@@ -112,15 +123,18 @@ def rebuild(db: Connection, scripts: Sequence[str]) -> None:
 
 def _drop_all(db: Connection, tables: Sequence[str]) -> None:
     """Drop triggers and views, then tables, the newest first: they refer to older ones."""
+    # SQL: the schema itself, which no model describes
     others = db.execute_sql(
         "SELECT s.type, s.name FROM sqlite_schema s WHERE s.type IN ('trigger', 'view') UNION ALL"
         " SELECT 'table', name FROM pragma_table_list WHERE schema = 'main' AND type = 'virtual'"
     ).fetchall()
     for kind, name in (*others, *(("table", table) for table in reversed(tables))):
+        # SQL: the schema itself, which no model describes
         db.execute_sql(f'DROP {kind} main."{name}"')
 
 
 def _columns(db: Connection, table: str) -> list[str]:
+    # SQL: the schema itself, which no model describes
     return [name for (name,) in db.execute_sql("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()]
 
 
@@ -155,8 +169,10 @@ LATEST = max(_files())
 
 def current_version(db: Connection) -> int:
     """Return the number of the last applied migration; 0 for an empty database."""
+    # SQL: the schema itself, which no model describes
     if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
         return 0
+    # SQL: the schema itself, which no model describes
     return db.execute_sql("SELECT max(version) FROM schema_migrations").fetchone()[0] or 0
 
 
@@ -231,6 +247,7 @@ def find_missing(db: Connection) -> list[str]:
 
 
 def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
+    # SQL: the schema itself, which no model describes
     db.execute_sql(
         "CREATE TABLE IF NOT EXISTS schema_migrations"
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
@@ -238,7 +255,9 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
     if number == 2 and _is_early(db):
         rebuild(db, (_script(_files()[1]), _script(file)))
     else:
+        # SQL: the schema itself, which no model describes
         db.execute_sql(_script(file))
+    # SQL: the schema itself, which no model describes
     db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
 
 
@@ -256,6 +275,7 @@ def _applied_versions(db: Connection) -> dict[int, int]:
     """Return the applied migrations: number and time of each."""
     if not current_version(db):
         return {}
+    # SQL: the schema itself, which no model describes
     return dict(db.execute_sql("SELECT version, applied_at FROM schema_migrations").fetchall())
 
 
@@ -292,8 +312,8 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
 
 def _require_room(db: Database, backup: Path) -> None:
     """Raise StoreError (full) if the disk cannot hold the backup and the migration's writes."""
-    (pages,) = db.execute_sql("PRAGMA page_count").fetchone()
-    (size,) = db.execute_sql("PRAGMA page_size").fetchone()
+    pages = db.connection().pragma("page_count")
+    size = db.connection().pragma("page_size")
     needed, free = int(pages * size * ROOM), shutil.disk_usage(backup.parent).free
     if free < needed:
         raise StoreError(

@@ -237,6 +237,7 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
     """Raise `StoreError` for the database of another program."""
     number = connection.execute("PRAGMA application_id").get
     db = plain(connection)
+    # SQL: the schema itself, which no model describes
     tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if number not in (0, APPLICATION_ID) or (tables and not migrate.current_version(db)):
         raise StoreError(f"{path} is the database of another program: {ANOTHER}.", code="not_ours")
@@ -297,4 +298,5 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
 def newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
     """Return ids and titles of a workspace's threads, the newest first, or of those that were deleted."""
     which = "IS NOT NULL ORDER BY deleted_at" if deleted else "IS NULL ORDER BY updated_at"
+    # SQL: runs without peewee, whose import takes 60 ms
     return list(db.execute_sql(f"{_HERE} {which} DESC LIMIT ?", (resource_id, limit)))

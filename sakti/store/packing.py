@@ -43,10 +43,13 @@ class Progress(Struct, frozen=True):
 
 def progress(db: Connection) -> Progress | None:
     """Return the progress of packing, None when it is complete."""
+    # SQL: works on a schema of an earlier version
     pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
     if not pending:
         return None
+    # SQL: works on a schema of an earlier version
     (rows,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()
+    # SQL: works on a schema of an earlier version
     (messages,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM messages").fetchone()
     last = {"rows": rows, "messages": messages, "trigrams": rows}
     return Progress(sum(min(pending.get(step, n), n) for step, n in last.items()), sum(last.values()))
@@ -54,6 +57,7 @@ def progress(db: Connection) -> Progress | None:
 
 def pack_some(db: Database) -> bool:
     """Pack some rows of the first unfinished step; False when packing is complete."""
+    # SQL: works on a schema of an earlier version
     pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
     for step in STEPS:
         if step in pending:
@@ -79,6 +83,7 @@ def _some(db: Database, sql: str, first: int) -> list[Any]:
     """Return the next rows of a query from the pk `first`: at least one, fewer if they are long."""
     batch: list[Any] = []
     length = 0
+    # SQL: works on a schema of an earlier version
     for row in db.execute_sql(f"{sql} LIMIT {_ROWS}", (first,)):
         batch.append(row)
         length += sum(len(value) for value in row if isinstance(value, str | bytes))
@@ -100,8 +105,10 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
 def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
     """Record the packed rows of a step; a step without further rows is done."""
     if packed:
+        # SQL: works on a schema of an earlier version
         db.execute_sql("UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step))
     else:
+        # SQL: works on a schema of an earlier version
         db.execute_sql("DELETE FROM packing WHERE step = ?", (step,))
 
 
@@ -142,9 +149,11 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
         return
     row = _OldRow(*fields)
     if _changes_terms(row):
+        # SQL: works on a schema of an earlier version
         db.execute_sql(_PACK_ROW, _pack_values(db, row))
         return
     with index_upkeep.past_triggers(db):
+        # SQL: works on a schema of an earlier version
         db.execute_sql(_PACK_ROW, _pack_values(db, row))
 
 
@@ -183,6 +192,7 @@ def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
     small = codec.pack(parts) if isinstance(parts, str) else parts
     packed_raw = "" if raw and codec.text_of("", parts) == raw else raw
     if (packed_raw, small) != (raw, parts):
+        # SQL: works on a schema of an earlier version
         db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (packed_raw, small, pk))
 
 
@@ -199,6 +209,7 @@ def _pack_trigrams(db: Database, first: int) -> None:
     if not batch:
         index_upkeep.replace(db, _TRIGRAMS, _NEW)
         for name in _TRIGGERS:
+            # SQL: the schema itself, which no model describes
             db.execute_sql(f"DROP TRIGGER packing_{name}")
     _note(db, "trigrams", done)
 

@@ -36,6 +36,7 @@ class _UntilGone:
     def execute_sql(self, sql: str, params: Any = None) -> Any:
         if self._gone.is_set():
             raise Stopped("The search was stopped.")
+        # SQL: executes a statement that others built
         return self._db.execute_sql(sql, params)
 
     def connection(self) -> Any:

@@ -16,7 +16,18 @@ from msgspec import Struct
 from sakti.core.types import TextPart
 from sakti.store import leases, rows, secrets
 from sakti.store.connection import Connection, Database
-from sakti.store.models import MessageRow, PromptRow, RuleRow, UiStateRow, UnsentRow
+from sakti.store.memory.records import working_memory
+from sakti.store.models import (
+    MessageRow,
+    PromptRow,
+    RuleRow,
+    SearchDocRow,
+    TaskRow,
+    UiStateRow,
+    UnsentRow,
+    WorkingMemoryRow,
+)
+from sakti.store.tasks import graph
 from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
@@ -173,12 +184,14 @@ def keep_mark_key(db: Database) -> None:
     """Store the key in use, and go by the one that another process stored first."""
     if _read_key(db) is None:
         value = entering("ui_state", "value", secrets.key().hex())
+        # SQL: runs before the schema of the file is known
         db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{MARK_KEY}', ?)", (value,))
     use_mark_key(db)
 
 
 def _read_key(db: Database) -> bytes | None:
     try:
+        # SQL: runs before the schema of the file is known
         row = db.execute_sql(_READ).fetchone()
         return bytes.fromhex(row[0]) if row else None
     except (peewee.OperationalError, ValueError):  # no such table yet, or no key
@@ -216,8 +229,8 @@ class Holdings(Struct, frozen=True):
 
 def get_folder(db: Connection, root: str) -> KnownFolder | None:
     """Return the folder that a workspace was last opened in."""
-    row = db.execute_sql("SELECT value FROM ui_state WHERE key = ?", (_KEY + root,)).fetchone()
-    return msgspec.json.decode(row[0], type=KnownFolder) if row else None
+    stored = rows.select(db, UiStateRow, ("value",), key=_KEY + root)
+    return msgspec.json.decode(stored[0][0], type=KnownFolder) if stored else None
 
 
 def remember_folder(db: Database, folder: KnownFolder) -> None:
@@ -227,6 +240,7 @@ def remember_folder(db: Database, folder: KnownFolder) -> None:
 
 def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
     """Return the other workspaces that may have been this folder, if anything is stored under them."""
+    # SQL: a range of keys by their beginning, on a bare connection too
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
     others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
     same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
@@ -235,6 +249,7 @@ def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
 
 def holdings(db: Connection, root: str) -> Holdings:
     """Count a workspace's data."""
+    # SQL: three counts in one statement
     row = db.execute_sql(
         "SELECT (SELECT count(*) FROM threads WHERE resource_id = ?1 AND deleted_at IS NULL),"
         " (SELECT count(*) FROM tasks WHERE resource_id = ?1 AND deleted_at IS NULL),"
@@ -251,6 +266,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     """
     moved = holdings(db, old)
     _free_handles(db, old, new)
+    # SQL: one conditional statement with a computed key
     db.execute_sql(
         "UPDATE observational_memory SET lookup_key = 'resource:' || ?2 WHERE lookup_key = 'resource:' || ?1"
         " AND NOT EXISTS (SELECT 1 FROM observational_memory WHERE lookup_key = 'resource:' || ?2)",
@@ -258,55 +274,38 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     )
     _move_page(db, old, new)
     for table in _MOVED:
+        # SQL: table and column are parameters
         db.execute_sql(f"UPDATE {table} SET resource_id = ? WHERE resource_id = ?", (new, old))
-    db.execute_sql("DELETE FROM task_counts WHERE resource_id IN (?, ?)", (old, new))
-    db.execute_sql(
-        "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
-        " GROUP BY 1, 2, 3",
-        (new,),
-    )
+    for root in (old, new):
+        graph.tally(db, root)
     rows.delete(db, UiStateRow, key=_KEY + old)
     return moved
 
 
 def _free_handles(db: Database, old: str, new: str) -> None:
     """Give those tasks of `old` another handle whose own is taken in `new`."""
-    sql = "SELECT handle FROM tasks WHERE resource_id = ?"
-    taken, mine = ({handle for (handle,) in db.execute_sql(sql, (root,)).fetchall()} for root in (new, old))
+    taken, mine = ({h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old))
     for handle in sorted(taken & mine):
         free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | mine)
         mine.add(free)
-        db.execute_sql("UPDATE tasks SET handle = ? WHERE resource_id = ? AND handle = ?", (free, old, handle))
+        rows.change(db, TaskRow, {"resource_id": old, "handle": handle}, handle=free)
 
 
 def _move_page(db: Database, old: str, new: str) -> None:
-    newest = (
-        "SELECT content, version FROM working_memory WHERE scope = 'resource' AND owner_id = ?"
-        " ORDER BY version DESC LIMIT 1"
-    )
-    source, target = (db.execute_sql(newest, (root,)).fetchone() for root in (old, new))
+    source, target = (working_memory(db, "resource", root) for root in (old, new))
     if source is None:
         return
     if target is None:
-        db.execute_sql("UPDATE working_memory SET owner_id = ? WHERE scope = 'resource' AND owner_id = ?", (new, old))
-        db.execute_sql(
-            "UPDATE search_docs SET doc_id = 'resource:' || ?2 WHERE kind = 'working_memory'"
-            " AND doc_id = 'resource:' || ?1",
-            (old, new),
-        )
+        rows.change(db, WorkingMemoryRow, {"scope": "resource", "owner_id": old}, owner_id=new)
+        rows.change(db, SearchDocRow, {"kind": "working_memory", "doc_id": f"resource:{old}"}, doc_id=f"resource:{new}")
         return
     content = "\n\n".join(filter(None, (target[0].strip(), source[0].strip())))
-    db.execute_sql(
-        "UPDATE working_memory SET owner_id = ?, version = version + ? WHERE scope = 'resource' AND owner_id = ?",
-        (new, target[1], old),
-    )
-    db.execute_sql(
-        "UPDATE working_memory SET content = ?, tokens = tokens + coalesce((SELECT tokens FROM working_memory"
-        " WHERE scope = 'resource' AND owner_id = ?2 AND version = ?3), 0)"
-        " WHERE scope = 'resource' AND owner_id = ?2 AND version = ?4",
-        (content, new, target[1], target[1] + source[1]),
-    )
-    db.execute_sql("DELETE FROM search_docs WHERE kind = 'working_memory' AND doc_id = 'resource:' || ?", (old,))
-    db.execute_sql(
-        "UPDATE search_docs SET text = ? WHERE kind = 'working_memory' AND doc_id = 'resource:' || ?", (content, new)
-    )
+    page, newest = WorkingMemoryRow, target[1] + source[1]
+    here = {"scope": "resource", "owner_id": new}
+    ((tokens,),) = rows.select(db, page, ("tokens",), **here, version=target[1])
+    mine = (page.scope == "resource") & (page.owner_id == old)
+    page.update(owner_id=new, version=page.version + target[1]).where(mine).execute(db)
+    ((added,),) = rows.select(db, page, ("tokens",), **here, version=newest)
+    rows.change(db, page, {**here, "version": newest}, content=content, tokens=tokens + added)
+    rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"resource:{old}")
+    rows.change(db, SearchDocRow, {"kind": "working_memory", "doc_id": f"resource:{new}"}, text=content)

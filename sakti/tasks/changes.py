@@ -72,7 +72,7 @@ class Actor(Struct, frozen=True):
         return task.session_id in (self.session_id, *self.also)
 
 
-def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
+def check_claim(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
     """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
     if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(

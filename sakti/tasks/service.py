@@ -30,6 +30,7 @@ from sakti.tasks.changes import (
     CycleError,
     changed,
     check_choice,
+    check_claim,
     check_priority,
     check_text,
     clean_labels,
@@ -41,7 +42,6 @@ from sakti.tasks.changes import (
     merged_metadata,
     new_handle,
     refuse_closed_parent,
-    refuse_held,
     refuse_new_epic_in_task,
     refuse_open_parts,
     undelete,
@@ -151,7 +151,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(_FIELDS)} can.", code="invalid")
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
-    refuse_held(actor, task, "Changing", force=force)
+    check_claim(actor, task, "Changing", force=force)
     fields = {k: v for k, v in changes.items() if k not in ("labels", "metadata")}
     check_text("description", fields.get("description"))
     check_text("assignee", fields.get("assignee"))
@@ -208,7 +208,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
             raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
-        if why := _why_held(db, task):
+        if why := _blocking_reasons(db, task):
             raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
         raise TaskError(f"{task.handle} is already claimed by {holder(task)}.", code="already_claimed")
     previous = _make_active(db, actor, task)
@@ -245,7 +245,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
-    refuse_held(actor, task, "Releasing", force=force)
+    check_claim(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
     released = changed(db, actor, task, "release", status="open", **nobody)
     before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
@@ -287,7 +287,7 @@ def close(
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
         _refuse_unfinished(db, task)
-    refuse_held(actor, task, "Closing", force=force)
+    check_claim(actor, task, "Closing", force=force)
     parts = _open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
     with_it = f"Closed with {task.handle}: {summary.strip()}"
@@ -322,7 +322,7 @@ def _end(
 
 
 def _refuse_unfinished(db: Database, task: Task) -> None:
-    if why := _why_held(db, task):
+    if why := _blocking_reasons(db, task):
         raise TaskError(f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked")
     if children := store_graph.open_children(db, [task.id]).get(task.id):
         handles = questions.handles(db, children[:20])
@@ -372,7 +372,7 @@ def depend(
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
         check_choice("type", kind, g.EDGE_TYPES)
-    refuse_held(actor, task, "Changing", force=force)
+    check_claim(actor, task, "Changing", force=force)
     if add:
         kind = kind or g.BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
@@ -419,7 +419,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
     """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
     task = find(db, actor.resource_id, text)
-    refuse_held(actor, task, "Deleting", force=force)
+    check_claim(actor, task, "Deleting", force=force)
     _leave(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
     rows.add_event(db, task, "delete", actor.name, actor.now)
@@ -462,5 +462,5 @@ def _beginning(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def _why_held(db: Database, task: Task) -> tuple[str, ...]:
+def _blocking_reasons(db: Database, task: Task) -> tuple[str, ...]:
     return reasons(db, [task.id])[task.id] if task.held else ()

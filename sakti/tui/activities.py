@@ -1,4 +1,4 @@
-"""Running activities with their owners; one of them is the download of the small model."""
+"""Running activities with their owners, and the one that the status line shows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,48 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
+    ApprovalRequested,
+    ApprovalResolved,
+    CompactionFinished,
+    Event,
+    JobsChanged,
+    McpServerChanged,
+    MemoryActivation,
+    MemoryOperation,
+    MemoryStatus,
+    MessageSaved,
+    ModelChanged,
+    Notice,
+    PromptRead,
+    QueueChanged,
+    RetryScheduled,
+    SideQuestion,
+    StaleLeases,
+    StepDiscarded,
+    StepFinished,
+    StepStarted,
+    StoreWaiting,
+    TasksChanged,
+    TextDelta,
+    ThinkingDelta,
+    ThreadChanged,
+    ToolCallDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from sakti.core.text import one_line
+from sakti.core.tool_names import display_name
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, total bytes, current step
 
@@ -105,3 +144,98 @@ class Download:
         share = f"{done / total:.0%}" if total else ""
         self._name(f"download {share}" if self._stop is not None else "")
         self.show(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}")
+
+
+Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
+
+
+class State(Struct, frozen=True):
+    """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
+
+    kind: Kind
+    text: str
+    since: float
+
+
+class Activity(Struct):
+    """Tracks a turn and the commands that the user runs beside it."""
+
+    _turn: State | None = None
+    _retry: State | None = None
+    _tools: dict[str, State] = field(default_factory=dict[str, State])
+    _own: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
+    _questions: dict[str, State] = field(default_factory=dict[str, State])
+
+    def hear(self, event: Event, now: float) -> bool:
+        """Take in `event`, which came at `now`; whether the state may be another one."""
+        match event:
+            case TurnStarted() | StepStarted() | ThinkingDelta() | PromptRead():
+                self._think(event, now)
+            case TextDelta():
+                return self._answer(now)
+            case RetryScheduled(attempt, limit, delay, reason):
+                text = f"{attempt}/{limit} · {one_line(reason, 120)}"
+                self._retry = State("retrying", text, now + delay)
+            case ToolStarted(call, own):
+                self._retry = None
+                self._tools[call.id] = State("running", one_line(display_name(call.name), 40), now)
+                if own:
+                    self._own.add(call.id)
+            case ToolFinished(result):
+                self._end_tool(result.call_id, now)
+            case ApprovalRequested():
+                self._questions[event.id] = State("waiting", event.call_id, now)
+            case ApprovalResolved():
+                self._questions.pop(event.id, None)
+                if (tool := self._tools.get(event.call_id)) is not None:
+                    self._tools[event.call_id] = State("running", tool.text, now)
+            case TurnFinished():
+                self._turn = self._retry = None
+                self._questions.clear()
+                self._tools = {i: s for i, s in self._tools.items() if i in self._own}
+            case (
+                ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
+                | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
+                | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
+                | MemoryActivation() | CompactionFinished() | SideQuestion() | JobsChanged()
+                | McpServerChanged()
+            ):  # fmt: skip
+                return False
+            case _:
+                assert_never(event)
+        return True
+
+    def _end_tool(self, call_id: str, now: float) -> None:
+        """After the last call of a step the model is asked again."""
+        self._tools.pop(call_id, None)
+        if call_id not in self._own and self._turn is not None:
+            self._turn = State("thinking", "thinking", now)
+        self._own.discard(call_id)
+
+    def _think(self, event: TurnStarted | StepStarted | ThinkingDelta | PromptRead, now: float) -> None:
+        if isinstance(event, StepStarted | ThinkingDelta):
+            self._retry = None
+        if isinstance(event, PromptRead):
+            label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
+            self._turn = State("thinking", label, self._turn.since if self._turn else now)
+        elif not isinstance(event, ThinkingDelta) or self._turn is None or self._turn.kind == "answering":
+            self._turn = State("thinking", "thinking", now)
+
+    def _answer(self, now: float) -> bool:
+        if self._turn is not None and self._turn.kind == "answering" and self._retry is None:
+            return False
+        self._turn, self._retry = State("answering", "answering", now), None
+        return True
+
+    @property
+    def state(self) -> State | None:
+        """Return the most important current state, or None when idle."""
+        if self._questions:
+            return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
+        if self._retry is not None:
+            return self._retry
+        if self._tools:
+            first = min(self._tools.values(), key=lambda s: s.since)
+            more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
+            return State("running", f"running {first.text}{more}", first.since)
+        return self._turn

@@ -218,7 +218,7 @@ class SaktiApp(App[int]):
     # --- messages of the screens ------------------------------------------------------------------------------
 
     def run_command(self, text: str) -> None:
-        """Run a line as if it was typed; open panels, which would hide its result, are left."""
+        """Run a line as if typed; close open panels, which would hide its result."""
         self._leave_panels()
         self.go(self.chat.conversation.run, text, group="command")
 

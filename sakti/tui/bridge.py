@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, stale_leases, taken_back
 from sakti.core.events import (
     AgentFinished,
     AgentProgress,
@@ -43,7 +43,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
-from sakti.tui.transcript.endings import ENDS, ended_notice
+from sakti.tui.transcript.build import ENDS, ended_notice
 from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _memory(
                 block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
             else:
                 title = "Compacted" if event.messages else "Not compacted"
-                block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
+                block = CardBlock(title=title, rows=tuple(describe_compaction(event)), warnings=event.warnings)
             live.add_block(block)
             chat.transcript.scroll_end_now()
             chat.panes.load_log()

@@ -47,7 +47,7 @@ def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
     return replace(binding, key=keys, key_display=None) if keys else binding
 
 
-def as_pressed(key: str) -> str:
+def format_key(key: str) -> str:
     """Format a key as printed on the keyboard: `[` for left_square_bracket."""
     sign = SIGNS.get(key.strip()) or key_to_character(key.strip())
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
@@ -58,7 +58,7 @@ def in_short(keys: str) -> str:
     first = keys.partition(",")[0].strip()
     if first in SHORT:
         return SHORT[first]
-    sign = as_pressed(first)
+    sign = format_key(first)
     if sign.startswith("ctrl+") and len(sign) == len("ctrl+x"):
         return f"^{sign[-1].upper()}"
     return sign.upper() if sign[:1] == "f" and sign[1:].isdecimal() else sign
@@ -66,7 +66,7 @@ def in_short(keys: str) -> str:
 
 def in_words(keys: Iterable[str]) -> str:
     """Write several keys: `shift+enter, ctrl+j`."""
-    return ", ".join(as_pressed(k) for k in keys)
+    return ", ".join(format_key(k) for k in keys)
 
 
 # --- keys of the user's own ---------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
         key, custom_id, other = clash
         del chosen[custom_id]
         problems.append(
-            f"{as_pressed(key)} is already {other}: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+            f"{format_key(key)} is already {other}: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
         )
     return Keymap(chosen, tuple(problems))
 

@@ -80,7 +80,7 @@ async def test_what_a_kill_leaves_is_whole_and_goes_on(name: str, killed: Path) 
         driver = await Driver.make(folder / "m.db", memory_talk.SETTINGS, clock=clock)
         driver.said = await driver.store.read(messages.after, "t1", -1)
         await sound(driver, acks)
-        assert not await driver.store.read(leases.held, driver.engine.record_id, clock.now())
+        assert not await driver.store.read(leases.list_leases, driver.engine.record_id, clock.now())
         # a killed turn left a call without its result: the loop answers it, here the driver does
         if driver.said and driver.said[-1].tool_calls:
             await driver.step_result(driver.said[-1])

@@ -17,7 +17,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
-from sakti.tui.transcript.endings import stored_notice
+from sakti.tui.transcript.build import stored_notice
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
 
@@ -160,7 +160,7 @@ async def test_a_turn_gives_the_thread_back_however_it_ends(store: Store, tmp_pa
 
     async def held() -> list[leases.Lease]:
         assert run.session.thread is not None
-        return await store.read(leases.held, run.session.thread.id, store.clock.now())
+        return await store.read(leases.list_leases, run.session.thread.id, store.clock.now())
 
     assert (await run.ask("one")).status == "answered" and not await held()
     assert (await run.ask("two")).status == "error" and not await held()

@@ -32,7 +32,7 @@ ELSEWHERE = (
     "agent/session/model_call.py",
     "memory/observe/",
     "memory/reflect/",
-    "providers/anthropic_render.py",
+    "providers/anthropic.py",
     "providers/history.py",
     "providers/local/",
     "providers/openai_chat.py",

@@ -205,7 +205,7 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
 
 class FakeTranscript:
     def __init__(self) -> None:
-        self.live = SimpleNamespace(speaking=False, seen=set())
+        self.live = SimpleNamespace(speaking=False, seen=set(), show_stored_children=lambda _children: None)
         self.shown: list[int] = []
         self.jumps: list[str] = []
         self.more = False

@@ -13,7 +13,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
 from sakti.tui.app import SaktiApp
-from sakti.tui.widgets.history import HistorySearch
+from sakti.tui.widgets.prompt import HistorySearch
 from tests.tui.conftest import chat_text, screen_text, settle
 
 OLDER = ["run the tests", "fix login", "run the linter", "Fix Logout"]

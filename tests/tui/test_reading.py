@@ -18,7 +18,7 @@ from sakti.tui.transcript.code import code_lines
 from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
 from sakti.tui.transcript.diff import diff_lines
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.links import address, linked, place, target_of, trimmed
+from sakti.tui.transcript.links import add_links, address, place, target_of, trim_address
 from sakti.tui.transcript.wrap import indent, row_of, rows_text
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
@@ -170,14 +170,14 @@ def test_only_addresses_of_the_web_and_of_mail_are_links():
         "",
     ):
         assert address(bad) is None
-    assert trimmed("https://a.b/c).") == "https://a.b/c"
-    assert trimmed("https://en.wikipedia.org/wiki/A_(b)") == "https://en.wikipedia.org/wiki/A_(b)"
+    assert trim_address("https://a.b/c).") == "https://a.b/c"
+    assert trim_address("https://en.wikipedia.org/wiki/A_(b)") == "https://en.wikipedia.org/wiki/A_(b)"
     assert [place(t) for t in ("src/a.py", "a.py:12", "a.py", "e.g", "x/y")] == ["src/a.py", "a.py", None, None, None]
 
 
 def test_links_are_found_in_plain_text():
     style = PALETTE.text
-    spans = linked("see https://a.b/c, src/a.py:12 and 12:30", style, PALETTE.link)
+    spans = add_links("see https://a.b/c, src/a.py:12 and 12:30", style, PALETTE.link)
     assert "".join(t for t, _ in spans) == "see https://a.b/c, src/a.py:12 and 12:30"
     assert [(t, target_of(s)) for t, s in spans if target_of(s)] == [
         ("https://a.b/c", ("url", "https://a.b/c")),

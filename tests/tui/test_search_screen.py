@@ -19,11 +19,19 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
-from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import PassageScreen
-from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, rule_of, with_filter
+from sakti.tui.screens.search_rows import (
+    FILTERS,
+    Heading,
+    filter_of,
+    group_hits,
+    next_filter,
+    notes,
+    rule_of,
+    with_filter,
+)
 from sakti.tui.screens.text import SourceScreen
-from sakti.tui.widgets.chip import Chip
+from sakti.tui.widgets.status import Chip
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW, assistant, board, user
 from tests.tui.scene import MINUTE, scene
@@ -64,12 +72,12 @@ def preview_text(app) -> str:
 def test_hits_stand_under_their_threads_best_thread_first():
     a, b, c = hit("a", thread="t1"), hit("b", thread="t2", thread_title="other"), hit("c", thread="t1")
     task = hit("k", thread="t1", kind="task")
-    rows = grouped([a, b, task, c])
+    rows = group_hits([a, b, task, c])
     assert [r.title if isinstance(r, Heading) else r.id for r in rows] == [
         "fix login", "a", "c", "other", "b", "Tasks", "k",
     ]  # fmt: skip
     assert rows[0].count == 2
-    assert [type(r) for r in grouped([c], "thread t1")] == [Hit]
+    assert [type(r) for r in group_hits([c], "thread t1")] == [Hit]
 
 
 @pytest.mark.parametrize("name", list(FILTERS))
@@ -322,11 +330,14 @@ async def test_ctrl_k_edits_the_line(running, session):
 def test_a_rule_separates_hits_with_all_words_from_those_with_some():
     hits = [hit(f"h{n}", rank=n) for n in (1, 2, 3)]
     page = SearchPage("lost redirect", 3, tuple(hits), with_all=2)
-    rows = grouped(page.hits, rule=rule_of(page))
+    rows = group_hits(page.hits, rule=rule_of(page))
     assert [r.title if isinstance(r, Heading) else r.id for r in rows] == [
         "fix login", "h1", "h2", "── 1 with some of the words ──", "fix login", "h3",
     ]  # fmt: skip
-    assert [r.id for r in grouped(hits[:2], "thread t1", rule_of(page)) if not isinstance(r, Heading)] == ["h1", "h2"]
+    assert [r.id for r in group_hits(hits[:2], "thread t1", rule_of(page)) if not isinstance(r, Heading)] == [
+        "h1",
+        "h2",
+    ]
     assert rule_of(SearchPage("lost", 3, with_all=3)) == rule_of(SearchPage("lost", 3)) == (0, "")
 
 

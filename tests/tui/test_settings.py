@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.reports.settings_view import HERE, as_lines, as_toml, settings, value_of
-from sakti.agent.settings_file import changed, write
+from sakti.agent.settings_file import change_setting, write
 from sakti.core.config import Config, flat, load, replace_setting
 from sakti.core.errors import ConfigError
 from sakti.core.resources import config_home
@@ -101,7 +101,7 @@ def test_only_the_one_setting_changes(text):
         ("ui.theme", None),
         ("mode", None),
     ]:
-        text = changed(text, name, value)
+        text = change_setting(text, name, value)
         *tables, key = name.split(".")
         node = before
         for part in tables:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.reports.memory_report import compacted as compacted_rows
+from sakti.agent.reports.memory_report import describe_compaction as compacted_rows
 from sakti.agent.reports.settings_view import settings
 from sakti.agent.threads.last_compaction import Shown
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.compactions import Compaction
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.compaction import CompactionScreen
+from sakti.tui.screens.memory_events import CompactionScreen
 from sakti.tui.screens.settings import SettingsScreen
 from tests.fakes.memory import ScriptedObserver
 from tests.tui.conftest import chat_text, screen_text, settle

@@ -8,9 +8,8 @@ from textual.command import CommandList
 
 from sakti.core.resources import config_home
 from sakti.tui.app import SaktiApp
-from sakti.tui.appearance import Appearance
+from sakti.tui.appearance import FALLBACK, SIXTEEN, Appearance, load_themes
 from sakti.tui.palette import TEXT_ROLES, make_palette
-from sakti.tui.themes import FALLBACK, SIXTEEN, load_themes
 from tests.tui.conftest import chat_text, settle
 
 THEMES = load_themes().themes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tui.widgets.vim import Step, Vim, leave, offset_of, place_of, press, selected
+from sakti.tui.widgets.vim import Step, Vim, get_selection, leave, offset_of, place_of, press
 from tests.tui.conftest import screen_text, settle
 
 KEYS = "hjklwbe0$xdciaIAoOugGDC23ypPrvV."
@@ -113,7 +113,7 @@ def test_no_keys_leave_the_text(text, at, keys):
             text = text[: step.start] + step.insert + text[step.end :]
         state, at = step.state, step.at
         assert 0 <= at <= len(text)
-        assert not state.selects or 0 <= selected(state, text)[0] <= selected(state, text)[1] <= len(text)
+        assert not state.selects or 0 <= get_selection(state, text)[0] <= get_selection(state, text)[1] <= len(text)
         assert offset_of(text, place_of(text, at)) == at
 
 

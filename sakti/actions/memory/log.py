@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
-from sakti.actions.memory.windows import THREAD, WHERE, remembered
+from sakti.actions.memory.windows import THREAD, WHERE, open_memory
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports
@@ -66,7 +66,7 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
 async def observations(scope: Scope, filter: str) -> Value:
     """Show the observation log."""
 
-    async def listed() -> Value:
+    async def list_rows() -> Value:
         lines = await _lines(scope.session)
         if filter:
             return _offer_lines(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
@@ -75,7 +75,7 @@ async def observations(scope: Scope, filter: str) -> Value:
         head = newest if len(lines) > SHOWN else ""
         return _offer_lines(scope.session, lines, NO_OBSERVATIONS, SOURCES + changes, head)
 
-    return Open("log", instead=listed)
+    return Open("log", instead=list_rows)
 
 
 def _offer_lines(
@@ -100,7 +100,7 @@ def _offer_lines(
 @action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
 async def at(scope: Scope, time: str, **where: Any) -> Value:
     """Show the log as it was at a time."""
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         moment = _moment(time, session)
         lines = await session.workspace.store.read(memory_corrections.as_of, session.current.engine.record_id, moment)
         told = {"time": moment, "lines": [to_builtins(x) for x in lines]}
@@ -116,7 +116,7 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
 )
 async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """Show what was added to the log, removed or changed between two times."""
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]
         record = session.current.engine.record_id
         before, after = [await session.workspace.store.read(memory_corrections.as_of, record, t) for t in times]
@@ -176,7 +176,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
         number = line.isdecimal() and len(line) < 6
         copies = await scope.live.current.engine.erase(one(lines, int(line)).id if number else line)
     else:
-        async with remembered(scope, **where) as session:
+        async with open_memory(scope, **where) as session:
             copies = await session.current.engine.erase(line)
     redact.rewrite_files(copies.without)
     return Text(ERASED)
@@ -217,7 +217,7 @@ async def _correct(
         number = line.isdecimal() and len(line) < 6
         await scope.live.correct(what, one(lines, int(line)).id if number else line, text)
         return None  # a notice of the session says it
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         if what == "restore":
             done = await session.current.engine.undo_correction(line or None)
         else:

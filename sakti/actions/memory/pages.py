@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sakti.actions.memory.log import log_lines
-from sakti.actions.memory.windows import WHERE, remembered
+from sakti.actions.memory.windows import WHERE, open_memory
 from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import Done, Refused, Text, Value
 from sakti.core.errors import SaktiError
@@ -68,7 +68,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 @action(*WHERE, shell="memory export", needs="store")
 async def export(scope: Scope, **where: Any) -> Value:
     """Export everything that memory holds about a thread, secrets masked, as Markdown or one JSON object."""
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
         assert named is not None
         groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
@@ -99,7 +99,7 @@ async def export(scope: Scope, **where: Any) -> Value:
 async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
     """Write a thread, secrets masked, to a file that the replay benchmark plays."""
     redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         assert session.thread is not None
         read, name = session.workspace.store.read, session.thread.id
         said = await read(stored_messages.after, name, -1)

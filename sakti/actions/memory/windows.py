@@ -38,7 +38,7 @@ NO_THREAD = "There is no thread in this workspace yet."
 
 
 @asynccontextmanager
-async def remembered(
+async def open_memory(
     scope: Scope, *, thread: str | None = None, overrides: Sequence[str] = (), models: Models = "none"
 ) -> AsyncGenerator[Session]:
     """Open a session on a thread to read or change its memory. Raises Refused without a thread."""
@@ -93,10 +93,10 @@ async def events(scope: Scope) -> Value:
 async def observe(scope: Scope, focus: str, imported: bool, model: str | None, yes: bool, **where: Any) -> Value:
     """Observe everything but the last exchange now."""
     if imported:
-        return await observe_imported(scope, model or EXTRACTIVE, yes, focus, where)
+        return await observe_imports(scope, model or EXTRACTIVE, yes, focus, where)
     if model is not None or yes:
         raise Refused("--model and --yes go with --imported.", code=USAGE)
-    async with remembered(scope, **where, models="called") as session:
+    async with open_memory(scope, **where, models="called") as session:
         done = await session.compact(focus)
     text = "Nothing was observed." if done.warnings else "Nothing to observe."
     if done.messages:
@@ -106,7 +106,7 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
 
-async def observe_imported(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
+async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
     """Show the price, ask if there is one, and observe one thread after the other."""
     if focus or where["thread"]:
         raise Refused("--imported observes all imported threads: leave out the focus and --thread.", code=USAGE)
@@ -164,7 +164,7 @@ async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overri
         for number, thread in enumerate(threads):
             show(number, len(threads))
             try:
-                async with remembered(scope, thread=thread.id, overrides=overrides, models="called") as session:
+                async with open_memory(scope, thread=thread.id, overrides=overrides, models="called") as session:
                     engine = session.current.engine
                     if not await engine.observe_left():
                         problems.append(f"{thread.title!r}: {engine.status().note or 'nothing was observed'}")
@@ -177,7 +177,7 @@ async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overri
 @action(*WHERE, shell="memory reflect", needs="store")
 async def reflect(scope: Scope, **where: Any) -> Value:
     """Condense the whole log now."""
-    async with remembered(scope, **where, models="called") as session:
+    async with open_memory(scope, **where, models="called") as session:
         before = session.current.engine.status()
         done = await session.current.engine.reflect_now()
         after = session.current.engine.status()
@@ -207,7 +207,7 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
     """Undo the last `observe` or /compact, or a reflection: the log is as it was before."""
     if generation is not None and what != "reflection":
         raise Refused("--generation names a reflection.", code=USAGE)
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         if what == "reflection":
             gone = await session.current.engine.undo_reflection(generation)
             tokens = session.current.engine.status().observations.tokens
@@ -246,7 +246,7 @@ async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
     if scope.live is not None:
         await scope.live.pause_memory(pause=paused)
         return None  # a notice of the session says it
-    async with remembered(scope, **where) as session:
+    async with open_memory(scope, **where) as session:
         await (session.current.engine.pause() if paused else session.current.engine.resume(start=False))
         after = session.current.engine.status()
     return Done(

@@ -26,7 +26,7 @@ with lazy_imports:
 FEW = 5
 
 
-def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
+def report_change(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
     """Report a changed task and the tasks that it unblocked; `more` ends the sentence."""
     values = secrets.mask_output(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
@@ -36,8 +36,8 @@ def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = Non
     return Done(" ".join(s for s in said if s), shell=shell, json={"success": True, "task": values, **unblocked})
 
 
-def claimed(found: tuple[Task, str | None]) -> Done:
-    return changed(found[0], f"{found[0].handle} is yours.")
+def report_claim(found: tuple[Task, str | None]) -> Done:
+    return report_change(found[0], f"{found[0].handle} is yours.")
 
 
 @action(
@@ -62,20 +62,20 @@ async def create(scope: Scope, title: str, label: list[str], meta: list[str], as
     task = await scope.change(
         task_service.create, as_, task_id, title, labels=label, metadata=read_metadata(meta), **fields
     )
-    return changed(task, f"{task.handle} was created.")
+    return report_change(task, f"{task.handle} was created.")
 
 
 @action(TASK, AS, shell="tasks claim", chat="tasks claim")
 async def claim(scope: Scope, task: str, as_: str | None) -> Value:
     """Claim a task; it is in progress until it is released or closed, for 24 hours at most."""
-    return claimed(await scope.change(task_service.claim, as_, task))
+    return report_claim(await scope.change(task_service.claim, as_, task))
 
 
 @action(TASK, FORCE, AS, shell="tasks release", chat="tasks release")
 async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Release a claimed task."""
     free = await scope.change(task_service.release, as_, task, force=force)
-    return changed(free, f"{free.handle} is open again.")
+    return report_change(free, f"{free.handle} is open again.")
 
 
 @action(
@@ -90,14 +90,14 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
 async def close(scope: Scope, task: str, summary: str, reason: str, force: bool, as_: str | None) -> Value:
     """Close a task with a summary."""
     closed, freed = await scope.change(task_service.close, as_, task, reason, summary, force=force)
-    return changed(closed, f"{closed.handle} is closed.", freed)
+    return report_change(closed, f"{closed.handle} is closed.", freed)
 
 
 @action(TASK, AS, shell="tasks reopen", chat="tasks reopen")
 async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     """Reopen a closed task."""
     again = await scope.change(task_service.reopen, as_, task)
-    return changed(again, f"{again.handle} is open again.")
+    return report_change(again, f"{again.handle} is open again.")
 
 
 @action(
@@ -120,7 +120,7 @@ async def update(scope: Scope, task: str, meta: list[str], force: bool, as_: str
     if not changes:
         options = "--title, --description, --priority, --type, --assignee or --meta"
         raise Refused(f"nothing to change: give {options}.", code=USAGE)
-    return changed(await scope.change(task_service.update, as_, task, changes, force=force))
+    return report_change(await scope.change(task_service.update, as_, task, changes, force=force))
 
 
 @action(
@@ -137,13 +137,13 @@ async def update(scope: Scope, task: str, meta: list[str], force: bool, as_: str
 async def dep(scope: Scope, task: str, on: str, type: str | None, remove: bool, force: bool, as_: str | None) -> Value:
     """Make TASK wait for ON."""
     waits = await scope.change(task_service.depend, as_, task, on, type, add=not remove, force=force)
-    return changed(waits, f"{waits.handle} waits for {on}.")
+    return report_change(waits, f"{waits.handle} waits for {on}.")
 
 
 @action(TASK, arg("message", "Its id."), AS, shell="tasks link")
 async def link(scope: Scope, task: str, message: str, as_: str | None) -> Value:
     """Link a message, by its id, to a task."""
-    return changed(await scope.change(task_service.link, as_, task, message))
+    return report_change(await scope.change(task_service.link, as_, task, message))
 
 
 @action(TASK, arg("labels", many=True, metavar="LABEL"), flag("--remove", help="Remove the labels."), FORCE, AS,
@@ -151,21 +151,21 @@ async def link(scope: Scope, task: str, message: str, as_: str | None) -> Value:
 async def label(scope: Scope, task: str, labels: list[str], remove: bool, force: bool, as_: str | None) -> Value:
     """Add labels to a task, or remove them."""
     add, drop = ([], labels) if remove else (labels, [])
-    return changed(await scope.change(task_service.set_labels, as_, task, add, drop, force=force))
+    return report_change(await scope.change(task_service.set_labels, as_, task, add, drop, force=force))
 
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Delete a task; `restore` and `undo` reverse it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
-    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
+    return report_change(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")
 async def restore(scope: Scope, task: str, as_: str | None) -> Value:
     """Restore a deleted task, or the full text of one that was shortened with age."""
     back = await scope.change(task_service.restore, as_, task)
-    return changed(back, f"{back.handle} was restored.")
+    return report_change(back, f"{back.handle} was restored.")
 
 
 @action(arg("count", "How many changes (default 1).", kind="whole", low=1, default=1, metavar="N"), AS,

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from sakti.actions.spec import action, arg, flag, limit, option
 from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, TYPES, line, notes
-from sakti.actions.tasks.changes import claimed
+from sakti.actions.tasks.changes import report_claim
 from sakti.actions.values import Open, Rows, Text, Value
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
@@ -32,7 +32,7 @@ STATUSES = ("open", "ready", "blocked", "in_progress", "closed", "all")
 async def ready(scope: Scope, limit: int, claim: bool, as_: str | None) -> Value:
     """List tasks that can be started now, most urgent first."""
     if claim:
-        return claimed(await scope.change(task_service.claim_next, as_))
+        return report_claim(await scope.change(task_service.claim_next, as_))
 
     found = await scope.ask(task_queries.ready, limit)
     return _list_tasks(found, f"{found['readyCount']} ready, {found['blockedCount']} blocked")

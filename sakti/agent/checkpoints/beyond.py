@@ -1,4 +1,4 @@
-"""Find changes by commands where nothing is kept: in added folders, and beyond the limit of files.
+"""Find changes by commands to files that are not kept: in added folders, and beyond the file limit.
 
 An undo cannot restore them, but names them. The facts of added folders are compared before and after a command. Beyond
 the limit, changes show by the time of the last change (ctime), which programs cannot set.

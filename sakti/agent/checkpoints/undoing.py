@@ -15,31 +15,28 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sakti.agent import plans as proposals
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import uncovered
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import RecordedTurn, Undone
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
+from sakti.agent.session import turn_lease
+from sakti.agent.threads import reindexing
+from sakti.agent.tools import changes, textfile
 from sakti.core.errors import SaktiError
 from sakti.core.events import ThreadChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages as stored_messages
+from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads as stored_threads
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.core.clock import Clock
     from sakti.core.types import Message, Thread
     from sakti.store.database import Store
-
-with lazy_imports:
-    from sakti.agent import plans as proposals
-    from sakti.agent.session import turn_lease
-    from sakti.agent.threads import reindexing
-    from sakti.agent.tools import changes, textfile
-    from sakti.store.threads import fork as thread_fork
-    from sakti.store.threads import messages as stored_messages
-    from sakti.store.threads import removal as thread_removal
-    from sakti.store.threads import threads as stored_threads
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 TITLE = "Undo"
@@ -323,7 +320,7 @@ class Undoing:
         return Result(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
 
     async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
-        """Go on in the fork, or in an empty thread where nothing was said before."""
+        """Go on in the fork, or in an empty thread if the first turn was undone."""
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:

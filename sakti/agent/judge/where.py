@@ -86,13 +86,13 @@ class Place(Struct, frozen=True):
         return any(path.is_relative_to(root) for root in self.roots)
 
     def resolve(self, path: str) -> Path:
-        return resolved(self.cwd, path)
+        return resolve_path(self.cwd, path)
 
     def show(self, path: Path) -> str:
         return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
 
 
-def resolved(folder: Path, path: str) -> Path:
+def resolve_path(folder: Path, path: str) -> Path:
     """Resolve `path` against `folder`, with symlinks and `..` followed; raises nothing.
 
     `~nosuch` is taken literally, as a shell does, and characters that no file system can hold are replaced.

@@ -18,7 +18,7 @@ _PLAIN_SET = lazy_pattern(r"\[(?:[!^]?[\w.,+@-]+|[*?\[])\]")
 
 
 class Word(Struct, frozen=True):
-    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
+    """Word as the program gets it; `literal`: the text determines it, so it is exactly this.
 
     Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
     words that loops put in its place; `output`: it holds what a command prints, `stream`: it names a stream of that.

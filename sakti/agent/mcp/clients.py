@@ -16,12 +16,10 @@ import mcp_types as types
 
 from sakti.agent.mcp import elicitation, faults, login, results, schemas
 from sakti.agent.mcp.connection import Connection
-from sakti.agent.mcp.known import KnownTools
 from sakti.agent.mcp.place import ServerPlace
-from sakti.agent.mcp.process import ServerProcess, is_confined
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
-from sakti.agent.mcp.tools import ServerTool, make_tool
-from sakti.agent.mcp.transport import RingFile
+from sakti.agent.mcp.tools import KnownTools, ServerTool, make_tool
+from sakti.agent.mcp.transport import RingFile, ServerProcess, is_confined
 from sakti.agent.tools.processes import ProcessTree
 from sakti.core import resources, tool_names
 from sakti.core.errors import ToolError

@@ -41,7 +41,7 @@ _HEAD = 400  # bytes of a line in which the fields of its message are looked for
 
 
 def read_message(line: bytes) -> JSONRPCMessage | None:
-    """Return the message on a line, None if there is none.
+    """Return the message on a line, or None.
 
     An answer that cannot be read becomes the error that ends its call. Lone surrogates and broken UTF-8 are replaced.
     """
@@ -140,7 +140,7 @@ def _repair(method: str, entry: Any) -> Any:
 
 
 def _find_fault(method: str, version: str, result: dict[str, Any]) -> str:
-    """Return what is wrong with an answer, as the end of a sentence; "" if nothing is."""
+    """Return the fault of an answer, as the end of a sentence; "" for a valid one."""
     try:
         parse_server_result(method, version, result)
     except ValidationError as e:

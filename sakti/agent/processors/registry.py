@@ -19,7 +19,7 @@ from sakti.agent.processors.base import Processor, StepInput, TurnInput
 from sakti.agent.processors.compose import FromFunction
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line, strip_unseen
+from sakti.core.text import one_line, remove_invisible
 from sakti.core.types import Message, Part, TextPart, ToolResultPart
 from sakti.store import secrets
 from sakti.store.threads import codec
@@ -87,7 +87,7 @@ class SecretRedactor(Processor):
 
 def clean_text(text: str) -> str:
     """Return text in composed form without invisible characters."""
-    return strip_unseen(unicodedata.normalize("NFC", text))[0]
+    return remove_invisible(unicodedata.normalize("NFC", text))[0]
 
 
 def reads_like_instructions(text: str) -> bool:

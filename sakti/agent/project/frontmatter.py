@@ -13,7 +13,7 @@ LONGEST = 16_000  # characters of it
 DEEPEST = 20  # lists and tables in one another
 
 
-def parted(text: str) -> tuple[dict[str, Any] | None, str]:
+def split_frontmatter(text: str) -> tuple[dict[str, Any] | None, str]:
     """Return a text's frontmatter and the rest: {} without a frontmatter, None if it is broken.
 
     A value that needs quotes is often written without them, as `key: a: b` or `key: [a] [b]`: it is read as if it had

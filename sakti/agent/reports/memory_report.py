@@ -119,14 +119,14 @@ def context_words(tokens: int, window: int | None, *, about: bool = False) -> st
     return f"context {ABOUT if about else ''}{count_k(tokens)}{of}"
 
 
-def guarded(figures: Figures) -> str:
+def summarize_doubts(figures: Figures) -> str:
     """Summarize the faithfulness guard's doubts about the log in a few words; "" without doubts."""
     dropped, marked = figures.dropped_lines + figures.dropped_paths, figures.marked_lines
     counts = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
     return " · ".join(x for x in counts if x)
 
 
-def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
+def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
     """Return (name, text) rows about the result of a compaction; no rows without a result."""
     if not done.messages:
         return []

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from sakti.agent.judge import repository_config
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program
@@ -86,7 +86,7 @@ def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[s
     }
 
 
-def without_loaded(env: Mapping[str, str]) -> dict[str, str]:
+def drop_loaders(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that name no code which a program loads as it starts."""
     return {name: value for name, value in env.items() if not name.startswith(_LOADED)}
 
@@ -178,7 +178,7 @@ def _with_included(*files: Path) -> list[str]:
             continue
         texts[file] = text = repositories.read_text(file)
         included = (value.strip('"') for name, value in repository_config.pairs(text) if _INCLUDE.fullmatch(name))
-        waiting += [resolved(file.parent, name) for name in included]
+        waiting += [resolve_path(file.parent, name) for name in included]
     return list(texts.values())
 
 

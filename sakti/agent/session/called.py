@@ -56,7 +56,7 @@ def command_of(text: str) -> tuple[str, str] | None:
     return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
 
 
-async def called(thread: OpenThread, text: str) -> ExpandedCommands:
+async def find_skill_calls(thread: OpenThread, text: str) -> ExpandedCommands:
     """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
 
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
@@ -127,8 +127,8 @@ async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
     async def shell(command: str) -> str:
         return await _output(thread, skill, command)
 
-    text = await template.filled(skill.body, argument, shell)
-    naming = await template.filled(skill.body, argument, _nothing)
+    text = await template.fill_template(skill.body, argument, shell)
+    naming = await template.fill_template(skill.body, argument, _nothing)
     brought = skill.path.is_relative_to(thread.workspace.root)
     typed = frozenset(template.words(argument)) if brought else None
     return Sent(FilePart(skill.source, catalog.whole(skill, text)), naming, typed)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings, transcript
 from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
@@ -141,7 +141,7 @@ class SessionHooks:
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
             new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
             settled = _select_settled(new)
-            text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
+            text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
                 file.write(text)
             self._written = name, settled[-1].index if settled else last
@@ -151,7 +151,7 @@ class SessionHooks:
         """Write the transcript of a child thread beside that of the open one; return the file."""
         path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
         messages = await self._open.workspace.store.read(stored_messages.after, child_id, -1)
-        text = "".join(transcript.lines(messages, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
+        text = "".join(transcript.lines(messages, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
         await asyncio.to_thread(path.write_text, text, "utf-8")
         return path
 

@@ -15,7 +15,7 @@ from typing import cast
 from msgspec import Struct, structs
 
 from sakti.agent import budget
-from sakti.agent.mentions import unseen
+from sakti.agent.mentions import replace_images
 from sakti.agent.processors.base import Processor, StepInput, check_hook_result, overrides
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
@@ -447,7 +447,7 @@ def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) 
     """Return messages without what the model refused before, and without images if it takes none."""
     model = turn.model.full_name
     rest = omissions.without(messages, marks, model)
-    return rest if turn.model.images and model not in marks.values() else unseen(rest)
+    return rest if turn.model.images and model not in marks.values() else replace_images(rest)
 
 
 async def find_omission(

@@ -52,7 +52,7 @@ def make_nearby(
     async def keep(names: Sequence[str]) -> None:
         await add_metadata({nearby.KEY: list(dict.fromkeys((*names_near(thread()), *names)))})
 
-    begun_with, near = (lambda: find.kept(thread())), (lambda: names_near(thread()))
+    begun_with, near = (lambda: find.find_initial(thread())), (lambda: names_near(thread()))
     return nearby.Nearby(files.root, trusts if files.count else None, begun_with, touched, near, keep)
 
 
@@ -78,7 +78,7 @@ def instruction_facts(
             out[f"{INSTRUCTIONS} {name}"] = f'<instructions from="{name}">\n{text}\n</instructions>'
         elif f"{INSTRUCTIONS} {name}" in before:
             out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions no longer apply."
-    names_kept = {s.name for s in find.kept(thread)}
+    names_kept = {s.name for s in find.find_initial(thread)}
     near = set(names_near(thread))
     for fact in before:
         name = fact.partition(" ")[2]
@@ -121,7 +121,7 @@ class LoadedSkills:
         await self._add((skill.name,))
 
 
-def names_loaded(thread: Thread | None) -> list[str]:
+def list_loaded_skills(thread: Thread | None) -> list[str]:
     """Return the names of the skills that a thread has loaded."""
     names: Any = thread.metadata.get(LOADED) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
@@ -137,7 +137,7 @@ def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None
     out = {"skills": changed} if changed else {}
     if not out and CATALOG in list_facts(messages, CATALOG):
         out[CATALOG] = "The skills are again the ones from the start of this thread."
-    if names := names_loaded(thread):
+    if names := list_loaded_skills(thread):
         seen = {name for m in messages for name in _shown_in(m)}
         skills = {s.name: s for s in library.skills}
         out |= {

@@ -309,7 +309,7 @@ class Views:
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """Return the message of an index in its thread, between those before and after it."""
-        return await self._store.read(stored_messages.between, thread_id, index - before, index + after)
+        return await self._store.read(stored_messages.list_between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
         """Return where a line of the log comes from."""

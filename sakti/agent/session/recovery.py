@@ -1,4 +1,4 @@
-"""Recover from a crash in mid-turn: calls get an answer, and the text of the answer is kept with its end."""
+"""Recover from a crash in mid-turn: calls get results, and the streamed text is kept with its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
 
     def answer(db: Database) -> Message | None:
         leases.clear_dead(db, thread.id)
-        held = leases.held(db, thread.id, store.clock.now())
+        held = leases.list_leases(db, thread.id, store.clock.now())
         calls = _open_calls(db, thread.id)
         if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
             return None
@@ -73,7 +73,7 @@ class AnswerJournal:
         self._write: asyncio.Task[None] | None = None
 
     def follow(self, streamed: Sequence[str]) -> None:
-        """Store what was added to the stream, if it is time."""
+        """Store the new part of the stream, if it is time."""
         now = self._store.clock.monotonic()
         if now < self._due or (self._write is not None and not self._write.done()):
             return
@@ -103,7 +103,7 @@ class AnswerJournal:
 
 async def was_killed(store: Store, thread: Thread) -> bool:
     """Return whether the process of the thread's last turn ended before the turn did."""
-    turns = [x for x in await store.read(leases.held, thread.id, 0) if x.kind == "turn"]
+    turns = [x for x in await store.read(leases.list_leases, thread.id, 0) if x.kind == "turn"]
     return any(not leases.alive(turn.owner) for turn in turns)
 
 

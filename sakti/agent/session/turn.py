@@ -159,7 +159,7 @@ class Turn(Struct):
         self.sink(event)
 
     def open_journal(self) -> AnswerJournal | None:
-        """Return the journal of an answer that is to survive a crash; None if it must not be stored as it comes."""
+        """Return the journal of an answer that is to survive a crash; None if it must not be stored early."""
         is_stored = self.purpose == "actor" and not self.guarded and not self.parent_id
         return AnswerJournal(self.store, self.resource_id, self.thread_id) if is_stored else None
 
@@ -299,7 +299,7 @@ async def last_user(turn: Turn) -> Message:
     return message
 
 
-def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
+def restore_call(turn: Turn, call: ToolCallPart) -> ToolCallPart:
     """Return a stored call as the model wrote it, to be run: only the stored copy is masked."""
     written = turn.written.get(call.id, call)
     return written if codec.mask_part(written) == call else call

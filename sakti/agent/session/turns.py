@@ -85,7 +85,7 @@ class Turns:
             )
         called = calling.ExpandedCommands()
         if text.lstrip().startswith("/") or "$" in text:
-            called = await calling.called(self._open, text)
+            called = await calling.find_skill_calls(self._open, text)
         parts = await self._make_prompt(text, called.texts)
         inbox = self._open.inbox
         if not self._open.busy and not inbox.queued:

@@ -101,9 +101,9 @@ def _agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: l
         mode,
         description=one_line(str(table.get("description") or ""), LONGEST_DESCRIPTION),
         prompt=_prompt(body, _words(table.get("skills"))),
-        ceiling=_chosen(table, "permissionMode", _MODES, "full", problems),
+        ceiling=_choose_value(table, "permissionMode", _MODES, "full", problems),
         model=_model(table, problems),
-        effort=_chosen(table, "effort", _EFFORTS, None, problems),
+        effort=_choose_value(table, "effort", _EFFORTS, None, problems),
         max_steps=_steps(table, problems),
         background=table.get("background") in (True, "true"),
         source=source,
@@ -118,7 +118,9 @@ def _prompt(body: str, skills: list[str]) -> str:
     return fill_prompt("subagents#skills", prompt=body, skills=", ".join(skills)) if skills else body
 
 
-def _chosen(table: Mapping[str, Any], field: str, values: Mapping[str, Any], usual: Any, problems: list[str]) -> Any:
+def _choose_value(
+    table: Mapping[str, Any], field: str, values: Mapping[str, Any], usual: Any, problems: list[str]
+) -> Any:
     """Return the value for the word of a field."""
     word = str(table.get(field) or "")
     if word and word not in values:
@@ -173,7 +175,7 @@ def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
         yield mcp_pattern(name), ""
         return
     tool = _TOOLS.get(forms.plain(name)) or (name if name in _OURS else forms.tool_name(name))
-    if not forms.known(tool) and tool not in _OURS:
+    if not forms.is_translated(tool) and tool not in _OURS:
         problems.append(f"the tool {one_line(word, 40)} is not mapped")
         return
     yield tool, _rule(tool, pattern)

@@ -100,7 +100,7 @@ _SCHEMAS: Mapping[FieldType, Json] = {
 
 
 def _check_fields(values: Json, declared: Mapping[str, FieldType]) -> list[str]:
-    """Return what is wrong about the fields of a report, each with its path."""
+    """Return the faults in the fields of a report, each with its path."""
     problems: list[str] = []
     for name in values.keys() & declared.keys():
         try:

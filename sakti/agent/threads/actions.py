@@ -137,13 +137,13 @@ class ThreadActions:
         place = self._place
         if target is None:
             thread = (await self.contents(thread_id)).thread
-            target = place.root / file_name(thread, checked(form))
-        text = await place.store.read(text_of, thread_id, checked(form))
+            target = place.root / file_name(thread, check_form(form))
+        text = await place.store.read(text_of, thread_id, check_form(form))
         await asyncio.to_thread(write_new, target, text)
         return target
 
 
-def checked(form: str) -> Format:
+def check_form(form: str) -> Format:
     """Refuse a form that threads are not exported in. Raises `ConfigError`."""
     if form not in FORMATS:
         raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {form!r}.")

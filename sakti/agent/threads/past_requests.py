@@ -62,7 +62,7 @@ def _pieces(db: Database, thread_id: str, told: Json) -> Iterator[Piece]:
         if isinstance(first, str):
             yield Piece(first, texts.get(last, GONE))
         else:
-            for message in messages.between(db, thread_id, first, last):
+            for message in messages.list_between(db, thread_id, first, last):
                 yield _convert_message(message)
     if "tail" in told:
         yield Piece("tail", texts.get(told["tail"], GONE))

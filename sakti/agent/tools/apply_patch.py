@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.tools import changes, textfile
 from sakti.agent.tools import patch as patches
 from sakti.agent.tools.base import tool
@@ -30,7 +30,7 @@ def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _preview(run: ToolContext, patch: str, workdir: str | None) -> str:
-    return changes.shown(run, _apply(run, patch, workdir))
+    return changes.format_diff(run, _apply(run, patch, workdir))
 
 
 @tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview)
@@ -52,23 +52,23 @@ def _sign(change: ChangedFile) -> str:
 
 def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
-    folder = resolved(run.cwd, workdir or ".")
+    folder = resolve_path(run.cwd, workdir or ".")
     out: dict[Path, ChangedFile] = {}
     for change in patches.parse(text):
-        path = str(resolved(folder, change.path))
+        path = str(resolve_path(folder, change.path))
         target = run.resolve(path)
         if change.kind == "add":
             if os.path.lexists(target) and target not in out:
                 run.state.check_unchanged(regular(run, path), whole=True)
-            out[target] = changes.written(run, path, change.content)
+            out[target] = changes.write_content(run, path, change.content)
             continue
         there = _current(run, out, path, target)
         if change.kind == "delete":
             out[target] = ChangedFile(target, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-        after = patches.patched(before, _with_values(change, before), there.name)
-        goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else target
+        after = patches.apply_update(before, _with_values(change, before), there.name)
+        goal = run.resolve(str(resolve_path(folder, change.move_to))) if change.move_to else target
         if goal != target:
             if os.path.lexists(goal):
                 raise ToolError(f"{run.state.show(goal)} already exists; nothing was changed.")

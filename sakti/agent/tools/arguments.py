@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.where import resolved
+from sakti.agent.judge.where import resolve_path
 from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
@@ -114,7 +114,7 @@ def tool_name(called: str) -> str:
     return TOOLS.get(_bare(called), called)
 
 
-def known(name: str) -> bool:
+def is_translated(name: str) -> bool:
     """Return whether this tool's arguments are translated here; other tools read their own."""
     return name in _NAMES
 
@@ -141,13 +141,13 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     if tool == "glob" and _bare(name) == "filesearch":
         values = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
                  for k, v in values.items()}  # fmt: skip
-    out = repaired(tool, values, cwd)
+    out = translate_arguments(tool, values, cwd)
     if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
         return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
 
 
-def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
+def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
     """Translate the arguments of one of our tools.
 
     Unknown ones are kept, to be refused later; correct ones are unchanged.
@@ -223,7 +223,7 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
-    if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
+    if isinstance(folder, str) and folder.strip() and resolve_path(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     _set_timeout(named, rest)
 

@@ -74,7 +74,7 @@ def describe_state(running: Running | StoredJob) -> str:
 
 
 def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
-    """Return the end of a command's output; of one of an earlier process what was saved."""
+    """Return the end of a command's output; for a command of an earlier process, its saved output."""
     text = _read_end(running.file) if isinstance(running, StoredJob) else running.output.current_text()
     lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
     return masked("\n".join(lines))

@@ -20,7 +20,7 @@ from msgspec import Struct
 from sakti.agent.judge.where import Effect, RemoteFacts
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.parameters import Parameters, checked, parameters_of, schema_of
+from sakti.agent.tools.parameters import Parameters, check_arguments, parameters_of, schema_of
 from sakti.core.errors import ToolError
 from sakti.core.resources import has_prompt, read_prompt
 from sakti.core.types import Json, ToolSpec
@@ -94,9 +94,9 @@ class Tool(Struct, frozen=True):
 
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments as the function takes them. Raises `ToolError` if they are invalid."""
-        if forms.known(self.name):
-            arguments = forms.repaired(self.name, arguments, cwd)
-        return checked(self.name, self.parameters, arguments)
+        if forms.is_translated(self.name):
+            arguments = forms.translate_arguments(self.name, arguments, cwd)
+        return check_arguments(self.name, self.parameters, arguments)
 
 
 def tool(

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.judge.decide import Decision
-from sakti.agent.tools.context import Outcome
+from sakti.agent.tools.base import Tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.files import read_file
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.tool_names import PREFIX, display_name
-from sakti.core.types import ToolCallPart
+from sakti.core.types import Json, ToolCallPart
+from sakti.store.secrets import marks_in, marks_of
 
 log = logging.getLogger(__name__)
 
@@ -106,3 +110,31 @@ def explain_change(call: ToolCallPart, decision: Decision) -> str:
         return ""
     changed = f"the description or schema of {display_name(call.name)} changed since it was approved"
     return f"{changed}; call it in a chat, which shows the difference, and allow it there"
+
+
+REASON = "{marks} stands for a masked secret, which is not inserted"
+
+
+def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
+    """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
+    if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
+        return decision
+    target = decision.target or ", ".join(tool.named(arguments)) or str(arguments.get("command", tool.name))
+    return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(marks)), target=target, rules=())
+
+
+def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
+    """Return the marks in a call that writes, runs or reaches the web or a server.
+
+    Those are left out whose value the changed file holds.
+    """
+    marks = marks_in(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
+    if not marks or tool.effect != "write":
+        return marks
+    held: set[str] = set()
+    for name in tool.named(arguments):
+        try:
+            held |= marks_of(read_file(run.resolve(name))[1].text)
+        except (OSError, ToolError):  # no such file yet, or none with a text
+            continue
+    return tuple(mark for mark in marks if mark not in held)

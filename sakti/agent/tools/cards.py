@@ -78,12 +78,12 @@ def make_present_plan(approvals: Approvals, approve: PlanApproval) -> Tool:
         edited = answer.edited if answer.edited is not None and answer.edited.strip() != text.strip() else None
         plan = plans.from_markdown(edited) if edited is not None else plan
         await approve(plan, run.message_id, answer.mode, fresh=answer.fresh)
-        return _approved(plan, answer, edited)
+        return _report_approval(plan, answer, edited)
 
     return present_plan
 
 
-def _approved(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) -> Outcome:
+def _report_approval(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) -> Outcome:
     """Return the result of an approved plan; with the plan if the user changed it."""
     details: Json = {"plan": to_builtins(plan), "approved": answer.mode}
     changed = f"The user changed the plan:\n\n{plans.to_markdown(plan)}\n\n" if edited is not None else ""

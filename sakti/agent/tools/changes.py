@@ -7,23 +7,71 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import os
 import re
 import secrets as randomness
 import stat
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from sakti.agent.tools import beneath, merging, textfile
+from sakti.agent.tools import merging, textfile
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 from sakti.store.secrets import reveal_marks
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def folder_of(path: Path) -> Generator[int]:
+    """Give a descriptor of the folder of `path`, which is resolved; missing folders are made.
+
+    Raises `ToolError` where a link stands on the way now.
+    """
+    at = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            below = _enter(at, part, path)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def _enter(at: int, part: str, path: Path) -> int:
+    try:
+        return os.open(part, _FOLDER, dir_fd=at)
+    except FileNotFoundError:
+        os.mkdir(part, dir_fd=at)
+        return os.open(part, _FOLDER, dir_fd=at)
+    except OSError as e:
+        if e.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _link_error(path) from e
+        raise
+
+
+def stat_beneath(folder: int, path: Path) -> os.stat_result | None:
+    """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
+    try:
+        status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        raise _link_error(path)
+    return status
+
+
+def _link_error(path: Path) -> ToolError:
+    return ToolError(f"{path} now leads elsewhere: a link appeared on the way. Nothing was written there.")
+
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -41,7 +89,7 @@ class ChangedFile(Struct, frozen=True):
     data: bytes | None
 
 
-def written(run: ToolContext, path: str, content: str) -> ChangedFile:
+def write_content(run: ToolContext, path: str, content: str) -> ChangedFile:
     """Return a file with new content. Raises `ToolError` unless the model has read all of the old one."""
     target = run.resolve(path)
     name = run.state.show(target)
@@ -71,7 +119,7 @@ def _kept_ends(before: str, content: str) -> str:
         return content
     new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
     plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
-    return merging.merged(old, plain, new, textfile.usual_end(old))
+    return merging.merge_change(old, plain, new, textfile.usual_end(old))
 
 
 def writable(path: Path, name: str) -> None:
@@ -116,8 +164,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
     in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
     most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
     """
-    with beneath.folder_of(path) as folder:
-        there = beneath.there(folder, path)
+    with folder_of(path) as folder:
+        there = stat_beneath(folder, path)
         if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
             _overwrite(folder, path, data)
             return
@@ -139,8 +187,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
 
 def remove_file(path: Path) -> None:
     """Delete a file durably."""
-    with beneath.folder_of(path) as folder:
-        beneath.there(folder, path)
+    with folder_of(path) as folder:
+        stat_beneath(folder, path)
         os.unlink(path.name, dir_fd=folder)
         _flush(folder)
 
@@ -183,7 +231,7 @@ def current_umask() -> int:
     return mask
 
 
-def shown(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
+def format_diff(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
     """Return the diff of changes that the user is asked about; no other ones are made then."""
     run.shown.update({c.path: c.before for c in changes})
     return str(details(changes)["diff"])

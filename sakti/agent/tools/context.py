@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.where import Place, resolved
+from sakti.agent.judge.where import Place, resolve_path
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
@@ -174,7 +174,7 @@ class ToolState(Struct):
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the current folder, with symlinks and `..` followed; raises nothing."""
-        return resolved(self.cwd, path)
+        return resolve_path(self.cwd, path)
 
     def context(
         self, call_id: str, thread_id: str, message_id: str, stream: Callable[[str], None] = lambda _text: None
@@ -254,7 +254,7 @@ class ToolContext(Struct):
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""
-        return resolved(self.cwd, path)
+        return resolve_path(self.cwd, path)
 
     def place(self) -> Place:
         """Return where the call acts, for judging it."""

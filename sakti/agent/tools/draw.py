@@ -74,10 +74,10 @@ def image(wanted: dict[str, Any]) -> dict[str, Any]:
     with Image.open(wanted["image"]) as picture:
         if picture.format == "JPEG":
             picture.draft("RGB", (wanted["edge"], wanted["edge"]))
-        return encoded(ImageOps.exif_transpose(picture), wanted)
+        return encode_picture(ImageOps.exif_transpose(picture), wanted)
 
 
-def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
+def encode_picture(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     """Encode a picture scaled to the longest edge, as PNG if it is small enough, else as JPEG."""
     picture = picture.convert(
         "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
@@ -108,7 +108,7 @@ def pdf(wanted: dict[str, Any]) -> dict[str, Any]:
         if wanted["edge"]:  # else only the text is needed
             width, height = page.get_size()
             scale = min(4.0, wanted["edge"] / max(width, height, 1.0))
-            drawn.append(encoded(page.render(scale=scale).to_pil(), wanted))
+            drawn.append(encode_picture(page.render(scale=scale).to_pil(), wanted))
         texts.append(page.get_textpage().get_text_bounded())
     return {"pages": total, "images": drawn, "texts": texts}
 

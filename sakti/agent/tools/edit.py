@@ -31,7 +31,7 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _preview(run: ToolContext, path: str, edits: Sequence[Edit]) -> str:
-    return changes.shown(run, [_edit(run, path, edits)])
+    return changes.format_diff(run, [_edit(run, path, edits)])
 
 
 @tool(effect="write", small=2, preview=_preview)
@@ -50,7 +50,7 @@ async def edit(
 
 def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> ChangedFile:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
-        return changes.written(run, path, edits[0].new)  # how other programs make a file by their edit tool
+        return changes.write_content(run, path, edits[0].new)  # how other programs make a file by their edit tool
     target = regular(run, path)
     name = run.state.show(target)
     run.state.check_unchanged(target)

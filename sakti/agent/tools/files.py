@@ -56,7 +56,7 @@ def one_row(name: str) -> str:
     return name.replace("\n", "␊").replace("\r", "␍")
 
 
-def not_shown(secret: list[str]) -> str:
+def describe_omitted(secret: list[str]) -> str:
     """Format a note that names the files left out as secret."""
     names = ", ".join(secret[:5]) + (f" and {len(secret) - 5} more" if len(secret) > 5 else "")
     return f"[Left out, because they contain secrets: {names}]"

@@ -58,7 +58,7 @@ class JobLog:
 
 
 def read_start_time(pid: int) -> int | None:
-    """Return when the system started a process, in its ticks; None if it does not tell, or the process has ended."""
+    """Return the start time of a process in ticks of the system; None if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] == b"Z" else int(fields[_START])  # in containers a zombie may stay

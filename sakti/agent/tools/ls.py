@@ -12,7 +12,7 @@ from msgspec import Struct
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import not_shown, one_row
+from sakti.agent.tools.files import describe_omitted, one_row
 from sakti.core.errors import ToolError
 
 MAX_ENTRIES = 1_000
@@ -37,7 +37,7 @@ async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     rows = [e.row for e in entries if not e.secret]
     secret = [e.name for e in entries if e.secret]
     more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
-    hidden = [not_shown(secret)] if secret else []
+    hidden = [describe_omitted(secret)] if secret else []
     name = run.state.show(folder)
     text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
     return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})

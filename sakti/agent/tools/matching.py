@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.merging import folded, merged, unfold
+from sakti.agent.tools.merging import folded, merge_change, unfold
 from sakti.agent.tools.textfile import Line
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
@@ -127,7 +127,7 @@ class FileLines:
             out.append(self._get_between(line, column, place.first, place.start))
             there = self._cut(place)
             adapt = _reindent(place.indents) if place.indents else str
-            out.append(merged(there, old, new, self._end_near(place), adapt))
+            out.append(merge_change(there, old, new, self._end_near(place), adapt))
             line, column = place.last, place.end
             if column > len(self.lines[line].body):
                 line, column = line + 1, 0
@@ -197,7 +197,7 @@ def apply(text: str, change: Change, name: str) -> str:
         return replaced
     full_text = FileLines(text)
     plain_change = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
-    for each in (plain_change, unnumbered(plain_change)):
+    for each in (plain_change, strip_line_numbers(plain_change)):
         for places in levels(full_text, each.old) if each is not None else ():
             if len(places) > 1 and not change.all:
                 raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
@@ -225,7 +225,7 @@ def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
     )
 
 
-def unnumbered(change: Change) -> Change | None:
+def strip_line_numbers(change: Change) -> Change | None:
     """Return `change` without the line numbers that `read` shows, if each line of the old text has one."""
     numbers: list[int] = []
     for line in change.old.removesuffix("\n").split("\n"):

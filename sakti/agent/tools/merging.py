@@ -100,7 +100,7 @@ def _carry(old: str, new: str, there: str) -> str:
     return there[: theirs[ours[head]]] + new[head : len(new) - (len(old) - tail)] + there[theirs[ours[tail]] :]
 
 
-def merged(
+def merge_change(
     there: Sequence[Line],
     old: Sequence[Line],
     new: Sequence[Line],

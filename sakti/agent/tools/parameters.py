@@ -42,7 +42,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     return out
 
 
-def checked(tool: str, parameters: Parameters, arguments: Json) -> Json:
+def check_arguments(tool: str, parameters: Parameters, arguments: Json) -> Json:
     """Return the arguments as the function takes them.
 
     Raises `ToolError` with all that is wrong about them in one sentence.

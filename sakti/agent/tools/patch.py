@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
-from sakti.agent.tools.merging import folded, merged
+from sakti.agent.tools.merging import folded, merge_change
 from sakti.agent.tools.textfile import Line
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
@@ -145,7 +145,7 @@ def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
     return out
 
 
-def patched(text: str, change: FileChange, name: str) -> str:
+def apply_update(text: str, change: FileChange, name: str) -> str:
     """Return the text of a file after an update, with untouched lines as they are.
 
     Raises `ToolError` where a hunk does not match.
@@ -175,7 +175,7 @@ def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
     old = [Line(body, "\n") for body in hunk.old]
     new = [Line(body, "\n") for body in hunk.new]
     near = next((line.end for line in there if line.end), end)
-    return textfile.lines(merged(there, old, new, near)) if there else [Line(line.body, near) for line in new]
+    return textfile.lines(merge_change(there, old, new, near)) if there else [Line(line.body, near) for line in new]
 
 
 # What is compared, the strictest first: the line, without blanks at its end, without blanks round it, plain signs.

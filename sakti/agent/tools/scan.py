@@ -59,7 +59,7 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
             if count:
                 yield path + b"\0" + str(count).encode() + b"\n"
         else:
-            yield from shown(path, marked, int(str(wanted["context"])), int(str(wanted["columns"])))
+            yield from list_shown(path, marked, int(str(wanted["context"])), int(str(wanted["columns"])))
 
 
 def _read_rows(file: BinaryIO, expression: re.Pattern[str], encoding: str, *, at_once: bool) -> Iterator[str] | None:
@@ -88,7 +88,7 @@ def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
         yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)
 
 
-def shown(path: bytes, found: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
+def list_shown(path: bytes, found: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
     """Yield matches and the lines around them."""
     before: list[tuple[int, str]] = []
     after = 0

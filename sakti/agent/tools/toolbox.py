@@ -15,7 +15,7 @@ from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
+from sakti.agent.tools import call_hooks, call_texts, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
@@ -395,7 +395,7 @@ class Toolbox(Struct):
             only = self.only.get(found.name)
             if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
-            return masked_values.decided(run, found, arguments, decision)
+            return call_hooks.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":

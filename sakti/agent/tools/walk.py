@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
 from sakti.agent.tools.child import Ended, chunks, ripgrep
-from sakti.agent.tools.files import not_shown
+from sakti.agent.tools.files import describe_omitted
 
 SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 LIMIT = 500_000  # files of one listing
@@ -208,4 +208,4 @@ SECONDS = 20.0  # for one search
 def notes(found: Listing, secret: list[str]) -> list[str]:
     """Return notes of an incomplete listing and of files left out as secret."""
     late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was searched]"]
-    return [*late, *([not_shown(secret)] if secret else [])]
+    return [*late, *([describe_omitted(secret)] if secret else [])]

@@ -11,7 +11,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 
 
 def _preview(run: ToolContext, path: str, content: str) -> str:
-    return changes.shown(run, [changes.written(run, path, content)])
+    return changes.format_diff(run, [changes.write_content(run, path, content)])
 
 
 @tool(effect="write", small=5, preview=_preview)
@@ -21,7 +21,7 @@ async def write(
     content: Annotated[str, "the whole new content"],
 ) -> Outcome:
     """Create a file, or replace one that was read before, with the given content."""
-    change = await asyncio.to_thread(changes.written, run, path, content)
+    change = await asyncio.to_thread(changes.write_content, run, path, content)
     await asyncio.to_thread(changes.put, run, [change])
     what = "created" if change.before is None else "replaced"
     number = len(textfile.bodies(content))

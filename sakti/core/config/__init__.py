@@ -10,6 +10,7 @@ from sakti.core.config.fields import (
     ApprovalSettings,
     Config,
     HookSettings,
+    Meaning,
     MemorySettings,
     ModelSettings,
     ObservationSettings,
@@ -34,7 +35,6 @@ from sakti.core.config.load import (
     project_may_set,
     replace_setting,
 )
-from sakti.core.config.meaning import Meaning
 from sakti.core.config.takes import choices, takes
 
 __all__ = [

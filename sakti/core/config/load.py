@@ -25,8 +25,7 @@ import msgspec
 from msgspec import Struct, field
 
 from sakti.core.config.check import check
-from sakti.core.config.fields import APPROVAL_MODES, Config, ProviderSettings
-from sakti.core.config.meaning import Meaning, of_field
+from sakti.core.config.fields import APPROVAL_MODES, Config, Meaning, ProviderSettings, of_field
 from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, show_value
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line

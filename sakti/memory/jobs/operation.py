@@ -196,7 +196,7 @@ class Leases(Struct, frozen=True):
     def _held_elsewhere(self, db: Database, record_id: str, kind: leases.LeaseKind, thread_id: str) -> bool:
         return any(
             lease.kind == kind and lease.thread_id == thread_id and lease.owner != self.owner
-            for lease in leases.held(db, record_id, self.store.clock.now())
+            for lease in leases.list_leases(db, record_id, self.store.clock.now())
             if leases.alive(lease.owner)
         )
 
@@ -208,7 +208,7 @@ class Leases(Struct, frozen=True):
         """
 
         def own(db: Database) -> bool:
-            held = leases.held(db, thread_id, self.store.clock.now())
+            held = leases.list_leases(db, thread_id, self.store.clock.now())
             return any(x.kind == "turn" and x.owner == self.owner for x in held)
 
         if self.store.read_only_reason:

@@ -410,7 +410,7 @@ def flags(content: str, source: EvidenceSource) -> tuple[str, ...]:
 
 
 def _counts(line_claims: Sequence[Claim]) -> list[str]:
-    """Return the whole numbers of a line: each counts, or belongs to, a noun."""
+    """Return the integers of a line: each counts, or belongs to, a noun."""
     numbers = [c.text.split()[0] for c in line_claims if c.kind == "number"]
     return [number for number in numbers if number.isdigit()]
 

@@ -211,7 +211,7 @@ def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, tex
 
 
 def _rank_of_work(text: str, *, is_agents: bool) -> int:
-    """Return the rank of what the agent tells, or of a line that names nobody."""
+    """Return the rank of a line by the agent, or of one without a speaker."""
     if is_agents and (sentence_kind := agent_kind(text)) != "work":
         return DOUBTFUL if sentence_kind == "intent" else OUTCOME
     return WORK if SPECIFIC.search(text) else OUTCOME

@@ -266,6 +266,7 @@ def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Js
 
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
     """Map each corrected active group to {line number: current text, None if forgotten}."""
+    # SQL: each step runs it; building a query takes 80-300 µs
     changes = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
     for group_id, line, edited, forgotten in changes:

@@ -93,10 +93,12 @@ def erase_copies(db: Database, texts: Iterable[str]) -> None:
     for text in texts:
         for form in dict.fromkeys((text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])):
             for table, column in _COPIES:
+                # SQL: the text registry names table and column
                 db.execute_sql(
                     f"UPDATE {table} SET {column} = replace({column}, ?, ?) WHERE instr({column}, ?)",
                     (form, ERASED, form),
                 )
+            # SQL: compares with `instr`, as the statement before
             db.execute_sql("DELETE FROM request_blocks WHERE instr(text, ?)", (form,))
 
 

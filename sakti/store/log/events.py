@@ -41,6 +41,7 @@ class MemoryEvent(Struct, frozen=True):
 
 def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[MemoryEvent]:
     """Return the newest events of a record and compactions of a thread, newest first."""
+    # SQL: reads JSON inside a column
     groups = db.execute_sql(
         "SELECT id, kind, json_array_length(message_ids), message_tokens, observation_tokens, generation, created_at,"
         " activated_at, discarded_at, coalesce(json_extract(metadata, '$.input_tokens'), 0),"
@@ -50,6 +51,7 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
         " FROM observation_groups g WHERE record_id = ? ORDER BY pk DESC LIMIT ?",
         (record_id, limit),
     ).fetchall()
+    # SQL: a pane runs it after each step; building a query takes 80-300 µs
     compactions = db.execute_sql(
         "SELECT message_count, tokens_before, tokens_after, created_at, undone_at, focus, group_ids"
         " FROM compaction_records WHERE thread_id = ? ORDER BY pk DESC LIMIT ?",
@@ -118,6 +120,7 @@ class LogChange(Struct, frozen=True):
 
 def moments(db: Database, record_id: str) -> list[LogChange]:
     """Return the changes, oldest first, each time once; those discarded later are included."""
+    # SQL: a pane runs it after each step; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT activated_at, max(kind = 'reflection'), max(CASE kind WHEN 'reflection' THEN generation ELSE 0 END)"
         " FROM observation_groups WHERE record_id = ? AND activated_at IS NOT NULL GROUP BY activated_at"

@@ -31,6 +31,7 @@ def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
     any_ref = archive_file.any_reference(db)
     if any_ref is None:
         return 0, ""
+    # SQL: compares the beginning of packed parts, which no field has
     (count,) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {REFERS}").fetchone()
     place = archive_file.place_of(archive_file.number_of(any_ref))
     if place is None:
@@ -46,6 +47,7 @@ def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
     if faults != ["ok"]:
         return count, f"{place} is damaged: {faults[0]}"
     if deep:
+        # SQL: compares the beginning of packed parts, which no field has
         rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS}")
         lost = sum(not codec.is_there(parts) for (parts,) in rows)
         if lost:
@@ -115,6 +117,7 @@ def recover(db: Database, path: Path, end: str) -> str:
     if not wrong or some is None or not place.exists():
         return ""
     number = archive_file.number_of(some)
+    # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
     keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
     try:

@@ -83,6 +83,7 @@ async def archive(
 
 def _count(db: Database, before: int) -> tuple[int, int]:
     """Return how many messages there are to move, and their bytes."""
+    # SQL: a condition on packed text, without loading it
     return db.execute_sql(f"SELECT count(*), coalesce(sum(length(m.parts)), 0){_OLD}", (0, before)).fetchone()
 
 
@@ -100,6 +101,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
     """Move some messages; return the pk of the last one, None at the end."""
     rows: list[tuple[int, str | bytes, str]] = []
     size = 0
+    # SQL: a condition on packed text, without loading it
     for pk, parts in db.execute_sql(f"SELECT m.pk, m.parts{_OLD} ORDER BY m.pk LIMIT {_ROWS}", (after, before)):
         rows.append((pk, parts, codec.readable(parts)))
         size += len(parts)
@@ -115,6 +117,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
         file.close()
     with index_upkeep.past_triggers(db):  # the text stays
         for (pk, parts, _), reference in zip(readable, references, strict=True):
+            # SQL: writes packed bytes past the field's own packing
             db.execute_sql("UPDATE messages SET parts = ? WHERE pk = ?", (reference, pk))
             done.bytes += len(parts)
     done.messages += len(readable)

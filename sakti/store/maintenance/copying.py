@@ -37,21 +37,21 @@ def copy(
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
         if fault := failures.find(DatabaseFile(str(part))):
-            raise _refuse_damaged(fault)
+            raise _damage_error(fault)
         if wanted is None or _is(wanted, part):
             _give_name(part, target, replace=replace)
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
         if failures.code_of(e) == "damaged":  # only the source can be: the copy is new
-            raise _refuse_damaged(str(e)) from e
+            raise _damage_error(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
         for file in files.all_of(part):
             file.unlink(missing_ok=True)
 
 
-def _refuse_damaged(words: str) -> StoreError:
+def _damage_error(words: str) -> StoreError:
     return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
 
 

@@ -24,7 +24,7 @@ from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.tasks import deadlocks, graph
+from sakti.store.tasks import deadlocks, graph, questions
 from sakti.store.tasks import rows as task_rows
 
 COUNTED = (
@@ -49,7 +49,7 @@ ARCHIVE = "Put a copy of it from a backup in its place; the other messages are n
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` repairs it.
+    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.repair_finding` repairs it.
     """
 
     name: str
@@ -72,6 +72,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
         return [*findings, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
     unreadable = failures.unreadable(db.connection())
     findings.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
+    # SQL: the schema itself, which no model describes
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     findings.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
     archive = _archive(db, deep=deep)
@@ -80,6 +81,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     findings += [_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES]
     findings.append(_task_index(db, broken=search_index.TASKS in broken))
     findings.append(_searchable(db))
+    # SQL: looks at a file of which nothing is certain
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
@@ -101,6 +103,7 @@ def _archive(db: Database, *, deep: bool) -> Finding:
 def _searchable(db: Database) -> Finding:
     """Check that search covers every message and that no thread waits to be indexed or removed."""
     lost = len(search_index.unindexed(db))
+    # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
     what += [f"{threads} deleted or restored threads are not finished"] if threads else []
@@ -176,6 +179,7 @@ def _task_index(db: Database, *, broken: bool) -> Finding:
 
 def unindexed_tasks(db: Database) -> list[str]:
     """Return the ids of tasks that are not in their index."""
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(
         "SELECT id FROM tasks t WHERE deleted_at IS NULL"
         f" AND NOT EXISTS (SELECT 1 FROM {search_index.TASKS}_docsize s WHERE s.id = t.pk) ORDER BY pk"
@@ -185,22 +189,25 @@ def unindexed_tasks(db: Database) -> list[str]:
 
 def index_tasks(db: Database, ids: Sequence[str]) -> None:
     """Add tasks to their index."""
-    for task_id, title in db.execute_sql(
-        f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
-    ).fetchall():
-        task_rows.update(db, task_id, title=title)
+    for task in questions.get_many(db, ids).values():
+        task_rows.update(db, task.id, title=task.title)
 
 
 def stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
     out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
-    for table in COUNTED:
-        (out[table],) = db.execute_sql(f"SELECT count(*) FROM {table}").fetchone()
-    (out["archived"],) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {archive_file.REFERS}").fetchone()
+    sources = {table: f"count(*) FROM {table}" for table in COUNTED}
+    sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
+    sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
+    # SQL: the counts of nine tables in one statement
+    counted = db.execute_sql(f"SELECT {', '.join(f'(SELECT {source})' for source in sources.values())}").fetchone()
+    counts = dict(zip(sources, counted, strict=True))
+    tokens = counts.pop("tokens")
+    out.update(counts)
     place = archive_file.path_of(path)
     out["archive_bytes"] = place.stat().st_size if place.exists() else 0
-    (out["tokens"],) = db.execute_sql("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()
+    out["tokens"] = tokens
     return out
 
 

@@ -106,6 +106,7 @@ async def erase_copies(store: Store, copies: Copies) -> list[Message]:
 
 def _find(db: Database, copies: Copies) -> list[str]:
     """Return the messages whose results repeat erased texts."""
+    # SQL: calls a function of this program on packed texts
     stored = db.execute_sql(
         "SELECT id, parts FROM (SELECT id, sakti_unpacked(parts) AS parts FROM messages WHERE role IN ('tool', 'user'))"
         """ WHERE instr(parts, '"result"') OR instr(parts, '"output"')"""
@@ -144,6 +145,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
             continue
         row = MessageRow
         pk, text = rows.first(db, row.select(row.pk, row.search_text).where(row.id == message.id))
+        # SQL: also runs on a bare connection, which no query of peewee does
         behind = db.execute_sql(
             "SELECT doc_id, position FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ?"
             " AND prev_pk = ?",
@@ -162,7 +164,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
 
 def is_clean(db: Database) -> bool:
     """Return whether indexes and free space of the file are free of removed text."""
-    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & database_file.CLEAN)
+    return bool(db.connection().pragma("user_version") & database_file.CLEAN)
 
 
 def begin(db: Database) -> bool:
@@ -216,6 +218,7 @@ def remove(found: Iterable[Path]) -> list[Path]:
 def named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: full tool outputs, pasted images."""
     names: set[str] = set()
+    # SQL: calls a function of this program on packed texts
     for (parts,) in db.execute_sql(
         "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
         " WHERE instr(parts, '\"output_file\"') OR instr(parts, '/pasted/')",
@@ -276,6 +279,7 @@ async def go_on(store: Store) -> None:
 
 
 def _begun(db: Database) -> list[str]:
+    # SQL: reads JSON inside a column
     started = db.execute_sql(
         f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
     ).fetchall()
@@ -290,7 +294,9 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
     message = await store.read(messages.get, message_id)
     before = await store.read(named_files, message.thread_id) if message else []
     around = (
-        await store.read(messages.between, message.thread_id, message.index - 1, message.index + 1) if message else []
+        await store.read(messages.list_between, message.thread_id, message.index - 1, message.index + 1)
+        if message
+        else []
     )
 
     def delete(db: Database) -> tuple[thread_removal.Deleted, list[Message], list[str]]:
@@ -341,12 +347,14 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     row = rows.first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
     if row is None or row[1] is None:
         raise StoreError("Only a deleted task can be removed for good.")
+    # SQL: one statement for all messages of the task
     db.execute_sql(
         "UPDATE search_docs SET task_id = NULL WHERE kind = 'message'"
         " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
         (task_id,),
     )
     MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
+    # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
         " AND json_extract(metadata, '$.active_task_id') = ?",
@@ -361,22 +369,27 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
 
 def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
     """Remove some rows; False at the end."""
+    # SQL: the text registry names table and column
     db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
-    return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
+    return db.connection().changes() == ROWS
 
 
 def _remove_all(db: Database, table: str, where: str, key: str) -> None:
+    # SQL: the text registry names table and column
     db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
 
 
 def _tables_with_rowid(db: Database) -> set[str]:
     """Return the tables with a rowid; the others have few rows per thread."""
+    # SQL: the schema itself, which no model describes
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
 
 
 def delete_statistics(db: Database) -> None:
     """Delete SQLite's statistics: they hold samples of indexed values, labels among them."""
+    # SQL: the schema itself, which no model describes
     if db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'").fetchone():
+        # SQL: the schema itself, which no model describes
         db.execute_sql("DELETE FROM sqlite_stat4")
 
 

@@ -87,6 +87,7 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
 
     connection: Any = db.connection()
     with connection:
+        # SQL: works on rows that the models do not allow
         db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
         with index_upkeep.past_triggers(db):  # they read what is repaired here
             mended = _readable_texts(db)
@@ -94,22 +95,27 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
         tell(_known_words(db), "rows had invalid values, replaced by the defaults")
         tell(_readable_json(db), "values could not be read: messages keep their plain text where there is one")
         for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
+            # SQL: works on rows that the models do not allow
             db.execute_sql(statement)
         tell(_missing_threads(db), "threads were lost but not their messages: they have new titles")
         _missing_records(db)
         tell(_missing_groups(db), "groups of observations were lost but not their lines")
         for table, loose in _LOOSE:
+            # SQL: works on rows that the models do not allow
             db.execute_sql(f"DELETE FROM {table} WHERE {loose}")
         tell(_gaps(db, clock), "messages were lost in the middle of a thread, each replaced by a note")
+        # SQL: works on rows that the models do not allow
         records = [i for (i,) in db.execute_sql("SELECT id FROM observational_memory").fetchall()]
         repairs += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
     _derive(db)
+    # SQL: works on rows that the models do not allow
     db.execute_sql("INSERT OR IGNORE INTO packing VALUES ('messages', 0)")  # those of an older schema are not packed
     packing.pack_all(db, math.inf)
     return repairs
 
 
 def _columns(db: Database, kind: str) -> Iterator[tuple[str, str]]:
+    # SQL: the schema itself, which no model describes
     rows = db.execute_sql(
         "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.type = ?"
         " AND m.sql NOT LIKE 'CREATE VIRTUAL%' AND m.name NOT LIKE 'search\\___%\\_%' ESCAPE '\\'"
@@ -131,13 +137,15 @@ def _readable_texts(db: Database) -> int:
             if column not in _packed_columns(table)
             else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
         )
+        # SQL: calls a function that is registered for this repair
         db.execute_sql(
             f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
             f" AND (typeof({column}) != 'text' OR NOT sakti_is_text(CAST({column} AS BLOB))) AND NOT ({packed})"
         )
-        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+        mended += db.connection().changes()
     for table, column in _columns(db, "INTEGER"):
         if column != "pk":
+            # SQL: works on rows that the models do not allow
             db.execute_sql(f"UPDATE {table} SET {column} = 0 WHERE typeof({column}) NOT IN ('integer', 'null')")
     return mended
 
@@ -164,11 +172,13 @@ def _known_words(db: Database) -> int:
     mended = 0
     for table, column, allowed, usual in _WORDS:
         marks = ", ".join("?" * len(allowed))
+        # SQL: works on rows that the models do not allow
         db.execute_sql(
             f"UPDATE {table} SET {column} = ? WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})",
             (usual, *allowed),
         )
-        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+        mended += db.connection().changes()
+    # SQL: works on rows that the models do not allow
     db.execute_sql("UPDATE tasks SET priority = 2 WHERE priority NOT BETWEEN 0 AND 4")
     return mended
 
@@ -186,26 +196,30 @@ def _readable_json(db: Database) -> int:
             value = "NULL" if usual is None else f"'{usual}'"
             if (table.name, column) == ("messages", "parts"):
                 value = plain_text
+                # SQL: reads JSON inside a column
                 db.execute_sql(f"UPDATE messages SET part_tokens = json_array(token_count) WHERE {wrong}")
+            # SQL: works on rows that the models do not allow
             db.execute_sql(f"UPDATE {table.name} SET {column} = {value} WHERE {wrong}")
-            mended += db.execute_sql("SELECT changes()").fetchone()[0]
+            mended += db.connection().changes()
     return mended
 
 
 def _missing_threads(db: Database) -> int:
     count = 0
     for table in ("messages", "observations", "compaction_records"):
+        # SQL: works on rows that the models do not allow
         db.execute_sql(
             "INSERT OR IGNORE INTO threads (id, resource_id, title, created_at, updated_at)"
             f" SELECT thread_id, min(resource_id), '{TITLE}', min(created_at), max(created_at) FROM {table}"
             " WHERE thread_id NOT IN (SELECT id FROM threads) GROUP BY thread_id"
         )
-        count += db.execute_sql("SELECT changes()").fetchone()[0]
+        count += db.connection().changes()
     return count
 
 
 def _missing_records(db: Database) -> None:
     """Insert a record for groups whose own was lost, with how far it has observed its threads."""
+    # SQL: works on rows that the models do not allow
     lost = db.execute_sql(
         "SELECT g.record_id, min(g.thread_id), count(DISTINCT g.thread_id), min(g.created_at), t.resource_id"
         " FROM observation_groups g JOIN threads t ON t.id = g.thread_id"
@@ -214,6 +228,7 @@ def _missing_records(db: Database) -> None:
     for record_id, thread_id, count, created_at, resource_id in lost:
         is_single = count == 1
         key = f"thread:{thread_id}" if is_single else f"resource:{resource_id}"
+        # SQL: works on rows that the models do not allow
         created = db.execute_sql(
             "INSERT OR IGNORE INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
             " created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'observation', ?, ?) RETURNING 1",
@@ -221,11 +236,13 @@ def _missing_records(db: Database) -> None:
              created_at, created_at),
         ).fetchone()  # fmt: skip
         if created is None:
+            # SQL: works on rows that the models do not allow
             db.execute_sql(
                 "UPDATE observation_groups SET record_id = (SELECT id FROM observational_memory WHERE lookup_key = ?)"
                 " WHERE record_id = ?",
                 (key, record_id),
             )
+    # SQL: works on rows that the models do not allow
     db.execute_sql(
         "DELETE FROM observation_groups WHERE record_id NOT IN (SELECT id FROM observational_memory)"
         " AND thread_id NOT IN (SELECT id FROM threads)"
@@ -235,22 +252,26 @@ def _missing_records(db: Database) -> None:
 
 def _missing_groups(db: Database) -> int:
     """Insert a group for lines whose own was lost, so that they stay in the log; return how many."""
+    # SQL: works on rows that the models do not allow
     lost = db.execute_sql(
         "SELECT group_id, min(thread_id), min(resource_id), min(created_at) FROM observations"
         " WHERE group_id NOT IN (SELECT id FROM observation_groups) GROUP BY group_id ORDER BY min(pk)"
     ).fetchall()
     for group_id, thread_id, resource_id, created_at in lost:
         key = f"thread:{thread_id}"
+        # SQL: works on rows that the models do not allow
         db.execute_sql(
             "INSERT OR IGNORE INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
             " created_at, updated_at) VALUES (?, ?, 'thread', ?, ?, 'observation', ?, ?)",
             (f"recovered-{thread_id}", key, thread_id, resource_id, created_at, created_at),
         )
+        # SQL: works on rows that the models do not allow
         lines = db.execute_sql(
             "SELECT coalesce(edited, content), priority, time FROM observations WHERE group_id = ? AND forgotten = 0"
             " ORDER BY line",
             (group_id,),
         ).fetchall()
+        # SQL: works on rows that the models do not allow
         db.execute_sql(
             "INSERT INTO observation_groups (id, record_id, thread_id, kind, state, text, created_at, activated_at)"
             " VALUES (?, (SELECT id FROM observational_memory WHERE lookup_key = ?), ?, 'observation', 'active', ?, ?,"
@@ -264,10 +285,12 @@ def _gaps(db: Database, clock: Clock) -> int:
     """Insert a placeholder for each lost message, so that the others keep their indexes; return how many."""
     ids, filled = TimeIds(clock), 0
     parts = json.dumps([{"t": "marker", "kind": "withheld", "text": LOST}])
+    # SQL: works on rows that the models do not allow
     for thread_id, resource_id, last in db.execute_sql(
         "SELECT thread_id, min(resource_id), max(message_index) FROM messages GROUP BY thread_id"
         " HAVING max(message_index) + 1 != count(*)"
     ).fetchall():
+        # SQL: works on rows that the models do not allow
         there: dict[int, int] = dict(
             db.execute_sql(
                 "SELECT message_index, created_at FROM messages WHERE thread_id = ?", (thread_id,)
@@ -280,6 +303,7 @@ def _gaps(db: Database, clock: Clock) -> int:
             time = there.get(index, time)
             if index in there:
                 continue
+            # SQL: works on rows that the models do not allow
             db.execute_sql(
                 "INSERT INTO messages (id, thread_id, resource_id, role, message_index, parts, raw_content, state,"
                 " part_tokens, created_at) VALUES (?, ?, ?, 'system', ?, ?, '', 'withheld', '[0]', ?)",
@@ -293,10 +317,12 @@ def _derive(db: Database) -> None:
     """Compute the readiness of tasks, and everything in the search index."""
     connection: Any = db.connection()
     with connection:
+        # SQL: works on rows that the models do not allow
         for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
             graph.count_again(db, resource_id)
             for task in questions.all_live(db, resource_id):
                 task_rows.update(db, task.id, title=task.title)  # indexes it
+        # SQL: works on rows that the models do not allow
         for (thread_id,) in db.execute_sql("SELECT id FROM threads WHERE deleted_at IS NULL").fetchall():
             if _has_unknown_lines(db, thread_id):
                 for pk in reindexing.lines_of(db, thread_id):
@@ -306,6 +332,7 @@ def _derive(db: Database) -> None:
 
 
 def _has_unknown_lines(db: Database, thread_id: str) -> bool:
+    # SQL: works on rows that the models do not allow
     return (
         db.execute_sql(
             "SELECT 1 FROM observations o JOIN observation_groups g ON g.id = o.group_id WHERE o.thread_id = ?"
@@ -319,6 +346,7 @@ def _has_unknown_lines(db: Database, thread_id: str) -> bool:
 
 def _index_pages(db: Database) -> None:
     """Index the newest versions of working memory."""
+    # SQL: works on rows that the models do not allow
     for scope, owner_id, content, created_at, resource_id in db.execute_sql(
         "SELECT w.scope, w.owner_id, w.content, w.created_at, CASE w.scope WHEN 'thread' THEN t.resource_id"
         " ELSE w.owner_id END AS resource FROM working_memory w LEFT JOIN threads t ON t.id = w.owner_id"

@@ -211,12 +211,13 @@ async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
 
 
 def _look_at_texts(db: Database, last: int) -> tuple[list[_Joined], int | None]:
+    # SQL: a loop runs it for each piece of a long table; building a query takes 80-300 µs
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
-    joined = [one for row in rows if (one := _mask_joined(*row)) is not None]
+    joined = [one for row in rows if (one := _mask_as_one_text(*row)) is not None]
     return joined, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+def _mask_as_one_text(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
     """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None
@@ -237,10 +238,12 @@ def _add_spanning(out: SecretCounts, rows: Sequence[_Joined]) -> None:
 def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
     """Store masked texts in the search rows themselves and in the previous-message column."""
     for row in some:
+        # SQL: writes past the fields' own masking, with references cleared in the same statement
         db.execute_sql(
             "UPDATE search_docs SET text = ?, message_pk = NULL WHERE pk = ? AND text = ''",
             (entering("search_docs", "text", row.clean[: search_index.TEXT_LIMIT]), row.pk),
         )
+        # SQL: writes past the fields' own masking, with references cleared in the same statement
         db.execute_sql(
             "UPDATE search_docs SET prev = ?, prev_pk = NULL WHERE kind = 'message' AND prev_pk = ? AND prev = ''"
             " AND thread_id = (SELECT thread_id FROM messages WHERE pk = ?)",

@@ -119,10 +119,10 @@ async def pack_quietly(store: Store) -> None:
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     findings = await store.read(maintenance.check)
-    return [f if f.ok or not f.mendable else await mended(store, f) for f in findings]
+    return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
 
 
-async def mended(store: Store, finding: Finding) -> Finding:
+async def repair_finding(store: Store, finding: Finding) -> Finding:
     """Repair a finding and return what to report then."""
     return await _MENDING[finding.name](store, finding)
 
@@ -169,7 +169,7 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
     await _fill(store, table, await store.read(index_upkeep.missing, table))
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
     return Finding(table, True, f"was {finding.detail}; filled")
 
 
@@ -200,10 +200,10 @@ async def rebuild_index(store: Store) -> dict[str, int]:
 async def rebuild(store: Store, table: str) -> None:
     """Rebuild one index."""
     await store.read(archive_file.refuse_missing)
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
     await store.write(index_upkeep.replace_by_empty, table)
     await _fill(store, table, await store.read(index_upkeep.missing, table))
-    await _drop_replaced(store)
+    await _drop_old_indexes(store)
 
 
 async def _fill(store: Store, table: str, pks: Sequence[int]) -> None:
@@ -217,7 +217,7 @@ def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
     index_upkeep.fill(db, table, pks)
 
 
-async def _drop_replaced(store: Store) -> None:
+async def _drop_old_indexes(store: Store) -> None:
     for table in await store.read(index_upkeep.replaced):
         await until_done(store, partial(index_upkeep.drop_some, table=table))
 
@@ -247,4 +247,4 @@ async def _merge_whole(store: Store, table: str) -> None:
 
 def _is_merged(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
-    db.execute_sql("PRAGMA optimize")
+    db.connection().pragma("optimize")

@@ -86,6 +86,7 @@ def _add(db: Database, move: Add, now: int) -> Advanced:
 
 
 def _may_cover(db: Database, group: Group) -> None:
+    # SQL: each step runs it; building a query takes 80-300 µs
     overlap, provisional = db.execute_sql(
         "SELECT EXISTS (SELECT 1 FROM observation_groups WHERE thread_id = ?1 AND first_index <= ?3"
         " AND last_index >= ?2 AND record_id = ?4 AND kind = 'observation' AND state != 'discarded'),"
@@ -164,6 +165,7 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
         end = group.last_index
     transition(db, [g.id for g in entering], "buffered", "active", now)
     _enter_reports(db, first.record_id, first.thread_id, end, now)
+    # SQL: each step runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE observational_memory SET last_observed_at = ?, total_tokens_observed = total_tokens_observed + ?,"
         " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
@@ -187,6 +189,7 @@ def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: 
         return
     rest = [g for g in waiting if g not in reports]
     for group in (*reports, *rest):
+        # SQL: sets a key from a subselect over the same table
         db.execute_sql(
             "UPDATE observation_groups SET pk = (SELECT max(pk) + 1 FROM observation_groups) WHERE id = ?", (group.id,)
         )
@@ -203,18 +206,21 @@ def _condense(
     if not all_in_state(db, waiting.merged_group_ids, "active"):
         discard(db, [waiting], now)
         return None, (waiting,)
+    # SQL: each step runs it; building a query takes 80-300 µs
     origin, last = db.execute_sql(
         "SELECT origin_type, last_reflection_at FROM observational_memory WHERE id = ?", (record_id,)
     ).fetchone()
     before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
     merged = rows.groups_by_id(db, waiting.merged_group_ids)
     before |= _task_of(db, waiting, merged, thread_id) if alone else {}
+    # SQL: each step runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
         (entering("observation_groups", "metadata", json.dumps(before, ensure_ascii=False)), waiting.id),
     )
     transition(db, [waiting.id], "buffered", "active", now)
     transition(db, waiting.merged_group_ids, "active", "superseded", now)
+    # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE observational_memory SET generation_count = generation_count + 1, last_reflection_at = ?,"
         f" origin_type = 'reflection', metadata = json_remove(metadata, '$.{HOLD_REFLECTION}') WHERE id = ?",

@@ -19,7 +19,7 @@ from sakti.core.types import Json
 from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.models import GroupRow, ObservationRow
-from sakti.store.rows import Shape, insert, insert_many
+from sakti.store.rows import Shape, insert, insert_many, select
 from sakti.store.search import index as search_index
 from sakti.store.search.index import Doc
 from sakti.store.search.query import STOP_WORDS, WORD
@@ -113,6 +113,7 @@ NEW_LINE = Shape(ObservationRow, NewLine, date="observed_date")
 
 def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     """Return the groups of a record in a state, reflections first, each kind in the order of creation."""
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         f"{_SELECT} record_id = ? AND state = ? ORDER BY kind = 'observation', pk", (record_id, state)
     ).fetchall()
@@ -125,18 +126,19 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
     Only the state and times of a group ever change, and what a reflection notes of its activation: the others that are
     `known` are not read again.
     """
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT id, state, activated_at FROM observation_groups WHERE record_id = ?"
         " AND state IN ('active', 'buffered') ORDER BY state, kind = 'observation', pk",
         (record_id,),
     ).fetchall()
-    here = [_as_stored(known.get(i), state, time) for i, state, time in rows]
+    here = [_with_state(known.get(i), state, time) for i, state, time in rows]
     fresh = [i for (i, _, _), group in zip(rows, here, strict=True) if group is None]
     read = {g.id: g for g in groups_by_id(db, fresh)} if fresh else {}
     return [group or read[i] for (i, _, _), group in zip(rows, here, strict=True)]
 
 
-def _as_stored(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
+def _with_state(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
     """Return a group in its stored state; None if it must be read."""
     if group is None or group.state == state:
         return group
@@ -145,6 +147,7 @@ def _as_stored(group: Group | None, state: GroupState, activated_at: int | None)
 
 def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
     marks = ",".join("?" * len(ids))
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY pk", list(ids)).fetchall()
     return [GROUP.of(r) for r in rows]
 
@@ -154,6 +157,7 @@ def cursor(db: Database, record_id: str, thread_id: str) -> int:
 
     It is the end of the groups that are or were in the log.
     """
+    # SQL: each step runs it; building a query takes 80-300 µs
     (last,) = db.execute_sql(
         "SELECT max(coalesce((SELECT max(last_index) FROM observation_groups WHERE record_id = ?1 AND thread_id = ?2"
         " AND kind = 'observation' AND state = 'active'), -1), coalesce((SELECT max(last_index) FROM observation_groups"
@@ -199,12 +203,13 @@ def _docs(
 
 def unindex(db: Database, group: Group) -> None:
     """Remove the lines of a group from search."""
-    for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group.id,)).fetchall():
+    for (line_id,) in select(db, ObservationRow, ("id",), group_id=group.id):
         search_index.remove(db, group.kind, line_id)
 
 
 def reindex(db: Database, group: Group) -> None:
     """Index the lines of a group again, with corrections."""
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT id, coalesce(edited, content), metadata, thread_id, resource_id FROM observations"
         " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
@@ -218,6 +223,7 @@ def reindex(db: Database, group: Group) -> None:
 def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the findings of children in some groups whose quotes are on the disk, newest first."""
     marks = ",".join("?" * len(group_ids))
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
         f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
@@ -230,6 +236,7 @@ def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))
+    # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
         f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk",
@@ -241,6 +248,7 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
 def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
     """Return the sections and the `mode_specific` fields of these groups' lines, by content."""
     marks = ",".join("?" * len(group_ids))
+    # SQL: reads JSON inside a column
     rows = db.execute_sql(
         f"SELECT content, category, json_extract(metadata, '$.mode_specific') FROM observations"
         f" WHERE group_id IN ({marks})",
@@ -342,10 +350,11 @@ class Origin(Struct, frozen=True):
 
 def find_origin(db: Database, line_id: str) -> Origin | None:
     """Return the origin of a line of the log; None if it names no messages, or none remains."""
-    row = db.execute_sql("SELECT group_id, line, content FROM observations WHERE id = ?", (line_id,)).fetchone()
-    if row is None:
+    stored = select(db, ObservationRow, ("group_id", "line", "content"), id=line_id)
+    if not stored:
         return None
-    group_id, line, content = row
+    group_id, line, content = stored[0]
+    # SQL: calls a function of this program on packed texts
     messages = [
         (span, *message)
         for group in groups_by_id(db, [group_id])

@@ -147,6 +147,7 @@ def settle(
 
 def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
     """Map a record's groups in a wrong state to the right one; empty if memory is consistent."""
+    # SQL: looks at groups in states that should not be
     rows = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
         " WHERE record_id = ? ORDER BY pk",
@@ -156,6 +157,7 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         GroupSpan(i, t, kind, state, -1 if a is None else a, -1 if b is None else b, tuple(json.loads(m)))
         for i, t, kind, state, a, b, m in rows
     ]
+    # SQL: reads JSON inside a column
     (once,) = db.execute_sql(
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
         (record_id,),
@@ -167,6 +169,7 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
 
 def check(db: Database) -> dict[str, str]:
     """Map each record with groups in a wrong state to a sentence that says which."""
+    # SQL: also runs on a bare connection, which no query of peewee does
     rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
     wrong_by_record = {i: (key, wrong_states(db, i)) for i, key in rows}
     return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in wrong_by_record.items() if wrong}
@@ -175,6 +178,7 @@ def check(db: Database) -> dict[str, str]:
 def mend(db: Database, record_id: str, now: int) -> str:
     """Correct the states of a record's groups; return a description, empty if all were right."""
     wrong = wrong_states(db, record_id)
+    # SQL: reads JSON inside a column
     db.execute_sql(
         f"UPDATE observational_memory SET metadata = json_remove(metadata, '$.{OBSERVED_TO}')"
         f" WHERE id = ? AND json_extract(metadata, '$.{OBSERVED_TO}') IS NOT NULL",
@@ -184,6 +188,7 @@ def mend(db: Database, record_id: str, now: int) -> str:
         return ""
     for group in rows.groups_by_id(db, list(wrong)):
         state = wrong[group.id]
+        # SQL: looks at groups in states that should not be
         db.execute_sql(
             "UPDATE observation_groups SET state = ?, activated_at = CASE WHEN ? THEN coalesce(activated_at, ?)"
             " WHEN ? THEN activated_at END, superseded_at = CASE WHEN ? THEN coalesce(superseded_at, ?) END,"
@@ -204,12 +209,15 @@ def mend(db: Database, record_id: str, now: int) -> str:
             rows.unindex(db, group)
         elif group.state == "discarded":
             rows.reindex(db, replace(group, state=state))
+    # SQL: looks at groups in states that should not be
     (generations,) = db.execute_sql(
         "SELECT count(*) FROM observation_groups WHERE record_id = ? AND kind = 'reflection'"
         " AND state IN ('active', 'superseded')",
         (record_id,),
     ).fetchone()
+    # SQL: looks at groups in states that should not be
     db.execute_sql("UPDATE observational_memory SET generation_count = ? WHERE id = ?", (generations, record_id))
+    # SQL: looks at groups in states that should not be
     for (thread_id,) in db.execute_sql(
         "SELECT DISTINCT thread_id FROM observation_groups WHERE record_id = ?", (record_id,)
     ).fetchall():

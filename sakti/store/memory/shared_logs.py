@@ -81,6 +81,7 @@ def words(db: Database, thread_id: str) -> list[Step]:
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
+    # SQL: joins groups and lines of several threads in one statement
     lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
     own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
     others = "\n".join(NOTE.sub("", text) for r in lines if r[0] != thread_id for text in r[3:]).casefold()
@@ -109,6 +110,7 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
 
 def _shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
+    # SQL: a join by a computed key
     row = db.execute_sql(
         "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
         " WHERE t.id = ?",
@@ -190,6 +192,7 @@ def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
         ("observation_groups", "text", "id", group_id),
         ("carry_over", "text", "source_id", line_id),
     ):
+        # SQL: table and column are parameters
         db.execute_sql(
             f"UPDATE {table} SET {column} = replace({column}, ?1, '') WHERE {key} = ?2 AND instr({column}, ?1)",
             (words, value),
@@ -198,6 +201,7 @@ def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
 
 def count_again(db: Database, resource_id: str, now: int) -> None:
     """Recompute the counts of the log shared by a workspace; other windows reload it."""
+    # SQL: sums and revision in one statement
     db.execute_sql(
         "UPDATE observational_memory AS r SET revision = revision + 1, updated_at = ?1, observation_token_count ="
         " (SELECT coalesce(sum(observation_tokens), 0) FROM observation_groups g WHERE g.record_id = r.id"

@@ -107,6 +107,7 @@ def _find_threads(db: Connection, thread: str) -> set[str]:
     """Return the ids of the threads that are meant by a piece of their id or title."""
     name = f"%{for_like(thread)}%"
     sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
+    # SQL: also runs on a bare connection, which no query of peewee does
     return {id for (id,) in db.execute_sql(sql, (name, name)).fetchall()}
 
 
@@ -115,8 +116,10 @@ def unknown(db: Connection, query: Query) -> dict[str, str]:
     missing: dict[str, str] = {}
     if query.thread and not _find_threads(db, query.thread):
         sql = "SELECT 1 FROM search_docs WHERE thread_id = ? LIMIT 1"
+        # SQL: also runs on a bare connection, which no query of peewee does
         if not db.execute_sql(sql, (query.thread,)).fetchone():
             missing["thread"] = query.thread
+    # SQL: also runs on a bare connection, which no query of peewee does
     if query.task and not db.execute_sql(_TASK, (query.task, query.task)).fetchone():
         missing["task"] = query.task
     return missing
@@ -143,8 +146,10 @@ def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Seq
         values = [scope.resource_id] * 4
     else:
         return None
+    # SQL: also runs on a bare connection, which no query of peewee does
     if db.execute_sql(f"SELECT 1 FROM ({rows}) LIMIT 1 OFFSET {FEW}", values).fetchone():
         return None
+    # SQL: one statement for all ids, which are one parameter
     return sorted({key for (key,) in db.execute_sql(rows, values).fetchall()})
 
 

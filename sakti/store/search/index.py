@@ -124,6 +124,7 @@ _PUT = (
 
 def put(db: Database, **values: Any) -> None:
     """Index a `Doc` of these values, replacing the entry of the same kind and id."""
+    # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(_PUT, Doc(**values).row())
 
 
@@ -135,6 +136,7 @@ def put_all(db: Database, docs: Iterable[Doc]) -> None:
 
 def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int | None) -> None:
     """Set the previous message (its text and pk), by which a text is also found."""
+    # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE search_docs SET prev = ?, prev_pk = ? WHERE kind = ? AND doc_id = ?",
         (*_previous(prev, prev_pk), kind, doc_id),
@@ -144,12 +146,14 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int |
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
     """Set what a summary took from a text, by which it is also found; the hit is still the text itself."""
     text = entering("search_docs", "summary", text)
+    # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?", (text, kind, doc_id, text)
     )
 
 
 def remove(db: Database, kind: str, doc_id: str) -> None:
+    # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql("DELETE FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, doc_id))
 
 
@@ -171,11 +175,13 @@ _SAID_BEFORE = (
 
 def said_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
     """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
+    # SQL: every message runs it, with functions of this program
     return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")
 
 
 def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
     """Return the messages (of one thread), by pk, that search should have and lacks."""
+    # SQL: every message runs it, with functions of this program
     rows = db.execute_sql(
         f"SELECT m.pk, {_TEXT}{_UNINDEXED}" + (" AND m.thread_id = ?" if thread_id else "") + " ORDER BY m.pk",
         (thread_id,) if thread_id else (),
@@ -186,6 +192,7 @@ def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
 def index_messages(db: Database, pks: Sequence[int]) -> None:
     """Index these messages where search lacks them."""
     for pk in pks:
+        # SQL: reads JSON inside a column
         row = db.execute_sql(
             f"SELECT m.id, m.resource_id, m.thread_id, m.task_id, {_ROLE}, m.message_index, m.created_at,"
             f" {_TEXT}, m.paths, coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",

@@ -31,11 +31,13 @@ _KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
 
 def texts(db: Database) -> int:
     """Return the number of texts to index."""
+    # SQL: looks at a file of which nothing is certain
     return db.execute_sql("SELECT count(*) FROM search_docs").fetchone()[0]
 
 
 def missing(db: Database, table: str) -> list[int]:
     """Return the texts (their pk) that an index lacks, in order."""
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(
         f"SELECT pk FROM search_docs d WHERE NOT EXISTS (SELECT 1 FROM {table}_docsize s WHERE s.id = d.pk) ORDER BY pk"
     ).fetchall()
@@ -44,6 +46,7 @@ def missing(db: Database, table: str) -> list[int]:
 
 def count_orphans(db: Database, table: str) -> int:
     """Return how many texts an index holds that no longer exist."""
+    # SQL: FTS5, for which peewee has no operator
     return db.execute_sql(
         f"SELECT count(*) FROM {table}_docsize s WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)"
     ).fetchone()[0]
@@ -61,6 +64,7 @@ def count_differing(db: Database, table: str) -> int:
                 model.executemany(f"INSERT INTO {table} (rowid, {columns}) VALUES ({marks})", rows)
             expected: list[Any] = model.execute(f"SELECT id, sz FROM {table}_docsize").fetchall()
             sizes = dict(expected)
+            # SQL: FTS5, for which peewee has no operator
             held: Sequence[tuple[int, Any]] = db.execute_sql(
                 f"SELECT id, sz FROM {table}_docsize WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0])
             ).fetchall()
@@ -73,12 +77,14 @@ def count_differing(db: Database, table: str) -> int:
 
 def _batches(db: Database, sql: str) -> Iterator[list[Any]]:
     last = -1
+    # SQL: runs over the rows of an FTS5 index
     while rows := db.execute_sql(sql, (last,)).fetchall():
         yield rows
         last = rows[-1][0]
 
 
 def _columns(db: Database, table: str) -> str:
+    # SQL: the schema itself, which no model describes
     return ", ".join(r[1] for r in db.execute_sql(f"PRAGMA table_info({table})").fetchall())
 
 
@@ -89,6 +95,7 @@ def _empty_copy(db: Database, table: str) -> apsw.Connection:
 
 
 def _sql(db: Database, name: str) -> str:
+    # SQL: the schema itself, which no model describes
     (sql,) = db.execute_sql("SELECT sql FROM sqlite_schema WHERE name = ? AND type = 'table'", (name,)).fetchone()
     return sql
 
@@ -97,6 +104,7 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
     """Add texts (pks in ascending order) that an index lacks."""
     columns = _columns(db, table)
     for pk in pks:
+        # SQL: FTS5, for which peewee has no operator
         db.execute_sql(
             f"INSERT INTO {table} (rowid, {columns}) SELECT pk, {columns} FROM search_terms d WHERE pk = ?"
             f" AND NOT EXISTS (SELECT 1 FROM {table}_docsize WHERE id = d.pk)",
@@ -115,9 +123,15 @@ def replace_by_empty(db: Database, table: str) -> None:
 
 
 def _create(db: Database, table: str, sql: str) -> None:
+    # SQL: FTS5, for which peewee has no operator
     db.execute_sql(sql)
     for name, value in _SETTINGS.items():
-        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
+        _command(db, table, name, value)
+
+
+def _command(db: Database, table: str, name: str, value: int) -> None:
+    # SQL: a command to an FTS5 index, written as an insertion
+    db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
 
 
 def replace(db: Database, table: str, new: str) -> None:
@@ -125,6 +139,7 @@ def replace(db: Database, table: str, new: str) -> None:
 
     The old one keeps another name until `drop_some` removes it.
     """
+    # SQL: FTS5, for which peewee has no operator
     held = [
         db.execute_sql(f"SELECT EXISTS (SELECT 1 FROM {name}_docsize WHERE id > 0)").fetchone()[0]
         for name in (table, new)
@@ -132,6 +147,7 @@ def replace(db: Database, table: str, new: str) -> None:
     if not any(held):  # of a new database: to rename the two takes longer than all else at its making
         sql = _sql(db, new).replace(new, f'"{table}"', 1)
         for name in (new, table):
+            # SQL: the schema itself, which no model describes
             db.execute_sql(f"DROP TABLE {name}")
         _create(db, table, sql)
         return
@@ -140,15 +156,17 @@ def replace(db: Database, table: str, new: str) -> None:
 
 
 def _rename(db: Database, table: str, name: str) -> None:
-    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers keep naming the replacement
+    db.connection().pragma("legacy_alter_table", 1)  # the triggers keep naming the replacement
     try:
+        # SQL: the schema itself, which no model describes
         db.execute_sql(f"ALTER TABLE {table} RENAME TO {name}")
     finally:
-        db.execute_sql("PRAGMA legacy_alter_table = 0")
+        db.connection().pragma("legacy_alter_table", 0)
 
 
 def empty(db: Database, table: str) -> None:
     """Clear an index that stores no texts."""
+    # SQL: a command to an FTS5 index, written as an insertion
     db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
 
@@ -156,6 +174,7 @@ def replaced(db: Database) -> list[str]:
     """Return the replaced indexes that still exist."""
     names = [f"{table}{OLD}" for table in TABLES]
     marks = ", ".join("?" * len(names))
+    # SQL: the schema itself, which no model describes
     rows = db.execute_sql(f"SELECT name FROM sqlite_schema WHERE name IN ({marks})", names).fetchall()
     return [name for (name,) in rows]
 
@@ -167,9 +186,11 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
         column = "(segid, term)" if part == "idx" else "id"
         keys = "segid, term" if part == "idx" else "id"
         some = rows if part == "data" else rows * 20
+        # SQL: FTS5, for which peewee has no operator
         db.execute_sql(f"DELETE FROM {name} WHERE {column} IN (SELECT {keys} FROM {name} WHERE {key} LIMIT {some})")
-        if db.execute_sql("SELECT changes()").fetchone()[0]:
+        if db.connection().changes():
             return True
+    # SQL: the schema itself, which no model describes
     db.execute_sql(f"DROP TABLE {table}")
     return False
 
@@ -193,11 +214,11 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     """
     set_mark(db, database_file.UNMERGED, on=True)
     for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
+        _command(db, table, "secure-delete", 0)
     done = do(db)
     # not after a failure: a rollback restores everything
     for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
+        _command(db, table, "secure-delete", 1)
     return done
 
 
@@ -211,11 +232,11 @@ def set_mark(db: Database, mark: int, *, on: bool) -> None:
     before = _marks(db)
     after = before | mark if on else before & ~mark
     if after != before:
-        db.execute_sql(f"PRAGMA user_version = {after}")
+        db.connection().pragma("user_version", after)
 
 
 def _marks(db: Database) -> int:
-    return db.execute_sql("PRAGMA user_version").fetchone()[0]
+    return db.connection().pragma("user_version")
 
 
 def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:
@@ -225,7 +246,7 @@ def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False
     """
     connection: Any = db.connection()
     before = connection.total_changes()
-    db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-pages if whole else pages,))
+    _command(db, table, "merge", -pages if whole else pages)
     return connection.total_changes() - before >= 2
 
 
@@ -234,6 +255,7 @@ def is_scattered(db: Database, table: str) -> bool:
 
     Every word of a search is looked up in each segment: eight of them cost a fifth to a quarter of its time.
     """
+    # SQL: FTS5, for which peewee has no operator
     sizes = [n for (n,) in db.execute_sql(f"SELECT count(*) FROM {table}_idx GROUP BY segid").fetchall()]
     total = sum(sizes)
     return len(sizes) > 1 and (total <= _SMALL or _SCATTERED * (total - max(sizes)) >= total)

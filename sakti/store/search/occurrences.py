@@ -106,6 +106,7 @@ def occurrences(
 
 def _look_up(db: Connection, match: str, keys: Collection[int]) -> None:
     for key in keys:
+        # SQL: FTS5, for which peewee has no operator
         db.execute_sql(f"{_SQL} rowid = ?", (match, key)).fetchall()
 
 
@@ -123,6 +124,7 @@ _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH 
 
 def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
     among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"  # FTS5 makes a query of each `rowid`
+    # SQL: FTS5, for which peewee has no operator
     db.execute_sql(f"{_SQL} {among}", (match, min(keys), max(keys), listed(keys))).fetchall()
 
 
@@ -143,6 +145,7 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
     if not keys:
         return {}
     sql = "SELECT id, sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(sql, (listed(keys),))
     return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
 
@@ -150,6 +153,7 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
 def likely_copies(db: Connection, keys: Sequence[int]) -> list[bytes]:
     """Return how packed sizes of these rows' copies begin: with the sizes of text and identifiers."""
     sql = "SELECT sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
+    # SQL: FTS5, for which peewee has no operator
     ends = (
         (packed, [i for i, byte in enumerate(packed, 1) if byte < 128])
         for (packed,) in db.execute_sql(sql, (listed(keys),))

@@ -118,11 +118,6 @@ class SearchPage(Struct, frozen=True):
         return f"the best {self.total} of more" if self.more and self.total else f"{self.total} found"
 
     @property
-    def newest_only(self) -> bool:
-        """Return whether older texts were not looked at for some word."""
-        return bool(self.unread)
-
-    @property
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
         texts = [*self._notes_of_scope()]

@@ -121,6 +121,7 @@ class Matches(Struct):
 
 def newest_key(db: Connection) -> int:
     """Return the key of the newest row."""
+    # SQL: also runs on a bare connection, which no query of peewee does
     return db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
 
 
@@ -149,6 +150,7 @@ def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, i
     """Run a SELECT for each phrase, its `w.value`, in one statement: half is the cost of a call."""
     if not (unique := list(dict.fromkeys(phrases))):
         return {}
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(unique).decode(),)).fetchall()
     return dict(zip(unique, itertools.chain.from_iterable(rows), strict=True))
 
@@ -171,6 +173,7 @@ def with_all(db: Connection, terms: Sequence[Term], keys: Sequence[int]) -> set[
     every = " AND ".join(f"({' OR '.join(t.phrases)})" for t in terms)
     among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
     sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND {among}"
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(sql, (f"{OWN} : ({every})", min(keys), max(keys), listed(keys))).fetchall()
     return {key for (key,) in rows}
 
@@ -283,6 +286,7 @@ def _with_most_words(look: IndexLookup, rarities: Mapping[str, float], within: t
     sql = f"{_WORDS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')}"
     scores: dict[int, float] = {}
     for match, rarity in rarities.items():
+        # SQL: FTS5, for which peewee has no operator
         for (key,) in look.db.execute_sql(sql, (match, *within)).fetchall():
             scores[key] = scores.get(key, 0.0) + rarity
     return _matches(rows_of(look, _best_first(scores)), scores)
@@ -313,6 +317,7 @@ def _is_wanting(rows: Sequence[Row]) -> bool:
 def _by_score(look: IndexLookup, match: str) -> Any:
     """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{look.place.among('+rowid')}"
+    # SQL: FTS5, for which peewee has no operator
     return look.db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
 
 
@@ -330,6 +335,7 @@ def _with_rare_words(
         if look.is_over():
             break
         both = f"({match}) AND ({match_of([word], query, own=own)})"
+        # SQL: FTS5, for which peewee has no operator
         for (key,) in look.db.execute_sql(f"{_WORDS}{look.place.among('+rowid')}", (both,)).fetchall():
             scores[key] = scores.get(key, 0.0) + word.rarity  # a row may be new since
     return _matches(rows_of(look, _best_first(scores)), scores)
@@ -411,6 +417,7 @@ def _with_pieces(look: IndexLookup, match: str, part: str) -> Iterator[Sequence[
     sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC"
     results: list[int] = []
     for low, high in look.windows(SPAN, [part], results):
+        # SQL: FTS5, for which peewee has no operator
         with closing(look.db.execute_sql(sql, (match, low, high))) as cursor:
             while keys := [key for (key,) in itertools.islice(cursor, SLICE)]:
                 results += keys[:1]
@@ -427,6 +434,7 @@ def _pieces_from(db: Connection, part: str) -> list[str]:
     """Return the pieces in the index of trigrams that begin with a part which is shorter than they are."""
     _open_vocabulary(db)
     sql = f"SELECT term FROM {PIECES} WHERE term >= ? AND term < ? LIMIT {MOST_PIECES}"
+    # SQL: FTS5, for which peewee has no operator
     return [term for (term,) in db.execute_sql(sql, (part, part + "\U0010ffff")).fetchall()]
 
 
@@ -435,13 +443,18 @@ def _open_vocabulary(db: Connection) -> None:
 
     To switch that has SQLite prepare all statements again, so it is done once.
     """
+    # SQL: the schema itself, which no model describes
     if db.execute_sql("SELECT 1 FROM sqlite_temp_schema WHERE name = ?", (PIECES.partition(".")[2],)).fetchone():
         return
+    # SQL: the schema itself, which no model describes
     (locked,) = db.execute_sql("PRAGMA query_only").fetchone()
+    # SQL: the schema itself, which no model describes
     db.execute_sql("PRAGMA query_only = 0")
     try:
+        # SQL: FTS5, for which peewee has no operator
         db.execute_sql(f"CREATE VIRTUAL TABLE {PIECES} USING fts5vocab (main, search_trigrams, row)")
     finally:
+        # SQL: the schema itself, which no model describes
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
 
@@ -456,9 +469,11 @@ def _at_the_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
             f"SELECT term FROM (SELECT term FROM search_vocabulary WHERE term >= ? LIMIT {ENDINGS})"
             " WHERE term LIKE ? ESCAPE '\\'"
         )
+        # SQL: FTS5, for which peewee has no operator
         ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{for_like(part)}")).fetchall()]
         match = f"{OWN} : ({any_of(ending[:MOST_PIECES])})" if ending else ""
         sql = f"{_WORDS}{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
+        # SQL: FTS5, for which peewee has no operator
         return [key for (key,) in look.db.execute_sql(sql, (match, SLICE)).fetchall()] if match else []
     budget = look.budget
     at_end = Budget(budget.clock, budget.end if inside else min(budget.last, budget.end + AT_THE_END), budget.last)
@@ -483,6 +498,7 @@ def similar_parts(look: IndexLookup, word: str) -> list[Row]:
     last, high = look.place.bounds(look.newest)
     sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     for piece in pieces:
+        # SQL: FTS5, for which peewee has no operator
         rows = look.db.execute_sql(sql, (quoted(piece), max(last, high - SPAN), high, 2 * SLICE))
         shared.update(key for (key,) in rows)
         if look.is_over():
@@ -498,6 +514,7 @@ def contains(db: Connection, part: str) -> bool:
     """
     if not (pieces := trigrams(part)):
         return False
+    # SQL: FTS5, for which peewee has no operator
     found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (all_of(pieces), LOOKED_INTO))
     keys = [key for (key,) in found_by]
     sought = folded(part).lower()
@@ -513,6 +530,7 @@ def rows_of(look: IndexLookup, keys: Sequence[int], *, in_time: bool = False, mo
     sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
+        # SQL: one statement for all ids, which are one parameter
         result += itertools.starmap(Row, look.db.execute_sql(sql, (listed(some), *look.place.values)).fetchall())
         if len(result) >= most or (in_time and start and look.is_over()):
             break
@@ -528,6 +546,7 @@ def neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
     if not places:
         return []
     table, values = table_of(places)
+    # SQL: joins candidates with their neighbours in one statement
     rows = look.db.execute_sql(
         f"SELECT {ROW} FROM {table} w CROSS JOIN search_docs d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
@@ -552,6 +571,7 @@ def by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False)
     )
     result: list[Row] = []
     for window in look.windows(span if place.keys is None else look.newest, [" ".join(needles) or "filters"]):
+        # SQL: conditions of the search are SQL text
         rows = look.db.execute_sql(sql, (*window, *values, most - len(result))).fetchall()
         result += itertools.starmap(Row, rows)
         if len(result) >= most:
@@ -561,5 +581,6 @@ def by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False)
 
 def time_of(db: Connection, key: int) -> int:
     """Return when the row with that key, or the next, was said, Unix ms."""
+    # SQL: also runs on a bare connection, which no query of peewee does
     row = db.execute_sql("SELECT created_at FROM search_docs WHERE pk >= ? ORDER BY pk LIMIT 1", (key,)).fetchone()
     return row[0] if row else 0

@@ -79,6 +79,7 @@ def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
     if not keys:
         return {}
     sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(sql, (listed(keys),)).fetchall()
     return {pk: _text(text, search_text, raw, parts) for pk, text, search_text, raw, parts in rows}
 
@@ -88,6 +89,7 @@ def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
     if not rows:
         return {}
     table, values = table_of([(r.pk, r.thread_id, r.position - 1) for r in rows])
+    # SQL: a search runs it for its candidates in one statement
     records = db.execute_sql(
         f"SELECT w.column1, {_STORED} FROM {table} w CROSS JOIN search_docs d"
         f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
@@ -144,6 +146,7 @@ def _matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> li
     """Return those of `keys` whose row in an index matches."""
     sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
     among = " AND +rowid IN (SELECT value FROM json_each(?))"
+    # SQL: a search runs it for its candidates in one statement
     rows = db.execute_sql(sql + among, (match, min(keys), max(keys), listed(keys))) if match else ()
     return [key for (key,) in rows]
 
@@ -219,6 +222,7 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
     """Return what hits show of rows."""
     if not keys:
         return {}
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(
         f"SELECT {_SHOWN}, {_STORED} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id {_MESSAGE}"
         " WHERE d.pk IN (SELECT value FROM json_each(?))",

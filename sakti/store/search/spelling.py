@@ -101,6 +101,7 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
     sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+    # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(sql, (word[:right], word[:right] + "\U0010ffff", VOCABULARY)).fetchall()
     return [(doc, meant[term]) for doc, term in rows if term in meant]
 

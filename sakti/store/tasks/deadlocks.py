@@ -205,6 +205,7 @@ class Deadlock(Struct, frozen=True):
 def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadlock]:
     """Return the deadlocks of a workspace (of all where None), from versions that did not refuse them."""
     live = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT a.resource_id, a.handle, b.handle, d.type FROM task_dependencies d"
         f" CROSS JOIN tasks a ON a.id = d.task_id AND {live.format('a')}"

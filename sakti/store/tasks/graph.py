@@ -85,9 +85,11 @@ def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
     frontier = list(dict.fromkeys(task_ids))
     if not frontier:
         return {}
+    # SQL: one statement for all ids, which are one parameter
     db.execute_sql(_COUNTED, (json.dumps(frontier),))
     changed: dict[str, bool] = {}
     while frontier:
+        # SQL: one statement for all ids, which are one parameter
         flipped = db.execute_sql(_FLIPPED, (json.dumps(frontier),)).fetchall()
         changed.update((task, bool(held)) for task, held in flipped)
         frontier = _children(db, [task for task, _ in flipped])
@@ -96,6 +98,7 @@ def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
 
 def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
     """Refresh after a task's status or deletion changed: the task, its dependents, parents and children."""
+    # SQL: walks edges without peewee; one statement for a level
     rows = db.execute_sql(
         "SELECT task_id FROM task_dependencies WHERE depends_on = ?1 AND type IN ('blocks', 'parent-child')"
         " UNION SELECT depends_on FROM task_dependencies WHERE task_id = ?1 AND type = 'parent-child'",
@@ -106,6 +109,7 @@ def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
 
 def refresh_all(db: Connection, resource_id: str) -> None:
     """Refresh every task of a workspace, after an import."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql("SELECT id FROM tasks WHERE resource_id = ?", (resource_id,)).fetchall()
     refresh(db, [r[0] for r in rows])
 
@@ -113,6 +117,7 @@ def refresh_all(db: Connection, resource_id: str) -> None:
 def _children(db: Connection, task_ids: list[str]) -> list[str]:
     if not task_ids:
         return []
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(
         "SELECT DISTINCT d.task_id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         " AND d.type = 'parent-child'",
@@ -128,6 +133,7 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
 
     CROSS JOIN fixes the order of the joins: without statistics the planner begins at all edges instead.
     """
+    # SQL: a recursive walk over edges
     rows = db.execute_sql(
         "WITH RECURSIVE up (root, id) AS (SELECT value, value FROM json_each(?) UNION"
         " SELECT up.root, d.depends_on FROM up"
@@ -168,12 +174,14 @@ def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tup
     """Return what tasks wait for, each with the task's seed; of an ancestor (1) only blockers count."""
     seeds = {task: seed for (task, _), seed in tasks.items()}
     waiting = [task for task, is_ancestor in tasks if not is_ancestor]
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(_WAITED_FOR, (json.dumps(list(seeds)), json.dumps(waiting))).fetchall()
     return {(other, is_ancestor): seeds[task] for task, other, is_ancestor in reversed(rows)}
 
 
 def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the open children of tasks that have any, oldest first."""
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(
         "SELECT d.depends_on, c.id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
@@ -192,6 +200,7 @@ def find_epics_to_reopen(db: Connection, resource_id: str, task_ids: Iterable[st
     if task_ids is not None:
         among = " AND (e.id IN (SELECT value FROM json_each(?)) OR d.task_id IN (SELECT value FROM json_each(?)))"
         values += [json.dumps(list(task_ids))] * 2
+    # SQL: walks edges without peewee; one statement for a level
     rows = db.execute_sql(
         "SELECT DISTINCT e.id FROM tasks e CROSS JOIN task_dependencies d ON d.depends_on = e.id"
         f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
@@ -203,6 +212,7 @@ def find_epics_to_reopen(db: Connection, resource_id: str, task_ids: Iterable[st
 
 def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
     """Return those of these tasks that have children, whatever their state."""
+    # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(
         "SELECT DISTINCT d.depends_on FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         " AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND c.deleted_at IS NULL",
@@ -213,6 +223,7 @@ def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
 
 def finished_containers(db: Connection, task_id: str) -> list[str]:
     """Return the unblocked open parents of a task whose children are all closed, oldest first."""
+    # SQL: walks edges without peewee; one statement for a level
     rows = db.execute_sql(
         "SELECT t.id FROM task_dependencies d CROSS JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ?"
         " AND d.type = 'parent-child' AND t.status != 'closed' AND t.deleted_at IS NULL AND t.open_children = 0"
@@ -224,6 +235,7 @@ def finished_containers(db: Connection, task_id: str) -> list[str]:
 
 def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
     """Return (task, depends on, type) of a task's edges to live tasks, in both directions."""
+    # SQL: walks edges without peewee; one statement for a level
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM (SELECT * FROM task_dependencies WHERE task_id = ?1"
         " UNION SELECT * FROM task_dependencies WHERE depends_on = ?1) d"
@@ -236,6 +248,7 @@ def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
 
 def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
     """Return (task, depends on, type) of a workspace's live tasks, in the order of creation."""
+    # SQL: walks edges without peewee; one statement for a level
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM tasks a CROSS JOIN task_dependencies d ON d.task_id = a.id"
         " CROSS JOIN tasks b ON b.id = d.depends_on AND b.deleted_at IS NULL"
@@ -353,6 +366,7 @@ def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, s
     if not task_list:
         return []
     other = _OF_TARGET if have == _OF_TASK else _OF_TASK
+    # SQL: one statement for all ids, which are one parameter
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM json_each(?) j"
         f" CROSS JOIN task_dependencies d ON d.{have} = j.value AND d.type IN ('blocks', 'parent-child')"
@@ -363,17 +377,21 @@ def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, s
 
 def find_stale(db: Connection) -> list[str]:
     """Return the workspaces in which a cached column or count differs from the rows."""
+    # SQL: walks edges without peewee; one statement for a level
     return [r[0] for r in db.execute_sql(f"{_STALE_COUNTS} UNION {_STALE_TALLIES}").fetchall()]
 
 
 def task_ids(db: Connection, resource_id: str) -> list[str]:
     """Return the ids of all tasks of a workspace, deleted ones too."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return [i for (i,) in db.execute_sql("SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))]
 
 
 def tally(db: Connection, resource_id: str) -> None:
     """Recount the tasks of a workspace by state."""
+    # SQL: runs without peewee, whose import takes 60 ms
     db.execute_sql("DELETE FROM task_counts WHERE resource_id = ?", (resource_id,))
+    # SQL: walks edges without peewee; one statement for a level
     db.execute_sql(
         "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
         " GROUP BY 1, 2, 3",

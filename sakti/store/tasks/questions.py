@@ -27,6 +27,7 @@ OPEN: tuple[State, ...] = ("ready", "blocked", "container")
 LIVE: tuple[State, ...] = (*OPEN, "in_progress")
 FEW = 1_000
 _ORDER = "ORDER BY t.priority, t.created_at, t.pk"
+_IN_STATE = f"t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?"
 _COUNTED = 2_000  # tasks closed today that are counted one by one
 _STATES: dict[str | None, tuple[State, ...]] = {
     None: LIVE,
@@ -115,40 +116,59 @@ def card_of(row: Sequence[Any]) -> TaskCard:
     return TaskCard._make(row)
 
 
+def _read_tasks(db: Connection, selection: str, values: Sequence[object]) -> list[Task]:
+    # SQL: runs without peewee, whose import takes 60 ms
+    rows = db.execute_sql(f"SELECT {COLUMNS} FROM {selection}", values).fetchall()
+    return [task_of(row) for row in rows]
+
+
+def _read_cards(db: Connection, selection: str, values: Sequence[object]) -> list[TaskCard]:
+    # SQL: runs without peewee, whose import takes 60 ms
+    rows = db.execute_sql(f"SELECT {CARD_COLUMNS} FROM {selection}", values).fetchall()
+    return [card_of(row) for row in rows]
+
+
+def _count(db: Connection, selection: str, values: Sequence[object]) -> int:
+    # SQL: runs without peewee, whose import takes 60 ms
+    return db.execute_sql(f"SELECT count(*) FROM {selection}", values).fetchone()[0]
+
+
+def _has(db: Connection, condition: str, *values: str) -> bool:
+    """Return whether a task meets a condition."""
+    # SQL: runs without peewee, whose import takes 60 ms
+    return db.execute_sql(f"SELECT 1 FROM tasks WHERE {condition} LIMIT 1", values).fetchone() is not None
+
+
+def _map_ids(db: Connection, column: str, task_ids: Iterable[str], condition: str = "") -> dict[str, Any]:
+    """Map ids of tasks to a column, in one statement."""
+    sql = f"SELECT t.id, t.{column} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value{condition}"
+    # SQL: one statement for all ids, which are one parameter
+    return dict(db.execute_sql(sql, (json.dumps(list(task_ids)),)).fetchall())
+
+
 # --- one task ---------------------------------------------------------------------------------------------
 
 
 def get(db: Connection, task_id: str) -> Task | None:
     """Return a task that is not deleted."""
-    row = db.execute_sql(
-        f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,)
-    ).fetchone()
-    return None if row is None else task_of(row)
+    return next(iter(_read_tasks(db, "tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,))), None)
 
 
 def place_of(db: Connection, task_id: str) -> tuple[str, str] | None:
     """Return the workspace and the handle of a task, deleted or not."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql("SELECT resource_id, handle FROM tasks WHERE id = ?", (task_id,)).fetchone()
 
 
 def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:
     """Return live tasks by id, in the order asked for."""
-    rows = db.execute_sql(
-        f"SELECT {COLUMNS} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL"
-        " ORDER BY j.key",
-        (json.dumps(list(task_ids)),),
-    )
-    return {task.id: task for task in map(task_of, rows)}
+    selection = "json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL ORDER BY j.key"
+    return {task.id: task for task in _read_tasks(db, selection, (json.dumps(list(task_ids)),))}
 
 
 def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the handles of tasks, deleted ones too, by id."""
-    return dict(
-        db.execute_sql(
-            "SELECT t.id, t.handle FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value",
-            (json.dumps(list(task_ids)),),
-        )
-    )
+    return _map_ids(db, "handle", task_ids)
 
 
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
@@ -166,36 +186,31 @@ def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = Fal
         if "lower" in clause and matches:  # reads every task
             break
         mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
-        rows = db.execute_sql(
-            f"SELECT {COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
-        ).fetchall()
-        matches.update((task.id, task) for task in map(task_of, rows))
-        if rows and len(values) == 1:
+        tasks = _read_tasks(db, f"tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values))
+        matches.update((task.id, task) for task in tasks)
+        if tasks and len(values) == 1:
             break
     return list(matches.values())[:20]
 
 
 def exists(db: Connection, task_id: str) -> bool:
     """Return whether the id is taken in any workspace, also by a deleted task."""
-    return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+    return _has(db, "id = ?", task_id)
 
 
 def has_handle(db: Connection, resource_id: str, handle: str) -> bool:
     """Return whether a workspace has used the handle, also for a deleted task."""
-    row = db.execute_sql("SELECT 1 FROM tasks WHERE resource_id = ? AND handle = ?", (resource_id, handle)).fetchone()
-    return row is not None
+    return _has(db, "resource_id = ? AND handle = ?", resource_id, handle)
 
 
 def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
     """Return whether a workspace has the task and it is not deleted."""
-    row = db.execute_sql(
-        "SELECT 1 FROM tasks WHERE id = ? AND resource_id = ? AND deleted_at IS NULL", (task_id, resource_id)
-    ).fetchone()
-    return row is not None
+    return _has(db, "id = ? AND resource_id = ? AND deleted_at IS NULL", task_id, resource_id)
 
 
 def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
     )
@@ -204,18 +219,14 @@ def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
 
 def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the states of tasks by id."""
-    return dict(
-        db.execute_sql(
-            "SELECT t.id, t.state FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value",
-            (json.dumps(list(task_ids)),),
-        )
-    )
+    return _map_ids(db, "state", task_ids)
 
 
 def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
     """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
     out: list[tuple[str, int]] = []
     for state in ("blocked", "container", "in_progress"):
+        # SQL: runs without peewee, whose import takes 60 ms
         out += db.execute_sql(
             "SELECT t.id, t.priority FROM tasks t WHERE t.resource_id = ? AND t.state = ? AND t.priority <= ?"
             f" AND (t.held OR t.open_children) {_ORDER} LIMIT ?",
@@ -226,17 +237,12 @@ def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list
 
 def row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
     """Return numbers by which tasks of one moment are in the order in which they were stored."""
-    sql = "SELECT t.id, t.pk FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value"
-    return dict(db.execute_sql(sql, (json.dumps(list(task_ids)),)).fetchall())
+    return _map_ids(db, "pk", task_ids)
 
 
 def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
     """Return the priorities of those of these tasks that are ready."""
-    rows = db.execute_sql(
-        "SELECT t.id, t.priority FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.state = 'ready'",
-        (json.dumps(list(task_ids)),),
-    )
-    return dict(rows.fetchall())
+    return _map_ids(db, "priority", task_ids, " AND t.state = 'ready'")
 
 
 # --- many of them -----------------------------------------------------------------------------------------
@@ -244,15 +250,12 @@ def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
 
 def column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
     """Return the first tasks of a column: most urgent first, then oldest."""
-    rows = db.execute_sql(
-        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
-        (resource_id, state, limit),
-    )
-    return [task_of(r) for r in rows]
+    return _read_tasks(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 
 def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
     """Return the number of tasks (of one type) by state; it is kept, not counted (see the migration)."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT state, sum(count) FROM task_counts WHERE resource_id = ?1 AND (?2 IS NULL OR type = ?2) GROUP BY state",
         (resource_id, type),
@@ -263,6 +266,7 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
 def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
     """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
     by_state = counts(db, resource_id)
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t"
         " ON t.id = json_extract(th.metadata, '$.active_task_id')"
@@ -282,41 +286,31 @@ def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
 
 def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
     """Return the first tasks of a column as cards, in the order of `column`."""
-    rows = db.execute_sql(
-        f"SELECT {CARD_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
-        (resource_id, state, limit),
-    )
-    return [card_of(r) for r in rows]
+    return _read_cards(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 
 def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[TaskCard], int]:
     """Return tasks closed at or after `since` (Unix ms), newest first, and their number."""
     where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
-    rows = db.execute_sql(  # in the order of the index, so that a great many of one moment need no sorting
-        f"SELECT {CARD_COLUMNS} FROM tasks t WHERE {where}"
-        " ORDER BY t.closed_at DESC, t.compaction_level DESC, t.pk DESC LIMIT ?",
-        (resource_id, since, limit),
-    ).fetchall()
-    if len(rows) < limit:
-        return [card_of(r) for r in rows], len(rows)
-    counted = "SELECT count(*) FROM (SELECT 1 FROM tasks t WHERE {} LIMIT ?)"
-    (total,) = db.execute_sql(counted.format(where), (resource_id, since, _COUNTED)).fetchone()
+    # in the order of the index, so that a great many of one moment need no sorting
+    order = "t.closed_at DESC, t.compaction_level DESC, t.pk DESC"
+    shown = _read_cards(db, f"tasks t WHERE {where} ORDER BY {order} LIMIT ?", (resource_id, since, limit))
+    if len(shown) < limit:
+        return shown, len(shown)
+    counted = "(SELECT 1 FROM tasks t WHERE {} LIMIT ?)"
+    total = _count(db, counted.format(where), (resource_id, since, _COUNTED))
     if total == _COUNTED:  # what else is closed is mostly less; how much that is in all is kept
         total = counts(db, resource_id)["closed"]
         for other in ("t.closed_at < ?", "t.closed_at IS NULL AND ? IS NOT NULL"):
             others = counted.format(where.replace("t.closed_at >= ?", other))
-            total -= db.execute_sql(others, (resource_id, since, -1)).fetchone()[0]
-    return [card_of(r) for r in rows], total
+            total -= _count(db, others, (resource_id, since, -1))
+    return shown, total
 
 
 def list_claimed(db: Connection, resource_id: str) -> list[Task]:
     """Return the tasks in progress whose claim belongs to a process and ends with it."""
-    rows = db.execute_sql(
-        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.session_id IS NOT NULL"
-        f" AND t.claim_owner IS NOT NULL AND +t.state = 'in_progress' {_ORDER}",
-        (resource_id,),
-    )
-    return [task_of(r) for r in rows]
+    claimed = "t.session_id IS NOT NULL AND t.claim_owner IS NOT NULL AND +t.state = 'in_progress'"
+    return _read_tasks(db, f"tasks t WHERE t.resource_id = ? AND {claimed} {_ORDER}", (resource_id,))
 
 
 def select(
@@ -350,10 +344,10 @@ def select(
         total = sum(state_counts[state] for state in states)
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
-        (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {some}", (*values, *states)).fetchone()
+        total = _count(db, f"{source} WHERE {some}", (*values, *states))
         if assignee is not None or total <= FEW:  # few have it: begin at those
-            sql = f"SELECT {COLUMNS} FROM {source} WHERE {some} {_ORDER} LIMIT ? OFFSET ?"
-            return [task_of(r) for r in db.execute_sql(sql, (*values, *states, limit, offset))], total
+            few = f"{source} WHERE {some} {_ORDER} LIMIT ? OFFSET ?"
+            return _read_tasks(db, few, (*values, *states, limit, offset)), total
         source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
     if total <= offset:
         return [], total
@@ -377,12 +371,12 @@ def _first_of_each(
         f"SELECT * FROM (SELECT t.pk, t.priority, t.created_at FROM {source} WHERE {clause} AND t.state = ?"
         f" {_ORDER} LIMIT ?)"
     )
-    rows = db.execute_sql(
-        f"SELECT {COLUMNS} FROM (SELECT pk FROM ({' UNION ALL '.join([first] * len(states))})"
-        f" ORDER BY priority, created_at, pk LIMIT ? OFFSET ?) x CROSS JOIN tasks t ON t.pk = x.pk {_ORDER}",
-        (*(v for state in states for v in (*values, state, offset + limit)), limit, offset),
+    selection = (
+        f"(SELECT pk FROM ({' UNION ALL '.join([first] * len(states))})"
+        f" ORDER BY priority, created_at, pk LIMIT ? OFFSET ?) x CROSS JOIN tasks t ON t.pk = x.pk {_ORDER}"
     )
-    return [task_of(r) for r in rows]
+    of_each = [v for state in states for v in (*values, state, offset + limit)]
+    return _read_tasks(db, selection, (*of_each, limit, offset))
 
 
 def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
@@ -390,13 +384,12 @@ def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, lim
 
     It runs after every close; the first lines are those of the partial index.
     """
-    rows = db.execute_sql(
-        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ?1 AND t.status = 'closed' AND t.deleted_at IS NULL"
+    selection = (
+        "tasks t WHERE t.resource_id = ?1 AND t.status = 'closed' AND t.deleted_at IS NULL"
         " AND t.closed_at < ?2 AND (t.compaction_level = 0 AND coalesce(t.compacted_at, 0) < ?2"
-        " OR t.compaction_level = 1 AND t.closed_at < ?3) LIMIT ?4",
-        (resource_id, first, second, limit),
+        " OR t.compaction_level = 1 AND t.closed_at < ?3) LIMIT ?4"
     )
-    return [task_of(r) for r in rows]
+    return _read_tasks(db, selection, (resource_id, first, second, limit))
 
 
 def all_live(db: Connection, resource_id: str) -> list[Task]:
@@ -406,6 +399,7 @@ def all_live(db: Connection, resource_id: str) -> list[Task]:
 
 def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
     """Yield every task, oldest first, with its original texts if it was shrunk (description, summary)."""
+    # SQL: runs without peewee, whose import takes 60 ms
     for row in db.execute_sql(
         f"SELECT {COLUMNS}, t.original FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL"
         " ORDER BY t.created_at, t.pk",
@@ -420,6 +414,7 @@ def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Jso
 def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]:
     """Return the messages linked to a task, oldest first, each with the beginning of its text."""
     names = ("id", "thread_id", "role", "index", "relation", "text")
+    # SQL: calls a function of this program on packed texts
     rows = db.execute_sql(
         "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation,"
         " substr(sakti_text(m.raw_content, m.parts), 1, 200)"
@@ -432,6 +427,7 @@ def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]
 
 def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
     """Return the history of a task, newest first: action, actor, time."""
+    # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT action, actor, created_at FROM task_events WHERE task_id = ? ORDER BY pk DESC LIMIT ?",
         (task_id, limit),
@@ -441,6 +437,7 @@ def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
 
 def last_event(db: Connection, resource_id: str) -> int:
     """Return the number of the workspace's newest event (one step in an index); 0 without events."""
+    # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql(
         "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
     ).fetchone()[0]

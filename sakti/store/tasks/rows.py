@@ -56,13 +56,14 @@ def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, 
 def _get_with_deleted(db: Database, task_id: str) -> Task:
     task = questions.get(db, task_id)
     if task is None:
-        (resource_id,) = db.execute_sql("SELECT resource_id FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        ((resource_id,),) = rows.select(db, TaskRow, ("resource_id",), id=task_id)
         (task,) = questions.matching(db, resource_id, task_id, deleted=True)
     return task
 
 
 def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: int) -> None:
     """Delete many tasks of a workspace at once."""
+    # SQL: one statement for all ids, which are one parameter
     db.execute_sql(
         "UPDATE tasks SET deleted_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND deleted_at IS NULL",
         (now, json.dumps(list(task_ids))),
@@ -269,6 +270,7 @@ def find_active_task(db: Database, thread_id: str, holder: str, owner: str | Non
 
     It runs with every message, so it is one statement in SQL. A new process of the thread becomes the claim's owner.
     """
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         "SELECT t.id, t.claim_owner FROM threads th CROSS JOIN tasks t"
         " ON t.id = json_extract(th.metadata, '$.active_task_id') WHERE th.id = ? AND t.status = 'in_progress'"
@@ -355,6 +357,7 @@ def _events(*where: Any) -> Any:
 
 def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
     """Return by task the `updated_at` of the version that was imported last."""
+    # SQL: reads JSON inside a column
     rows = db.execute_sql(
         "SELECT task_id, json_extract(after, '$.version') FROM task_events WHERE resource_id = ? AND batch IS NOT NULL"
         " AND undone_at IS NULL AND json_extract(after, '$.version') IS NOT NULL ORDER BY pk",
@@ -365,6 +368,7 @@ def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
 
 def is_imported(db: Connection, task_id: str) -> bool:
     """Return whether the last change of a task was an import."""
+    # SQL: reads JSON inside a column
     row = db.execute_sql(
         "SELECT action = 'import' OR json_extract(after, '$.version') IS NOT NULL FROM task_events"
         " WHERE task_id = ? AND action != 'link' AND undone_at IS NULL ORDER BY pk DESC LIMIT 1",

@@ -30,6 +30,7 @@ def put(db: Connection, task_id: str, title: str, text: str) -> None:
     """Index a task, secrets masked, replacing its former entry."""
     title = entering("task_words", "title", title)
     body = entering("task_words", "body", text[: search_index.TEXT_LIMIT])
+    # SQL: a row of an FTS5 index
     db.execute_sql(
         "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
         (title, body, search_index.identifiers(f"{title}\n{body}"), task_id),
@@ -82,11 +83,13 @@ def _beginning(word: str) -> str:
 
 def _is_said(db: Connection, phrase: str) -> bool:
     sql = "SELECT 1 FROM task_words WHERE task_words MATCH ? LIMIT 1"
+    # SQL: FTS5, for which peewee has no operator
     return db.execute_sql(sql, (_quote(phrase),)).fetchone() is not None
 
 
 def _newest(db: Connection, match: str) -> int | None:
     """Return the row from which `COMMON` matches follow; None if there are not more."""
+    # SQL: FTS5, for which peewee has no operator
     row = db.execute_sql(
         "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
     ).fetchone()
@@ -95,6 +98,7 @@ def _newest(db: Connection, match: str) -> int | None:
 
 def _rank(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
     newest = _newest(db, match) or 0
+    # SQL: FTS5, for which peewee has no operator
     rows: Sequence[tuple[str]] = db.execute_sql(
         "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"
         " WHERE task_words MATCH ? AND rowid >= ?) w JOIN tasks t ON t.pk = w.pk"

@@ -119,7 +119,7 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
         if run.state != "running" or run.child_id in running:
             continue
         leases.clear_dead(db, run.child_id)
-        if not any(lease.kind == "turn" for lease in leases.held(db, run.child_id, now)):
+        if not any(lease.kind == "turn" for lease in leases.list_leases(db, run.child_id, now)):
             _update(db, run.child_id, state="interrupted", ended_at=now)
             orphans.append(run)
     return orphans
@@ -127,6 +127,7 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
 
 def total_usage(db: Database, thread_id: str, purpose: str) -> Usage:
     """Return the usage of a thread with its children, for a purpose."""
+    # SQL: sums of five columns in one statement
     row = db.execute_sql(
         "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
         " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd) FROM steps"

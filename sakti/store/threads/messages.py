@@ -135,6 +135,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
     """
     message = codec.mask_message(message)
+    # SQL: each step runs it; building a query takes 80-300 µs
     index, exists = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not exists:
         raise StoreError("This thread was removed in another window.", code="gone")
@@ -142,6 +143,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     insert(db, MessageRow, **values, format=codec.FORMAT, search_text=index_text, paths=paths)
     connection: Any = db.connection()
     pk = connection.last_insert_rowid()
+    # SQL: each step runs it; building a query takes 80-300 µs
     db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
     if message.task_id is not None:
         rows.add_link(db, message.task_id, message.id, "output", message.created_at)
@@ -198,30 +200,31 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
     )
 
 
+def _read(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
+    # SQL: each step runs it; building a query takes 80-300 µs
+    return [MESSAGE.of(row) for row in db.execute_sql(f"{_SELECT} {condition}", values).fetchall()]
+
+
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
-    page_rows = db.execute_sql(
-        f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
-        (thread_id, 1 << 62 if before is None else before, limit),
-    ).fetchall()
-    return [MESSAGE.of(r) for r in reversed(page_rows)]
+    condition = "thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?"
+    return _read(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
 
 
 def version(db: Database) -> int:
     """Return a number that changes with every commit of another connection, in any process."""
-    return db.execute_sql("PRAGMA data_version").fetchone()[0]
+    return db.connection().pragma("data_version")
 
 
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Return the messages of a thread with an index above `index`, oldest first."""
-    later = db.execute_sql(
-        f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
-    ).fetchall()
-    return [MESSAGE.of(r) for r in later]
+    condition = "thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?"
+    return _read(db, condition, (thread_id, index, limit))
 
 
 def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
     """Return (id, index, state) of the messages above an index that were not withheld, oldest first."""
+    # SQL: each step runs it; building a query takes 80-300 µs
     return db.execute_sql(
         "SELECT id, message_index, state FROM messages WHERE thread_id = ? AND message_index > ?"
         " AND state != 'withheld' ORDER BY message_index",
@@ -229,7 +232,7 @@ def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, in
     ).fetchall()
 
 
-def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
+def list_between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
     here = (MessageRow.thread_id == thread_id) & MessageRow.message_index.between(first, last)
     return list(MESSAGE.select().where(here).order_by(MessageRow.message_index).execute(db))
 
@@ -241,12 +244,12 @@ def get(db: Database, message_id: str) -> Message | None:
 
 def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     """Return those of `ids` that exist, in the order of their threads and indexes."""
-    message_rows: list[Any] = []
+    messages: list[Message] = []
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        message_rows += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
-    return [MESSAGE.of(r) for r in message_rows]
+        messages += _read(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
+    return messages
 
 
 def count(db: Database, thread_id: str) -> int:
@@ -263,6 +266,7 @@ def seal(db: Database, ids: Sequence[str], now: int) -> None:
     for start in range(0, len(ids), 500):
         some = ids[start : start + 500]
         marks = ",".join("?" * len(some))
+        # SQL: each step runs it; building a query takes 80-300 µs
         db.execute_sql(f"UPDATE messages SET sealed_at = ? WHERE id IN ({marks}) AND sealed_at IS NULL", (now, *some))
 
 
@@ -318,6 +322,7 @@ def add_step(
 
 def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
     """Return the total usage of a thread, for all purposes or one of them."""
+    # SQL: sums of five columns in one statement
     row = db.execute_sql(
         "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
         " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"
@@ -343,6 +348,7 @@ def places(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     # LIKE knows the case of ASCII only: any other character is looked at here
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
     pattern = phrase(text)
+    # SQL: calls a function of this program on packed texts
     matches = db.execute_sql(
         "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
         " FROM messages WHERE thread_id = ?) WHERE text LIKE ? ESCAPE '\\' ORDER BY message_index",

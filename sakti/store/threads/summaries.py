@@ -71,6 +71,7 @@ def summarised_up_to(metadata: Mapping[str, object]) -> tuple[int, int]:
 
 def count_messages(db: Database, thread_id: str) -> int:
     """Return the number of messages of a thread."""
+    # SQL: each step runs it; building a query takes 80-300 µs
     return db.execute_sql(_COUNT, (thread_id,)).fetchone()[0]
 
 
@@ -96,6 +97,7 @@ def put_summaries(
 
 def summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
     """Return the newest `limit` summaries of a thread for more than `above` tokens each, oldest first."""
+    # SQL: reads JSON inside a column
     newest = db.execute_sql(_SUMMARIES, (thread_id, above, limit)).fetchall()
     return [Summarised(*r) for r in reversed(newest)]
 
@@ -147,6 +149,7 @@ def read_carried_lines(db: Database, thread_id: str) -> list[CarriedLine]:
 
 
 def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
+    # SQL: reads JSON inside a column
     stored = db.execute_sql(_CARRIED, (thread_id,)).fetchall()
     if not stored:
         return "", []

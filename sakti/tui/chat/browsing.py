@@ -16,12 +16,12 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from sakti.core.clock import Clock
+from sakti.tui.chat.find import FindBar
 from sakti.tui.keys import is_text
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
-from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.transcript import Transcript
 
 CONVERSATION = "conversation"

@@ -13,17 +13,16 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.host import Host
-from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
-from sakti.tui.transcript.findings import FindingsBlock
+from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
 with lazy_imports:
     from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import compaction as compaction_screen
     from sakti.tui.screens import imports as import_screen
     from sakti.tui.screens import lists as list_screens
+    from sakti.tui.screens import memory_events as compaction_screen
     from sakti.tui.screens import servers as server_screens
     from sakti.tui.screens import settings as settings_screen
     from sakti.tui.screens import text as text_screens
@@ -125,7 +124,7 @@ class Commands:
         return True
 
     def _open_page(self, view: str, data: Any) -> bool:
-        """Open a screen that shows `data`; False if there is none of that name."""
+        """Open a screen that shows `data`; False for an unknown name."""
         chat, host = self._chat, self._host
         match view:
             case "request":

@@ -17,16 +17,14 @@ from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.completer import Completer
-from sakti.tui.chat.find import ThreadFind
+from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
 from sakti.tui.widgets.aside import AsideView
 from sakti.tui.widgets.card import CardBox, PlanForm
-from sakti.tui.widgets.completions import Completions
-from sakti.tui.widgets.find_bar import FindBar
+from sakti.tui.widgets.completions import Completions, QueueView
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.queue import QueueView
 from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 

@@ -25,8 +25,9 @@ from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
 from sakti.tui.chat.browsing import AREAS, TypedLetters, after, area_of, is_for_the_prompt
+from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
-from sakti.tui.chat.drafts import Drafts
+from sakti.tui.chat.find import FindBar
 from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
@@ -42,7 +43,6 @@ from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView
 from sakti.tui.widgets.aside import AsideView
 from sakti.tui.widgets.card import CardView
-from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.prompt import Prompt

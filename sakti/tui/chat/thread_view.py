@@ -18,8 +18,8 @@ from sakti.core.text import one_line
 from sakti.core.types import Message
 from sakti.tui.chat.panes import Panes
 from sakti.tui.host import Host
-from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:

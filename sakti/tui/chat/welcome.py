@@ -41,7 +41,7 @@ class Welcome:
         self._host.push(welcome_screen.WelcomeScreen(self._apply, self._download))
 
     def typed_through(self, event: events.Event, app: App[Any]) -> None:
-        """Leave the welcome for what is meant for the chat: typed or pasted text, and keys of its own."""
+        """Leave the welcome at input meant for the chat: typed or pasted text, and the keys of the chat."""
         passed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and self._is_passed_on(event))
         if passed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
             app.screen.dismiss(None)

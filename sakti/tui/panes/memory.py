@@ -23,9 +23,9 @@ from sakti.agent.reports.memory_report import (
     doing,
     forecast,
     gauge_words,
-    guarded,
     in_a_line,
     in_words,
+    summarize_doubts,
 )
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
@@ -237,7 +237,7 @@ def memory_lines(
     if status.backlog is not None:
         style = palette.warn if status.backlog.paused else palette.text
         lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
-    if figures is not None and (warning := guarded(figures)):
+    if figures is not None and (warning := summarize_doubts(figures)):
         lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
     lines += _last_lines(status, spent, palette, width, failed)
     lines = [_crop(line, width) for line in lines]

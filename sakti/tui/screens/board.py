@@ -22,8 +22,8 @@ from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.wrap import Line, shorten, wrap
-from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import AskLine
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask

@@ -86,13 +86,13 @@ class HelpScreen(ReadScreen):
     @on(Input.Changed, "#panel-input")
     def _filter(self, event: Input.Changed) -> None:
         event.stop()
-        reader, shown = self.query_one(Transcript), filtered(self._blocks, event.value)
+        reader, shown = self.query_one(Transcript), filter_cards(self._blocks, event.value)
         reader.document.clear()
         reader.document.append(*(shown or [NoticeBlock(title="Nothing found", text="Try other words.")]))
         reader.show_top()
 
 
-def filtered(blocks: Iterable[Block], text: str) -> list[Block]:
+def filter_cards(blocks: Iterable[Block], text: str) -> list[Block]:
     """Return the cards with the rows that have every word of `text`, in their title or themselves."""
     words = text.lower().split()
     cards = [b for b in blocks if isinstance(b, CardBlock)]

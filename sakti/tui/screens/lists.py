@@ -15,10 +15,10 @@ from textual.getters import query_one
 from sakti.agent.tools import background
 from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
+from sakti.tui.appearance import files_seen
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
-from sakti.tui.themes import files_seen
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
 

@@ -1,4 +1,4 @@
-"""List all that happened to a memory, newest first; each opens with the lines that it made."""
+"""List all that happened to a memory, each with its lines, and show the last compaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.segment import Segment
 
 from sakti.agent.reports.memory_report import in_a_line, sizes
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import count_k, one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import event_head
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
@@ -19,6 +19,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, indent, line_width, wrap
 
 if TYPE_CHECKING:
+    from sakti.agent.threads.last_compaction import Shown
     from sakti.store.log.events import MemoryEvent
     from sakti.store.memory import Group
 
@@ -87,3 +88,25 @@ def _numbers(groups: Sequence[Group]) -> str:
 
 def _lines_of(groups: Sequence[Group]) -> list[str]:
     return [line for g in groups for line in sanitise(g.text).split("\n")]
+
+
+class CompactionScreen(ReadScreen):
+    """Read-only; `/compact undo` undoes it."""
+
+    HELP = "What the last /compact did: + are lines that the log has since. The messages are kept, search finds them."
+
+    def __init__(self, shown: Shown) -> None:
+        done = shown.done
+        saved = done.tokens_before - done.tokens_after
+        rows = [
+            ("when", datetime.fromtimestamp(done.created_at / 1000).strftime("%Y-%m-%d %H:%M")),
+            ("focus", done.focus),
+            ("removed", f"{done.message_count} messages, numbers {done.first_index + 1} to {done.last_index + 1}"),
+            ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
+            ("observations", f"{len(shown.before)} → {len(shown.after)} lines"),
+            ("pinned", f"{shown.pinned} line{'s' * (shown.pinned != 1)}, always kept" if shown.pinned else ""),
+            ("doubtful", f"{shown.doubtful} new lines are not supported by their source" if shown.doubtful else ""),
+            ("undo", "/compact undo"),
+        ]
+        card = CardBlock(title="Compacted", rows=tuple((k, v) for k, v in rows if v))
+        super().__init__("The last compaction", [card, DiffBlock(diff=shown.diff())])

@@ -20,9 +20,8 @@ from sakti.core.text import one_line
 from sakti.tui.host import STYLES, Host, app_of, host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.safe_input import SafeInput
+from sakti.tui.widgets.safe_input import AskLine, SafeInput
 
 Result = TypeVar("Result")
 Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action that a click runs, or ""

@@ -23,7 +23,6 @@ from sakti.store.search.query import MAX_TEXT
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
-from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import Preview, passage_of
 from sakti.tui.screens.search_rows import (
     FILTERS,
@@ -32,16 +31,17 @@ from sakti.tui.screens.search_rows import (
     draw_row,
     filter_of,
     filter_text,
-    grouped,
+    group_hits,
     last_key,
     next_filter,
+    notes,
     rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
+from sakti.tui.widgets.status import Chip
 
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit, SearchPage
@@ -235,7 +235,7 @@ class SearchScreen(Panel[Any]):
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
         self._notes |= notes(page.hits)
-        return grouped(page.hits, after, rule_of(page))
+        return group_hits(page.hits, after, rule_of(page))
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))

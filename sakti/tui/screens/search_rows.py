@@ -58,7 +58,7 @@ def rule_of(page: SearchPage) -> tuple[int, str]:
     return page.with_all + 1, f"── {page.total - page.with_all} with some of the words ──"
 
 
-def grouped(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
+def group_hits(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
     """Group `hits`, best first, by thread; the thread of the best hit comes first.
 
     `after`: the key of the last heading above, which is not repeated. `rule`: see `rule_of`.
@@ -120,7 +120,7 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     under: list[Line] = [] if beside or not note else [[Segment(f"    {shorten(note, width - 4)}", palette.faint)]]
     room = max(8, width - 4)
     snippet, marks = _from_match(row.snippet, row.marks, SNIPPET_LINES * room)
-    body = wrap(marked(snippet, marks, palette), room)[:SNIPPET_LINES]
+    body = wrap(mark_snippet(snippet, marks, palette), room)[:SNIPPET_LINES]
     return [head, *under, *([Segment("    "), *line] for line in body)]
 
 
@@ -136,7 +136,7 @@ def _format_time(time: int) -> str:
     return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
 
 
-def marked(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
+def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
     """Return `snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
     spans: list[Span] = []
     at = 0
@@ -193,3 +193,9 @@ def filter_text(query: str, name: str) -> str:
     """Return the display text of a filter's value."""
     value = filter_of(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)
+
+
+def notes(hits: Iterable[Hit]) -> dict[str, str]:
+    """Return the notes on hits, by hit id; hits without a note are omitted."""
+    texts = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
+    return {i: text for i, text in texts.items() if text}

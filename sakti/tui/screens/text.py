@@ -15,7 +15,7 @@ from textual.getters import query_one
 from sakti.actions import registry
 from sakti.agent.reports.memory_report import ABOUT
 from sakti.core.events import ApprovalRequested
-from sakti.core.text import count_k, one_line, reveal_hidden, sanitise
+from sakti.core.text import count_k, one_line, sanitise, show_hidden
 from sakti.core.types import Message
 from sakti.tui.host import Host
 from sakti.tui.keys import in_words
@@ -122,7 +122,7 @@ def approval_screen(asked: ApprovalRequested) -> ReadScreen:
     """Show the full command or diff of an approval question."""
     blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
     if asked.tool == "bash" or not blocks:
-        blocks.insert(0, TextBlock(text=reveal_hidden(asked.target), open=True))
+        blocks.insert(0, TextBlock(text=show_hidden(asked.target), open=True))
     return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
 
 

@@ -231,7 +231,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
-    done = words.said(await found.redo(preview, take=take), redo=True)
+    done = words.describe_result(await found.redo(preview, take=take), redo=True)
     host.note(done.sentence, TOLD_S)
 
 
@@ -239,7 +239,7 @@ async def _undo(
     host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
-    done = words.said(result)
+    done = words.describe_result(result)
     if not result.done.went_to:
         host.say(done.sentence, title=done.title)
         return

@@ -15,7 +15,7 @@ from rich.style import Style
 from sakti.core.text import one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
-from sakti.tui.transcript.links import linked
+from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import Chunk
 from sakti.tui.transcript.wrap import (
@@ -171,7 +171,7 @@ def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) ->
         row = source.expandtabs(TAB)
         bare = row.lstrip(" ")
         lead = min(len(row) - len(bare), max(0, width - 8))
-        lines = wrap([(bare, style)] if link is None else linked(bare, style, link), width - lead)
+        lines = wrap([(bare, style)] if link is None else add_links(bare, style, link), width - lead)
         out += made_from(indent(lines, Segment(" " * lead)) if lead else lines, source)
     return out
 
@@ -368,3 +368,33 @@ class CardBlock(Block, eq=False):
 
     def estimate(self, width: int) -> int:
         return 2 + len(self.rows) + len(self.warnings) + self.gap
+
+
+class FindingsBlock(Block, eq=False):
+    """Lines that begin with ✓, ! or ✗; the details of a ✓ line are muted."""
+
+    title: str = ""
+    findings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.title = one_line(self.title, 100)
+        self.findings = tuple(one_line(f, 500) for f in self.findings)
+
+    def plain(self) -> str:
+        return "\n".join([self.title, *self.findings])
+
+    def render(self, width: int, palette: Palette) -> list[Line]:
+        bar = Segment("  ┃ ", palette.agent)
+        out = indent(wrap([(self.title, palette.bold)], width - 4), bar)
+        for finding in self.findings:
+            sign, _, text = finding.partition(" ")
+            style = {"✓": palette.ok, "!": palette.warn}.get(sign, palette.bad)
+            name, colon, detail = text.partition(": ")
+            spans = [(name + colon, palette.text), (detail, palette.muted if sign == "✓" else palette.text)]
+            first, *rest = wrap([s for s in spans if s[0]], max(8, width - 6))
+            out.append(row_of(first).behind([bar, Segment(f"{sign} ", style)], SIGN))
+            out += indent(indent(rest, Segment("  ")), bar)
+        return out
+
+    def estimate(self, width: int) -> int:
+        return 1 + len(self.findings) + self.gap

@@ -27,9 +27,34 @@ from sakti.tui.transcript.blocks import (
     TextBlock,
     ThinkingBlock,
 )
-from sakti.tui.transcript.endings import stored_notice
 from sakti.tui.transcript.split import split
 from sakti.tui.transcript.tool import ToolBlock
+
+ENDS = {
+    "interrupted": "Interrupted",
+    "limit": "Stopped at a limit",
+    "length": "The answer was cut",
+    "repetition": "Stopped",
+    "tripwire": "Withheld",
+    "refused": "Refused",
+    "no_model": "No model",
+    "error": "No answer",
+}
+
+
+def ended_notice(status: str, title: str, text: str, message_id: str = "") -> NoticeBlock:
+    tone = "error" if status in ("error", "no_model") else "warning"
+    return NoticeBlock(message_id, tone=tone, title=title or ENDS.get(status, status), text=text)
+
+
+def stored_notice(message: Message) -> NoticeBlock | None:
+    """Return the stored notice of a turn that ended without an answer, else None."""
+    ended = message.metadata.get("ended")
+    if not isinstance(ended, dict):
+        return None
+    status, title, text = (str(ended.get(k) or "") for k in ("status", "title", "text"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
+    return ended_notice(status, title, text, message.id) if status else None
+
 
 _MARKERS = {
     "interrupted": "interrupted",

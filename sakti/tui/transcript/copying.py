@@ -45,10 +45,12 @@ def message_of(document: Document, index: int) -> str:
     here = blocks[index]
     is_label = isinstance(here, Label)
     selected = [b for b in blocks[first : last + 1] if is_label or b.message_id == here.message_id]
-    return said(selected) or (here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain())))
+    return copy_text(selected) or (
+        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
+    )
 
 
-def said(blocks: Iterable[Block]) -> str:
+def copy_text(blocks: Iterable[Block]) -> str:
     """Return the Markdown of answers and the text of questions among `blocks`."""
     out = ""
     for block in blocks:

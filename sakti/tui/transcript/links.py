@@ -50,7 +50,7 @@ def target_of(style: Style | None) -> Target | None:
     return cast("Target | None", style.meta.get("to"))
 
 
-def linked(text: str, style: Style, link: Style) -> list[Span]:
+def add_links(text: str, style: Style, link: Style) -> list[Span]:
     """Return `text` with its addresses and its places in files as links."""
     if ":" not in text:
         return [(text, style)]
@@ -59,7 +59,7 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
     for match in _EITHER.finditer(text):
         matched = match[0]
         if _URL.match(matched):
-            matched = trimmed(matched)
+            matched = trim_address(matched)
             target = address(matched)
             styled = None if target is None else leading_to(style + link + Style(underline=True), "url", target)
         else:
@@ -75,7 +75,7 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
     return out
 
 
-def trimmed(url: str) -> str:
+def trim_address(url: str) -> str:
     """Strip the punctuation of the surrounding sentence from the end of a URL."""
     while url:
         if url[-1] in ".,;:!?*_~" or (url[-1] in ")]" and url.count(url[-1]) > url.count("(["[url[-1] == "]"])):

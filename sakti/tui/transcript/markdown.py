@@ -18,7 +18,7 @@ from rich.style import Style
 from sakti.core.patterns import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
-from sakti.tui.transcript.links import address, leading_to, linked, place
+from sakti.tui.transcript.links import add_links, address, leading_to, place
 from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class _InlineWriter:
     def write(self, token: Token) -> None:
         match token.type:
             case "text" if self._link is None:
-                self.spans += linked(token.content, self._styles[-1], self._palette.link)
+                self.spans += add_links(token.content, self._styles[-1], self._palette.link)
             case "text":
                 self.add(token.content)
             case "code_inline":
@@ -384,12 +384,12 @@ def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], pale
         for c, cell in enumerate(folded):
             if c:
                 line.append(Segment(" │ ", palette.line))
-            line += _aligned(cell[y] if y < len(cell) else [], widths[c], aligns[c])
+            line += _align_cell(cell[y] if y < len(cell) else [], widths[c], aligns[c])
         lines.append(line)
     return lines
 
 
-def _aligned(text: Line, width: int, alignment: str) -> Line:
+def _align_cell(text: Line, width: int, alignment: str) -> Line:
     """Return `text` with blanks up to `width` cells: before it, behind it, or on both sides."""
     missing = width - line_width(text)
     before = missing if alignment == "right" else missing // 2 if alignment == "center" else 0

@@ -23,7 +23,7 @@ from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
 from sakti.tui.transcript.diff import diff_counts, diff_lines
-from sakti.tui.transcript.links import linked
+from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
 
 State: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
@@ -363,7 +363,7 @@ class ToolBlock(Block, eq=False):
 def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
     """Return a line of output, its links marked, folded to at most 20 lines."""
     if ":" in row and "\t" not in row:
-        return fold_words(linked(row, style, palette.link), width)[:20]
+        return fold_words(add_links(row, style, palette.link), width)[:20]
     return plain_lines(row, style, width, 20)
 
 

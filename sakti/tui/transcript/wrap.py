@@ -49,7 +49,7 @@ class Row(list[Segment]):
         return row
 
 
-def continued(line: Line, join: str) -> Row:
+def continue_line(line: Line, join: str) -> Row:
     """Return `line` as a continuation of the line above; `join` is the text between them."""
     return Row(line, 0, join)
 
@@ -141,7 +141,7 @@ class _LineFiller:
                 self._add_cut(text, style)
         else:
             join = self.space[0] if self.space is not None else ""
-            self._start_line(continued([Segment(text, style) for text, style in self.word], join))
+            self._start_line(continue_line([Segment(text, style) for text, style in self.word], join))
             self._used = self.word_width
         self.word, self.word_width, self.space = [], 0, None
 
@@ -158,11 +158,11 @@ class _LineFiller:
         """Add `text` cut wherever a line ends."""
         while text:
             if self._used >= self._width:
-                self._start_line(continued([], ""))
+                self._start_line(continue_line([], ""))
             head = _head(text, self._width - self._used)
             if not head:  # a wide character where one cell is left
                 if self._used:
-                    self._start_line(continued([], ""))
+                    self._start_line(continue_line([], ""))
                     continue
                 head = text[:1]
             _append(self._line, head, style)
@@ -210,7 +210,7 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
             elif not used:  # not even one character fits
                 rest = rest[1:]
                 continue
-            lines.append(continued([], ""))
+            lines.append(continue_line([], ""))
             used = 0
     return lines
 
@@ -251,7 +251,7 @@ def _piece(spans: Sequence[Span], lead: Line) -> Row:
 
 
 def _goes_on(line: Line, lead: Line) -> Row:
-    row = continued(line, "")
+    row = continue_line(line, "")
     return row.behind(lead, len(lead[0].text)) if lead else row
 
 

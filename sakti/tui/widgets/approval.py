@@ -21,7 +21,7 @@ from textual.widgets import Input
 from sakti.agent.judge.policy import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant
-from sakti.core.text import lookalikes, one_line, reveal_hidden, sanitise
+from sakti.core.text import lookalikes, one_line, sanitise, show_hidden
 from sakti.core.tool_names import display_name
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -111,8 +111,10 @@ def lay_out(
 
 def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
     title = question(now.tool)
-    asker = shorten(f"  {now.asker}", max(0, room - len(title) - len(many))) if now.asker else ""
-    return [Segment(title, palette.warn + Style(bold=True)), Segment(asker, palette.text), Segment(many, palette.muted)]
+    line: Line = [Segment(title, palette.warn + Style(bold=True)), Segment(many, palette.muted)]
+    if now.asker:
+        line.insert(1, Segment(shorten(f"  {now.asker}", max(0, room - len(title) - len(many))), palette.text))
+    return line
 
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
@@ -141,7 +143,7 @@ def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tu
         if len(diff) <= most:
             return diff, False
         return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
-    rows = plain_lines(sanitise(reveal_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
+    rows = plain_lines(sanitise(show_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
     if len(rows) > most:
         return rows[:most], True

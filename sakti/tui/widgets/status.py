@@ -1,4 +1,4 @@
-"""Draw the status line: current activity, queue and the relevant keys."""
+"""Draw the status line, current activity, queue and keys, and single keys that a click presses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from textual import events
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import Static
 
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, one_line
-from sakti.tui.activity import Activity, State
+from sakti.tui.activities import Activity, State
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
 
@@ -282,3 +283,25 @@ class StatusLine(Widget):
         room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
+
+
+class Chip(Static):
+    """`key` and a text; a click runs `action` of its screen. `behind`: a dot precedes it."""
+
+    DEFAULT_CSS = """
+    Chip { width: auto; height: 1; margin-right: 2; color: $sakti-muted; }
+    Chip:hover { background: $panel; color: $foreground; }
+    Chip.-on { color: $sakti-agent; text-style: bold; }
+    """
+
+    def __init__(self, key: str, text: str, action: str, *, behind: bool = False, id: str | None = None) -> None:
+        super().__init__(f"{'· ' if behind else ''}{key} {text}", id=id, markup=False)
+        self._key, self._action = key, action
+
+    def say(self, text: str, *, on: bool) -> None:
+        """Set the value that is shown; `on`: other than by default. `text` is safe to show."""
+        self.update(f"{self._key} {text}")
+        self.set_class(on, "-on")
+
+    async def on_click(self) -> None:
+        await self.run_action(self._action)

@@ -1,4 +1,4 @@
-"""Implement Vim keys for short texts. Pure: key, text and position map to a `Step`.
+"""Vim keys for short texts: key, text and position map to a `Step`; the editor that applies it.
 
 Positions are offsets in code points. Supported: h j k l w b e 0 $ gg G, x r D C u p P and the dot; d, c and y with a
 motion or doubled; v and V with d, c, y, p, r, o and motions; i a I A o O; and counts before them.
@@ -6,10 +6,19 @@ motion or doubled; v and V with d, c, y, p, r, o and motions; i a I A o O; and c
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+from textual import events
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
+
+from sakti.tui.keys import is_text
 
 Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
 MOST = 999  # a count goes no further
@@ -73,7 +82,7 @@ def place_of(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at), at - _begin(text, at)
 
 
-def selected(state: Vim, text: str) -> tuple[int, int]:
+def get_selection(state: Vim, text: str) -> tuple[int, int]:
     """Return the start and end of the selection, without a final line break in line mode."""
     start, end = min(state.anchor, state.head), max(state.anchor, state.head)
     if state.mode == "visual line":
@@ -152,7 +161,7 @@ def _is_unfinished(keys: str) -> bool:
 def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
     count, command = _split_count(keys)
     here = Vim(state.mode, anchor=state.anchor)
-    start, end = selected(state, text)
+    start, end = get_selection(state, text)
     lines = state.mode == "visual line"
     match command:
         case "" | "g" | "r":
@@ -363,3 +372,106 @@ def _word_end(text: str, at: int) -> int:
     while at + 1 < len(text) and _kind(text[at + 1]) == _kind(text[at]):
         at += 1
     return at
+
+
+EDITING = {
+    "cursor_left": "Left",
+    "cursor_right": "Right",
+    "cursor_word_left": "A word left",
+    "cursor_word_right": "A word right",
+    "cursor_line_start": "Start of the line",
+    "cursor_line_end": "End of the line",
+    "delete_left": "Delete to the left",
+    "delete_word_left": "Delete the word to the left",
+    "delete_right": "Delete to the right",
+    "delete_word_right": "Delete the word to the right",
+    "delete_to_start_of_line": "Delete to the start of the line",
+    "delete_to_end_of_line_or_delete_line": "Delete to the end of the line",
+    "select_all": "Select everything",
+}
+
+
+def editing_keys() -> Iterator[Binding]:
+    """Yield the editing keys of Textual's editor that the prompt keeps, with new ids."""
+    for binding in TextArea.BINDINGS:
+        if isinstance(binding, Binding) and binding.action in EDITING:
+            name = binding.action.replace("(True)", "-selecting").replace("_", "-")
+            yield dataclasses.replace(binding, id=f"prompt.{name}", description=EDITING[binding.action], show=False)
+
+
+class VimArea(TextArea):
+    """An editor that may have vim's keys. Who inherits asks `vim_key` first."""
+
+    class VimMode(Message):
+        """The prompt is in this mode of vim's keys; "": it has none."""
+
+        def __init__(self, mode: str) -> None:
+            super().__init__()
+            self.mode = mode
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._vim: Vim | None = None  # None: no vim keys
+
+    def _recompute_cursor_offset(self) -> None:
+        """Wait for the cursor while an undo or redo has changed the text and not moved it yet."""
+        if self.cursor_location[0] < self.document.line_count:
+            super()._recompute_cursor_offset()
+
+    def use_vim(self, on: bool) -> None:
+        """Turn Vim keys on or off; they start in insert mode."""
+        self._into(Vim() if on else None)
+
+    def _into(self, state: Vim | None) -> None:
+        before, self._vim = self._vim, state
+        mode = state.mode if state is not None else ""
+        if mode != (before.mode if before is not None else ""):
+            self.post_message(self.VimMode(mode))
+
+    def type_again(self) -> None:
+        """Return to insert mode if Vim keys are on."""
+        if self._vim is not None:
+            self._into(replace(self._vim, mode="insert", pending=""))
+
+    def vim_key(self, event: events.Key) -> bool:
+        """Handle a key with Vim's meaning; returns whether it has one.
+
+        Escape has one in insert mode, a selection or an unfinished command; every character has one in normal mode.
+        """
+        state = self._vim
+        if state is None:
+            return False
+        text = self.text
+        at = offset_of(text, self.cursor_location)
+        if state.selects:
+            if self.selection == self._selection_of(state, text):
+                at = state.head  # the editor's cursor is after the last character
+            else:  # an arrow key or the mouse chose another place
+                state = replace(state, mode="normal")
+        if event.key == "escape":
+            if state.mode == "normal" and not state.pending:
+                self._into(state)
+                return False
+            self._vim_step(leave(state, text, at))
+        elif state.mode != "insert" and is_text(event) and event.character:
+            self._vim_step(press(state, event.character, text, at))
+        else:
+            return False
+        return True
+
+    def _selection_of(self, state: Vim, text: str) -> Selection:
+        start, end = get_selection(state, text)
+        return Selection(place_of(text, start), place_of(text, end))
+
+    def _vim_step(self, step: Step) -> None:
+        text = self.text
+        if step.undo:
+            self.action_undo()
+        elif step.insert is not None:
+            self.replace(step.insert, place_of(text, step.start), place_of(text, step.end))
+            self.move_cursor(place_of(self.text, step.at))
+        elif step.state.selects:
+            self.selection = self._selection_of(step.state, text)
+        else:
+            self.move_cursor(place_of(text, step.at))
+        self._into(step.state)

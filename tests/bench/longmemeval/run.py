@@ -181,7 +181,7 @@ class _ArmRun:
                 break
             line = sample[number]
             said = await ingested.store.read(
-                messages.between, ingested.thread_id, line.first_index or 0, line.last_index or 0
+                messages.list_between, ingested.thread_id, line.first_index or 0, line.last_index or 0
             )
             text = "\n".join(f"{m.role}: {plain_text(m.parts)}" for m in said)
             supported = await self._judge.is_supported(line.content, text)

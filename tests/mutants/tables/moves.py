@@ -742,7 +742,7 @@ MUTANTS = (
     ),
     M(
         "rows-stale-state",
-        f"{GROUPS}:_as_stored",
+        f"{GROUPS}:_with_state",
         "structs.replace(group, state=state, activated_at=activated_at)",
         "group",
         by="tests/unit/memory/test_moves.py::test_groups_are_read_anew_when_their_state_changes",

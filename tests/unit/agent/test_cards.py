@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sakti import headless
-from sakti.actions.undo import said
+from sakti.actions.undo import describe_result
 from sakti.agent import plans
 from sakti.agent.checkpoints import undoing
 from sakti.agent.plans import BEGIN, PlanStep
@@ -198,7 +198,7 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     result = await from_shell.undo(await from_shell.preview(1, "conversation"))
     assert {t.title for t in await board(store, run)} == {"Store the region", "Add the column"}
     assert set(result.tasks) == {"Add the column", "Store the region"}
-    assert "worked on and are kept" in said(result).sentence
+    assert "worked on and are kept" in describe_result(result).sentence
     await from_shell.redo()
     assert [t.id for t in await board(store, run)] == [t.id for t in before]
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sakti.agent.tools.hits import ALL_HITS_TOKENS, MessageRange, find
+from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, MessageRange, find
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store.connection import Database

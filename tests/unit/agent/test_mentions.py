@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.mentions import mention, pasted_images, unseen, with_files
+from sakti.agent.mentions import mention, pasted_images, replace_images, with_files
 from sakti.core import images
 from sakti.core.errors import SaktiError
 from sakti.core.types import ContextPart, FilePart, ImagePart, TextPart
@@ -83,7 +83,7 @@ def test_what_is_pasted_as_text(folder: Path) -> None:
 
 def test_a_model_without_eyes_is_told_that_there_was_an_image() -> None:
     plain, seen = message("user", "hello"), message("user", "see", ImagePart("image/png", "", "cat.png"))
-    out = unseen((plain, seen))
+    out = replace_images((plain, seen))
     assert out[0] is plain
     assert out[1].parts == (TextPart("see"), TextPart("(an image that is not shown to you: cat.png)"))
 

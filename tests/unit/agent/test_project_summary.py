@@ -29,8 +29,8 @@ line-length = 120
 
 def told(paths: list[str], **texts: str) -> str:
     readme, manifest = (
-        project_summary.chosen(paths, ("readme.md",)),
-        project_summary.chosen(paths, ("pyproject.toml", "package.json")),
+        project_summary.choose_file(paths, ("readme.md",)),
+        project_summary.choose_file(paths, ("pyproject.toml", "package.json")),
     )
     return project_summary.text(paths, readme, texts.get("readme", ""), manifest, texts.get("manifest", ""))
 

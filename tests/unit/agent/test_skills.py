@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sakti.agent.project import trust
-from sakti.agent.project.frontmatter import parted
+from sakti.agent.project.frontmatter import split_frontmatter
 from sakti.agent.project.skills import catalog, template
 from sakti.agent.project.skills.library import Library, create_skill, load
 from sakti.agent.reports import doctor
@@ -122,16 +122,16 @@ _LAUGHS = "a: &a [x, x]\n" + "".join(
 
 @pytest.mark.parametrize("key", ["name", "description", "argument-hint", "disable-model-invocation", "model"])
 def test_frontmatter_that_multiplies_is_not_read(key: str) -> None:
-    assert len(str(parted(f"---\n{_LAUGHS}{key}: *i\n---\nb"))) < 10_000
+    assert len(str(split_frontmatter(f"---\n{_LAUGHS}{key}: *i\n---\nb"))) < 10_000
 
 
 def test_long_and_deep_frontmatter_is_broken() -> None:
     merged = "a: &a {x: 1}\n" + "".join(
         f"{k}: &{k} {{<<: [{', '.join([f'*{b}'] * 9)}]}}\n" for b, k in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    assert len(str(parted(f"---\n{merged}\n---\nb"))) < 10_000
-    assert parted("---\n" + "k: v\n" * 9_000 + "---\nb") == (None, "b")
-    assert parted("---\nx: " + "[" * 8_000 + "\n---\nb")[1] == "b"
+    assert len(str(split_frontmatter(f"---\n{merged}\n---\nb"))) < 10_000
+    assert split_frontmatter("---\n" + "k: v\n" * 9_000 + "---\nb") == (None, "b")
+    assert split_frontmatter("---\nx: " + "[" * 8_000 + "\n---\nb")[1] == "b"
 
 
 def test_a_hint_in_brackets_is_a_hint(ws: Path) -> None:
@@ -166,7 +166,7 @@ def test_user_skills_may_be_links(ws: Path, home: Path, tmp_path: Path) -> None:
 
 @given(st.text(alphabet="-: \n'\"[]{}|>abc#&*!%@`", max_size=80))
 def test_frontmatter_never_fails(text: str) -> None:
-    table, _body = parted(f"---\n{text}\n---\nbody")
+    table, _body = split_frontmatter(f"---\n{text}\n---\nbody")
     assert table is None or isinstance(table, dict)
 
 
@@ -203,7 +203,7 @@ async def fill(body: str, argument: str) -> tuple[str, list[str]]:
         ran.append(command)
         return f"<{command}>"
 
-    return await template.filled(body, argument, shell), ran
+    return await template.fill_template(body, argument, shell), ran
 
 
 @pytest.mark.parametrize(

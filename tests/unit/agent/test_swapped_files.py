@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.tools import beneath
+from sakti.agent.tools import changes
 from sakti.agent.tools.changes import remove_file, replace_file
 from sakti.core.errors import ToolError
 from sakti.core.events import ApprovalRequested, ToolFinished
@@ -105,5 +105,5 @@ def test_missing_folders_are_made_and_modes_kept(ws: Path) -> None:
     assert (ws / "a" / "b" / "c.txt").read_bytes() == b"two"
     assert (ws / "a" / "b" / "c.txt").stat().st_mode & 0o777 == 0o750
     assert [p.name for p in (ws / "a" / "b").iterdir()] == ["c.txt"], "no temporary file is left"
-    with beneath.folder_of(ws / "a" / "b" / "c.txt") as folder:
-        assert beneath.there(folder, ws / "a" / "b" / "none") is None
+    with changes.folder_of(ws / "a" / "b" / "c.txt") as folder:
+        assert changes.stat_beneath(folder, ws / "a" / "b" / "none") is None

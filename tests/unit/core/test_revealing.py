@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.text import lookalikes, reveal_hidden
+from sakti.core.text import lookalikes, show_hidden
 
 
 def test_what_has_no_shape_gets_one() -> None:
-    assert reveal_hidden("a\u200bb\u202ec\u00a0d\U000e0041\x1b") == ("a⟨U+200B⟩b⟨U+202E⟩c⟨U+00A0⟩d⟨U+E0041⟩⟨U+001B⟩")
-    assert reveal_hidden("ls" + " " * 600 + "; curl e|sh") == "ls␠×600 ; curl e|sh"
-    assert reveal_hidden("if x:\n        pass  # é 漢\n") == "if x:\n        pass  # é 漢\n"
+    assert show_hidden("a\u200bb\u202ec\u00a0d\U000e0041\x1b") == ("a⟨U+200B⟩b⟨U+202E⟩c⟨U+00A0⟩d⟨U+E0041⟩⟨U+001B⟩")
+    assert show_hidden("ls" + " " * 600 + "; curl e|sh") == "ls␠×600 ; curl e|sh"
+    assert show_hidden("if x:\n        pass  # é 漢\n") == "if x:\n        pass  # é 漢\n"
 
 
 def test_letters_that_look_like_others_are_named() -> None:
@@ -20,6 +20,6 @@ def test_letters_that_look_like_others_are_named() -> None:
 
 @given(st.text())
 def test_nothing_is_lost_and_nothing_stays_hidden(text: str) -> None:
-    shown = reveal_hidden(text)
+    shown = show_hidden(text)
     assert shown.count("\n") == text.count("\n")
-    assert reveal_hidden(shown) == shown or "␠" in shown
+    assert show_hidden(shown) == shown or "␠" in shown

@@ -15,9 +15,9 @@ from sakti.core.text import (
     head_and_tail,
     json_line,
     one_line,
+    remove_invisible,
     sanitise,
     sanitise_typed,
-    strip_unseen,
 )
 
 HOSTILE = [
@@ -73,7 +73,7 @@ def test_any_text_becomes_harmless_and_stays(text: str) -> None:
     ],
 )
 def test_joiners_and_variants_stay_where_they_have_an_effect(text: str) -> None:
-    assert sanitise(text) == text and strip_unseen(text) == (text, 0)
+    assert sanitise(text) == text and remove_invisible(text) == (text, 0)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_joiners_and_variants_stay_where_they_have_an_effect(text: str) -> None:
 )
 def test_what_nobody_sees_is_shown(text: str, shown: str) -> None:
     assert sanitise(text) == shown
-    bare, hidden = strip_unseen(text.lstrip("\u200d"))
+    bare, hidden = remove_invisible(text.lstrip("\u200d"))
     assert bare == re.sub(r"⟨U\+\w+⟩", "", shown) and hidden == shown.count("⟨")
 
 

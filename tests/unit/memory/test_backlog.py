@@ -164,7 +164,7 @@ async def test_a_lease_is_held_until_the_last_slice_is_stored_and_no_longer(tmp_
     owned: list[int] = []
 
     async def leased() -> int:
-        return len(await driver.store.read(leases.held, driver.engine.record_id, driver.clock.now()))
+        return len(await driver.store.read(leases.list_leases, driver.engine.record_id, driver.clock.now()))
 
     released = driver.engine.observation.leases
 

@@ -323,7 +323,7 @@ async def test_lost_lease_throws_the_result_away(tmp_path: Path) -> None:
     observer.gate.set()
     await driver.engine.wait_idle()
     assert not await driver.store.read(memory.groups, record, "buffered")
-    assert await driver.store.read(leases.held, record, driver.clock.now())
+    assert await driver.store.read(leases.list_leases, record, driver.clock.now())
     await driver.close()
 
 

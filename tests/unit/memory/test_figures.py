@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.reports.memory_report import compacted, guarded, rows, sizes, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, rows, sizes, summarize_doubts, taken_back
 from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory
@@ -32,7 +32,7 @@ class Inventing(ScriptedObserver):
 )
 def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None:
     done = CompactionFinished("r", count, 900, 400, 3, kept=count, kept_tokens=80)
-    assert dict(compacted(done))["Kept"].startswith(kept)
+    assert dict(describe_compaction(done))["Kept"].startswith(kept)
     assert taken_back(done).startswith(back)
 
 
@@ -72,7 +72,7 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     named = dict(rows(found))
     assert named["Last run"].endswith("by honest")
     assert named["Generation 1"].startswith(sizes(generation.input_tokens, generation.tokens))
-    assert guarded(found)
+    assert summarize_doubts(found)
 
     await driver.engine.undo_reflection()
     found = await driver.store.read(memory_log.figures, record)

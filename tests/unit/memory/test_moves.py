@@ -530,7 +530,7 @@ async def test_a_state_changes_from_what_it_was_alone(rows: Rows) -> None:
 
 async def test_a_lease_ends_with_its_last_result(rows: Rows) -> None:
     async def kinds() -> set[tuple[str, str]]:
-        return {(x.kind, x.thread_id) for x in await rows.store.read(leases.held, "r", rows.now)}
+        return {(x.kind, x.thread_id) for x in await rows.store.read(leases.list_leases, "r", rows.now)}
 
     before = await kinds()
     assert before >= {("observing", "t"), ("reflecting", "")}

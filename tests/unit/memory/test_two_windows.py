@@ -251,7 +251,7 @@ async def test_a_turn_follows_on_work_by_hand_of_its_own_window(tmp_path: Path) 
     assert await driver.store.write(leases.acquire, operation_id="compact", now=now, **lease)
     assert await driver.store.write(leases.acquire, operation_id="turn", now=now, **lease)
     await driver.store.write(leases.release, operation_id="compact", **lease)
-    assert await driver.store.read(leases.held, "t1", now)
+    assert await driver.store.read(leases.list_leases, "t1", now)
     assert not await driver.store.write(leases.acquire, operation_id="x", now=now, **{**lease, "owner": "you"})
     await driver.close()
 

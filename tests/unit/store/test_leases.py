@@ -45,7 +45,7 @@ async def test_what_another_owner_took_is_not_renewed(store: Store) -> None:
     await store.write(leases.acquire, **of("b", NOW + HOUR))
     assert not await store.write(leases.renew, **of("a", NOW + HOUR))
     assert not await store.write(leases.renew, **of("b", NOW + HOUR, operation_id="an earlier one"))
-    assert [x.owner for x in await store.read(leases.held, "r", NOW + HOUR)] == ["b"]
+    assert [x.owner for x in await store.read(leases.list_leases, "r", NOW + HOUR)] == ["b"]
 
 
 async def test_a_lease_from_the_future_holds_nobody_up(store: Store) -> None:
@@ -66,4 +66,4 @@ async def test_of_another_machine_nobody_is_known_to_have_ended(store: Store) ->
     await store.write(leases.acquire, **of(here))
     await store.write(leases.acquire, **of(elsewhere, thread_id="other"))
     assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [here]
-    assert [x.owner for x in await store.read(leases.held, "r", NOW)] == [elsewhere]
+    assert [x.owner for x in await store.read(leases.list_leases, "r", NOW)] == [elsewhere]

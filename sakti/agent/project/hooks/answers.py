@@ -161,7 +161,7 @@ def _text(table: Json, name: str) -> str:
     return short(value) if isinstance(value, str) else ""
 
 
-def merged(answers: Sequence[HookAnswer]) -> HookDecision:
+def merge_decisions(answers: Sequence[HookAnswer]) -> HookDecision:
     """Return one decision: deny before ask before allow, whatever came first."""
     verdicts: list[Verdict] = [a.verdict for a in answers]
     worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""

@@ -90,7 +90,7 @@ class Hooks(Struct):
         several = [fields] if isinstance(fields, Mapping) else list(fields)
         subject = subject or HookSubject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
         try:
-            hooks = matching.chosen(self.listed.hooks, event, subject, _commands)
+            hooks = matching.choose_hooks(self.listed.hooks, event, subject, _commands)
             decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
         except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
             log.exception("hooks of %s failed", event)
@@ -171,7 +171,7 @@ class Hooks(Struct):
         waited = [h for h in ready if not h.background]
         ran = await asyncio.gather(*(self.run(hook, d, place) for hook in waited for d in data))
         self._set_aside(watch)
-        return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
+        return answers.merge_decisions([answers.read(event, r) for r in (*refused, *ran)])
 
     def _check_scripts(self, hooks: Iterable[Hook], place: HookSurroundings) -> tuple[list[Hook], list[Ran]]:
         """Leave out the project's hooks whose scripts differ from the trusted ones."""
@@ -207,7 +207,7 @@ class Hooks(Struct):
         """Wait for a hook that runs in the background; only its failures and messages are told."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
-        for text in answers.merged([answers.read(event, r) for r in ran]).notices:
+        for text in answers.merge_decisions([answers.read(event, r) for r in ran]).notices:
             self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
 
     def _keep(self, work: Awaitable[None]) -> None:

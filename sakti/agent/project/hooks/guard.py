@@ -81,7 +81,7 @@ class HookGuard:
         return Judged(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
 
     def _convert_call(self, call: ToolCallPart) -> list[Told]:
-        return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
+        return payload.translate_call(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
     def _subject(self, call: ToolCallPart, calls: list[Told]) -> HookSubject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
@@ -105,4 +105,4 @@ def _change_input(call: ToolCallPart, calls: list[Told], decision: HookDecision)
         why = f"a hook of {source} changes the input of {call.name}, which is not possible"
         raise Denied(f"Refused: {why}.", why)
     call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
-    return call, f"[A hook of {source} changed the input of this call: {payload.shown(decision.input)}]"
+    return call, f"[A hook of {source} changed the input of this call: {payload.format_input(decision.input)}]"

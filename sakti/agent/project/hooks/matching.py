@@ -55,7 +55,7 @@ def names_of(tool: str) -> tuple[str, ...]:
     return (tool, *NAMES.get(tool, ()))
 
 
-def chosen(
+def choose_hooks(
     hooks: Iterable[Hook], event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]
 ) -> list[Hook]:
     """Return the hooks that an event starts, each command once.

@@ -69,7 +69,7 @@ def common(
     }
 
 
-def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     """Return a call in the terms of claude-code, once for each file if it changes several.
 
     `resolve` makes a path absolute.
@@ -170,6 +170,6 @@ def error_of(outcome: Outcome) -> str:
     return masked(head_and_tail(outcome.content, LONGEST)[0])
 
 
-def shown(given: Json) -> str:
+def format_input(given: Json) -> str:
     """Return a call's input on one line, for the model."""
     return one_line(masked(json.dumps(given, ensure_ascii=False, default=str)), 400)

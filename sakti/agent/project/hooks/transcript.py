@@ -51,7 +51,7 @@ def _blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any
         case ImagePart(name=name):
             yield {"type": "text", "text": f"[image {name}]"}
         case ToolCallPart(call_id, name, arguments):
-            for tool_call in payload.told(name, arguments or {}, resolve)[:1]:
+            for tool_call in payload.translate_call(name, arguments or {}, resolve)[:1]:
                 yield {"type": "tool_use", "id": call_id, "name": tool_call.name, "input": tool_call.input}
         case ToolResultPart(call_id, _, content, is_error):
             yield {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}

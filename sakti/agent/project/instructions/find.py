@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
-from sakti.agent.project.frontmatter import parted
+from sakti.agent.project.frontmatter import split_frontmatter
 from sakti.agent.project.instructions.texts import InstructionReader, cut
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import display_path
@@ -66,7 +66,7 @@ def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files
         for path, name in _projects(workspace, folder, trusts, notes):
             sources += _read(path, name, (workspace.resolve(),), notes, trusts)
         sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
-    return limited(sources, notes, LIMIT)
+    return cut_to_limit(sources, notes, LIMIT)
 
 
 def _read(
@@ -88,7 +88,7 @@ def user_has_rules() -> bool:
     return any((folder / "rules").is_dir() for folder in files.user_folders())
 
 
-def limited(sources: Sequence[InstructionSource], notes: Sequence[str], limit: int) -> Instructions:
+def cut_to_limit(sources: Sequence[InstructionSource], notes: Sequence[str], limit: int) -> Instructions:
     """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
     fitting: list[InstructionSource] = []
     notes, room = [*notes], limit
@@ -154,7 +154,7 @@ def user_rules(notes: list[str]) -> list[InstructionSource]:
 
 
 def _rule(name: str, text: str) -> InstructionSource | None:
-    front, body = parted(text)
+    front, body = split_frontmatter(text)
     paths = (front or {}).get("paths", (front or {}).get("globs"))
     return InstructionSource(name, body, _patterns(paths)) if body else None
 
@@ -184,7 +184,7 @@ def _written_out(pattern: str) -> list[str]:
 # --- with a thread ---------------------------------------------------------------------------------------------------
 
 
-def kept(thread: Thread | None) -> tuple[InstructionSource, ...]:
+def find_initial(thread: Thread | None) -> tuple[InstructionSource, ...]:
     """Return the instructions that a thread began with."""
     stored: Any = thread.metadata.get(KEY) if thread is not None else None
     if not isinstance(stored, list):

@@ -15,7 +15,7 @@ from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions.imports import DEEPEST, LONGEST, MOST, TEXT, outside_code
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.text import counted, one_line, sanitise, strip_unseen
+from sakti.core.text import counted, one_line, remove_invisible, sanitise
 from sakti.store.secrets import masked
 
 
@@ -60,7 +60,7 @@ class InstructionReader(Struct):
         if data is None:
             return None
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        text, hidden = strip_unseen(text)
+        text, hidden = remove_invisible(text)
         if hidden:
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
         return masked(sanitise(text)).strip()

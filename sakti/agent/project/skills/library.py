@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sakti.agent.project import files
 from sakti.agent.project.files import ListedFile, Trusts
-from sakti.agent.project.frontmatter import parted
+from sakti.agent.project.frontmatter import split_frontmatter
 from sakti.agent.project.instructions.texts import InstructionReader
 from sakti.core import resources
 from sakti.core.errors import ConfigError
@@ -182,7 +182,7 @@ def read_file(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping
     if text is None:
         notes.append(f"{source}: left out, it cannot be read.")
         return None
-    table, body = parted(text)
+    table, body = split_frontmatter(text)
     if table is None:
         notes.append(f"{source}: its frontmatter is not YAML.")
     return table or {}, body, source

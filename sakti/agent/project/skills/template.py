@@ -36,7 +36,7 @@ def lacks(body: str, argument: str) -> bool:
     return any(count <= (place or 0) for place in places)
 
 
-async def filled(body: str, argument: str, shell: Shell) -> str:
+async def fill_template(body: str, argument: str, shell: Shell) -> str:
     """Return the text with its arguments and the outputs of its commands; `shell` runs one.
 
     Arguments that it has no place for stand at its end. Raises `SaktiError` for an argument that a command cannot take,

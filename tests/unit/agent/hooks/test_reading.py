@@ -188,9 +188,9 @@ def test_conditions_on_files() -> None:
 
 def test_equal_commands_run_once_and_matchers_of_other_events_count_for_nothing() -> None:
     hooks = [Hook("Stop", "x", "a", "Bash"), Hook("Stop", "x", "b"), Hook("SessionStart", "y", "a", "resume")]
-    assert [h.source for h in matching.chosen(hooks, "Stop", HookSubject(), lambda _: None)] == ["a"]
-    assert matching.chosen(hooks, "SessionStart", HookSubject(("startup",)), lambda _: None) == []
-    assert len(matching.chosen(hooks, "SessionStart", HookSubject(("resume",)), lambda _: None)) == 1
+    assert [h.source for h in matching.choose_hooks(hooks, "Stop", HookSubject(), lambda _: None)] == ["a"]
+    assert matching.choose_hooks(hooks, "SessionStart", HookSubject(("startup",)), lambda _: None) == []
+    assert len(matching.choose_hooks(hooks, "SessionStart", HookSubject(("resume",)), lambda _: None)) == 1
 
 
 # --- payload --------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_equal_commands_run_once_and_matchers_of_other_events_count_for_nothing(
     ],
 )  # fmt: skip
 def test_calls_are_told_as_elsewhere_and_come_back(tool: str, arguments: Any, name: str, given: Any) -> None:
-    (told,) = payload.told(tool, arguments, lambda p: f"/w/{p}")
+    (told,) = payload.translate_call(tool, arguments, lambda p: f"/w/{p}")
     assert (told.name, told.input) == (name, given)
     back = payload.ours(tool, told.input)
     assert back == {k: f"/w/{v}" if k == "path" else v for k, v in arguments.items()}
@@ -222,12 +222,12 @@ def test_calls_are_told_as_elsewhere_and_come_back(tool: str, arguments: Any, na
 
 def test_a_patch_is_told_for_each_of_its_files() -> None:
     patch = "*** Begin Patch\n*** Update File: a\n@@\n-x\n+y\n*** Delete File: b\n*** End Patch"
-    told = payload.told("apply_patch", {"patch": patch}, lambda p: f"/w/{p}")
+    told = payload.translate_call("apply_patch", {"patch": patch}, lambda p: f"/w/{p}")
     assert [(t.name, t.input["file_path"]) for t in told] == [("Edit", "/w/a"), ("Edit", "/w/b")]
 
 
 def test_results_have_their_shape() -> None:
-    told = payload.told("bash", {"command": "ls"}, str)[0]
+    told = payload.translate_call("bash", {"command": "ls"}, str)[0]
     assert payload.response("bash", told, Outcome("out", details={"exit_code": 0}))["stdout"] == "out"
     key = "ghp_" + "a1B2c3D4" * 5
     assert key not in json.dumps(payload.response("bash", told, Outcome(f"token {key}")))
@@ -284,12 +284,12 @@ def test_the_strictest_answer_counts() -> None:
     def said(verdict: Any, reason: str = "", **more: Any) -> answers.HookAnswer:
         return answers.HookAnswer(HOOK, verdict, reason, **more)
 
-    merged = answers.merged(
+    merged = answers.merge_decisions(
         [said("allow", "a", input={"x": 1}), said("deny", "b"), said("deny", "c"), said("ask", "d")]
     )
     assert (merged.verdict, merged.reason, merged.input) == ("deny", "b\nc", None)
-    assert answers.merged([said("allow", input={"x": 1}), said("ask", "d")]).input == {"x": 1}
-    assert answers.merged([]).verdict == ""
+    assert answers.merge_decisions([said("allow", input={"x": 1}), said("ask", "d")]).input == {"x": 1}
+    assert answers.merge_decisions([]).verdict == ""
 
 
 def test_texts_cannot_end_their_frame_and_are_short() -> None:

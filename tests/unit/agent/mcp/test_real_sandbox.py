@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from sakti.agent import workspace as workspaces
-from sakti.agent.mcp.process import ServerProcess, is_confined
 from sakti.agent.mcp.servers import McpServer
+from sakti.agent.mcp.transport import ServerProcess, is_confined
 from sakti.agent.options import Options
 from sakti.agent.workspace import Workspace
 from sakti.core.config import load
@@ -72,7 +72,7 @@ async def test_a_server_writes_and_reaches_only_what_its_entry_names(
 DRIVER = """
 import asyncio, dataclasses, json, pathlib, sys
 from sakti.agent import workspace as workspaces
-from sakti.agent.mcp.process import ServerProcess
+from sakti.agent.mcp.transport import ServerProcess
 from sakti.agent.mcp.servers import McpServer
 from sakti.agent.options import Options
 from sakti.core.config import load

@@ -112,9 +112,9 @@ def test_the_relay_takes_another_port_where_one_is_taken(sandbox: LinuxSandbox) 
 _HELD = """\
 import sys, time
 from pathlib import Path
-from sakti.agent.sandbox import bwrap
+from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.shared_network import SharedNetwork
-network = SharedNetwork(bwrap.find(Path("/w"))[0])
+network = SharedNetwork(backends.find_bwrap(Path("/w"))[0])
 print(network.open() and network._holder.pid, network.entry[-1], flush=True)
 time.sleep(600)
 """

@@ -209,7 +209,7 @@ async def test_background_commands_by_their_other_names(tools: ToolState, source
     ],
 )
 def test_a_timeout_is_in_seconds_or_milliseconds(given: dict[str, Any], seconds: int | None, tmp_path: Path) -> None:
-    assert forms.repaired("bash", {"command": "x", **given}, tmp_path).get("timeout") == seconds
+    assert forms.translate_arguments("bash", {"command": "x", **given}, tmp_path).get("timeout") == seconds
 
 
 async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(tools: ToolState, source: Path) -> None:
@@ -353,7 +353,7 @@ def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[
         tool, arguments = forms.call(name, given_, cwd)
     except ToolError:
         return
-    if not forms.known(tool):
+    if not forms.is_translated(tool):
         return
     assert forms.call(tool, arguments, cwd)[0] == tool
     with contextlib.suppress(ToolError):

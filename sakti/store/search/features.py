@@ -256,7 +256,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
 
 
 def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[float, bool, bool]:
-    """Return the share of questions in a text, whether the query names its label, and whether it says when asked."""
+    """Return the share of questions in a text, whether its label is named, and whether it says when."""
     asks = _share_of_questions(text) if size <= SHORT else 0.0
     if document:
         return asks, False, False

@@ -113,10 +113,10 @@ def words_of(candidates: Sequence[Features], pattern: Pattern, means: Sequence[f
     """
     possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
     usual = {kind: _usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
-    return {f.row.pk: _words(f, pattern, usual[f.document]) / possible + _covered(f, pattern) for f in candidates}
+    return {f.row.pk: _words(f, pattern, usual[f.document]) / possible + _rate_coverage(f, pattern) for f in candidates}
 
 
-def _covered(f: Features, pattern: Pattern) -> float:
+def _rate_coverage(f: Features, pattern: Pattern) -> float:
     """Return the gain of a text from the share of the terms, by rarity, that it has itself."""
     weight = pattern.weights_of(document=f.document).covered
     if not weight:

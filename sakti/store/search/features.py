@@ -45,8 +45,7 @@ class Weights(Struct, frozen=True):
     the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
     message adds to the length. `neighbour`, `talk_beside`: share of the messages before and after, the second only of
     talk. `answer`: of the question before. `request`: of the answer to a user's message. `thread`: of the
-    mean of the thread's three best. `echo`: what an occurrence loses that the previous message has as well. `covered`:
-    what a text gains that has all terms itself; one with some of them gains the square of their share.
+    mean of the thread's three best. `echo`: what an occurrence loses that the previous message has as well.
     """
 
     k1: float
@@ -61,7 +60,6 @@ class Weights(Struct, frozen=True):
     answer: float = 0.0
     echo: float = 0.0
     request: float = 0.0
-    covered: float = 0.0
 
 
 # Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
@@ -72,16 +70,7 @@ PRINTED = replace(PLAIN, echo=0.0)
 ANNOUNCED = replace(PRINTED, before=0.5)
 # An answer leaves out the words of its question, so the messages around it count where something is asked.
 TALK = Weights(
-    k1=1.1,
-    b=0.45,
-    identifiers=0.4,
-    leading=0.0,
-    before_length=1.5,
-    thread=0.9,
-    before=0.4,
-    neighbour=0.3,
-    answer=0.35,
-    covered=0.2,
+    k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
 )
 DOCUMENT = Weights(
     k1=1.5, b=0.9, identifiers=0.6, leading=1.5, before_length=0.1, thread=0.6, before=0.05, talk_beside=0.4

@@ -18,8 +18,7 @@
    A query that asks is answered by texts that leave out its words, so two kinds are told apart by the text alone: a
    *document* begins like code, a diff or a log and is no remark, has more than 220 words, or was printed by a tool; all
    else is *talk*.
-   In talk a long message says more, half of what it says is in the message before, and the messages around it count;
-   one that has several of the words itself gains more than they add one by one (`covered`).
+   In talk a long message says more, half of what it says is in the message before, and the messages around it count.
    In a document length counts fully, talk beside it counts, and its first words count more: those of its first
    identifiers, too, if it begins with one in camel case, which the index of the text does not split.
    Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
@@ -113,16 +112,7 @@ def words_of(candidates: Sequence[Features], pattern: Pattern, means: Sequence[f
     """
     possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
     usual = {kind: _usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
-    return {f.row.pk: _words(f, pattern, usual[f.document]) / possible + _rate_coverage(f, pattern) for f in candidates}
-
-
-def _rate_coverage(f: Features, pattern: Pattern) -> float:
-    """Return the gain of a text from the share of the terms, by rarity, that it has itself."""
-    weight = pattern.weights_of(document=f.document).covered
-    if not weight:
-        return 0.0
-    possible = sum(t.rarity for t in pattern.terms) or 1.0
-    return weight * (sum([t.rarity for t, has in zip(pattern.terms, f.own, strict=False) if has]) / possible) ** 2
+    return {f.row.pk: _words(f, pattern, usual[f.document]) / possible for f in candidates}
 
 
 def _usual_length(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float], *, document: bool) -> float:

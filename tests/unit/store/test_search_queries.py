@@ -655,16 +655,6 @@ async def test_a_message_that_tells_before_it_asks_loses_less_than_a_question(st
     assert not any(h.parts.question for h in (await page(store, "canoe lake")).hits), "nothing is asked"
 
 
-async def test_an_answer_with_all_words_itself_gains_more_than_their_sum(store: Store) -> None:
-    told = [("lake", "we saw the lake"), ("canoe", "we took a canoe"), ("both", "we saw the lake in a canoe")]
-    for number, (id, text) in enumerate(told):
-        await store.write(say, [(id, text)], thread=f"t{number}")
-    hits = {h.id: h.parts.words for h in (await page(store, "what of the lake and the canoe?")).hits}
-    plain = {h.id: h.parts.words for h in (await page(store, "lake canoe")).hits}
-    assert hits["both"] > hits["lake"] + hits["canoe"]
-    assert plain["both"] < plain["lake"] + plain["canoe"], "nothing is asked"
-
-
 async def test_a_question_for_a_time_prefers_texts_that_say_one(store: Store) -> None:
     told = [("what", "the lake with a canoe is nice"), ("when", "the lake with a canoe, last week, was nice")]
     await store.write(say, told)

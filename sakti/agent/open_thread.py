@@ -256,7 +256,7 @@ class OpenThread:
             if killed and not ws.store.read_only_reason:
                 self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
-                await self.children.load()
+                await self.children.refresh()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
@@ -483,6 +483,11 @@ class OpenThread:
             **prompt_facts.server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return the facts, after reading how all windows left the children."""
+        await self.children.refresh()
+        return self.facts()
 
     async def learn(self) -> ModelInfo:
         """Return the actor with all that is known of it; memory goes by its window from then on."""

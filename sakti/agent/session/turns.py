@@ -369,7 +369,7 @@ class Turns:
             thread_id=thread.id,
             resource_id=ws.resource_id,
             system=thread.system(),
-            facts=thread.facts,
+            facts=thread.read_facts,
             fallback=ws.models.fallback,
             correct=ws.models.correct,
             named=ws.models.for_turn,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -48,13 +48,13 @@ class ListedChild(Struct, frozen=True):
 
 
 class Children:
-    """Children of an open thread in this process: running ones, and those whose report waits for delivery."""
+    """Children of an open thread: those that run in this process, and the stored runs of all."""
 
     def __init__(self, parent: OpenThread) -> None:
         self._parent = parent
         self.all: dict[str, Child] = {}
         self.spent: list[Usage] = []  # of each step of a child
-        self._waiting: dict[str, str] = {}  # reports of background children that are not delivered: id → text
+        self._rows: tuple[ChildRun, ...] = ()  # the stored runs, as they were read last
         self._refused: set[tuple[str, str]] = set()  # repeated goals that were refused once
 
     @cached_property
@@ -224,47 +224,44 @@ class Children:
 
     def _ended_aside(self, child: Child) -> None:
         self.all.pop(child.id, None)
-        if child.outcome is not None and child.is_here:  # else its thread takes the report in when it is opened
-            self._waiting[child.id] = self._bounded(child.outcome.content)
+        if child.outcome is not None and child.is_here:
             text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report is delivered with the next step."
             self._parent.emit(Notice("information", "Child thread ended", text))
 
-    def _bounded(self, block: str) -> str:
-        return head_and_tail(block, self._parent.workspace.config.agent.tool_output_bytes)[0]
-
     def facts(self, messages: Sequence[Message]) -> dict[str, str]:
-        """Return what the next request says of children: which run, and reports that were not delivered."""
-        sent: dict[str, str] = {}
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ContextPart):
-                    sent |= part.facts
-        self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
-        running = [c for c in self.running if c.run.background and c.is_here]
-        lines = [f"- {short(c.id)} {c.spec.name}: {one_line(c.run.goal, 200)}" for c in running]
-        out = {f"{FACT} {i}": text for i, text in self._waiting.items()}
+        """Return the facts for the next request: the running children, and reports that were not delivered."""
+        sent = _merge_facts(messages)
+        running = [r for r in self._rows if r.background and r.state == "running"]
+        lines = [f"- {short(r.child_id)} {r.name}: {one_line(r.goal, 200)}" for r in running]
+        out = self._undelivered(sent)
         if lines:
             out[RUNNING] = "\n".join(["Child threads that are running; do not start them again:", *lines])
         elif sent.get(RUNNING):
             out[RUNNING] = "No child thread is running."
         return out
 
-    # --- the life of the thread -------------------------------------------------------------------------------
-
-    async def load(self) -> None:
-        """Take in the children of a thread that is opened: mark those that a crash left, offer their reports."""
-        ws, parent = self._parent.workspace, self._parent
-        running = {c.id for c in self.running}
-        orphans = await ws.store.write(child_runs.interrupt_orphans, parent.id, ws.clock.now(), running)
-        for row in orphans:
-            text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
-            parent.emit(Notice("warning", "Child thread", text))
-        rows = await ws.store.read(child_runs.of_parent, parent.id)
-        self._waiting = {
-            r.child_id: self._bounded(r.report["block"])
-            for r in rows
+    def _undelivered(self, sent: Mapping[str, str]) -> dict[str, str]:
+        """Return the reports of background children that no message brought, as facts."""
+        limit = self._parent.workspace.config.agent.tool_output_bytes
+        reports = {
+            f"{FACT} {r.child_id}": masked(head_and_tail(r.report["block"], limit)[0])
+            for r in self._rows
             if r.background and r.report and r.delivered_at is None and r.state != "running"
         }
+        return {name: text for name, text in reports.items() if sent.get(name) != text}
+
+    # --- the life of the thread -------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Read the thread's children from the database, and mark those that a crash left as interrupted."""
+        ws, parent = self._parent.workspace, self._parent
+        search = parent.id, ws.clock.now(), {c.id for c in self.running}
+        may_write = ws.owner and not ws.store.read_only_reason
+        if may_write and await ws.store.read(child_runs.find_orphans, *search):
+            for row in await ws.store.write(child_runs.interrupt_orphans, *search):
+                text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
+                parent.emit(Notice("warning", "Child thread", text))
+        self._rows = tuple(await ws.store.read(child_runs.of_parent, parent.id))
 
     def enclose(self) -> None:
         """Let running children work in the sandbox from now on, as the parent does."""
@@ -287,8 +284,8 @@ class Children:
 
     async def listed(self) -> list[ListedChild]:
         """Return the thread's children, oldest first."""
-        rows = await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
-        return [self._list_child(row) for row in rows]
+        await self.refresh()
+        return [self._list_child(row) for row in self._rows]
 
     def _list_child(self, row: ChildRun) -> ListedChild:
         child = self.all.get(row.child_id)
@@ -300,12 +297,23 @@ class Children:
         return self._parent.workspace.files.agents.agents
 
     async def wait_background(self) -> bool:
-        """Wait for the children in the background; return whether there were any."""
+        """Wait for the children in the background here; return whether there are reports to deliver."""
         tasks = [c.task for c in self.running if c.run.background and c.task is not None]
         if tasks:
             await asyncio.wait(tasks)
-        return bool(tasks) or bool(self._waiting)
+        await self.refresh()
+        return bool(self._undelivered(_merge_facts(self._parent.engine.state.window.messages)))
 
     async def close(self) -> None:
         """Stop all children: the program ends, or another thread is opened."""
         await asyncio.gather(*(c.stop("sakti ended") for c in self.running))
+
+
+def _merge_facts(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the facts that messages brought, the newest of each name."""
+    merged: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ContextPart):
+                merged |= part.facts
+    return merged

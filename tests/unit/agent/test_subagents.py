@@ -423,7 +423,7 @@ async def test_a_child_in_the_background_reports_to_its_own_thread_only(store: S
     provider._player = lambda r: looking(r) if is_child(r) else "hello"
     await run.ask("something else")
     provider.go.set()
-    assert await run.session.children.wait_background()
+    assert not await run.session.children.wait_background(), "the open thread has no report"
     await run.ask("anything new?")
     shown = str(provider.requests[-1].messages)
     assert "Child threads" not in shown and "Report of the child" not in shown
@@ -526,6 +526,42 @@ async def test_headless_run_ends_after_its_children_in_the_background(store: Sto
     assert end.text == "with the report"
     assert [(r.state, bool(r.delivered_at)) for r in await rows(store, run)] == [("finished", True)]
     await run.session.close()
+
+
+ENDED = "The child threads in the background have ended"
+
+
+def answers_to(run: Recorded) -> list[Request]:
+    """The parent's requests."""
+    return [r for r in run.provider.requests if not is_child(r)]
+
+
+async def test_headless_run_asks_for_an_answer_to_the_reports_once(store: Store, tmp_path: Path) -> None:
+    provider = Held(delegating(looking, {**EXPLORE, "background": True}))
+    run = await session(store, tmp_path / "w", lambda _r: "", provider=provider, interactive=False)
+    run.provider = provider
+    await run.session.submit("explore it in the background")
+    await provider.wait_for(1)
+    while len(answers_to(run)) < 2:
+        await asyncio.sleep(0.001)
+    provider.go.set()
+    await run.session.wait()
+    texts = [m.text for m in answers_to(run)[-1].messages]
+    assert len(answers_to(run)) == 3 and sum(ENDED in t for t in texts) == 1, texts
+    await run.session.close()
+
+
+async def test_report_that_came_with_the_prompt_of_a_headless_run_needs_no_notice(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), {**EXPLORE, "background": True}))
+    await run.ask("explore it in the background")
+    await run.session.children.wait_background()
+    thread = run.session.thread.id
+    await run.session.close()
+    again = await session(store, tmp_path / "w", lambda _r: "noted", resume=thread, interactive=False)
+    await again.ask("and now?")
+    (request,) = again.provider.requests
+    assert "Report of the child" in str(request.messages) and ENDED not in str(request.messages)
+    await again.session.close()
 
 
 class Recording(ScriptedProvider):

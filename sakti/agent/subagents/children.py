@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,7 @@ class Children:
             child = await self._start(run, spec, task, tools)
         text = f"{task.goal}\n\n# Context\n\n{task.context}" if task.context.strip() else task.goal
         model = task.model or spec.model or self._parent.workspace.config.subagents.model
+        self.all[child.id] = child
         child.task = asyncio.create_task(child.play(text, self._places, model))
         self._parent.emit(AgentStarted(child.id, run.call_id, spec.name, task.goal, task.background))
         child.show()
@@ -169,21 +170,31 @@ class Children:
             thread.id, parent.id, run.call_id, spec.mode, task.goal, now, agent=spec.name, background=task.background
         )
         child = self._make(spec, row, tools)
-        await ws.store.write(child_runs.start, thread, row)
+        await self._begin(child, child_runs.start, thread, row)
         return child
+
+    async def _begin(self, child: Child, write: Callable[..., None], *args: object, **options: object) -> None:
+        """Store a child's run, its lease first: other windows mark a run without one as interrupted."""
+        await child.lease.take()
+        try:
+            await self._parent.workspace.store.write(write, *args, **options)
+        except BaseException:
+            await child.lease.give_back()
+            raise
 
     async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask, tools: NamedTools | None) -> Child:
         """Return a stored child that starts again with another goal."""
-        store = self._parent.workspace.store
-        row = await store.read(child_runs.find, self._parent.id, task.resume)
+        await self.refresh()
+        row = await self._parent.workspace.store.read(child_runs.find, self._parent.id, task.resume)
         if row is None:
             raise ToolError(f"This thread has no child {one_line(task.resume, 40)!r}.")
-        if row.child_id in self.all and self.all[row.child_id].is_running:
+        if row.state == "running":
             raise ToolError(f"The child {short(row.child_id)} is still running.")
         now = self._parent.workspace.clock.now()
-        await store.write(child_runs.restart, row.child_id, run.call_id, now, background=task.background)
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
-        return self._make(self._find_stored(row) or spec, changed, tools)
+        child = self._make(self._find_stored(row) or spec, changed, tools)
+        await self._begin(child, child_runs.restart, child.id, run.call_id, now, background=task.background)
+        return child
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
         return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
@@ -199,8 +210,7 @@ class Children:
             limit = budget.spent(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
-        child = self.all[row.child_id] = Child(self._parent, spec, row, tools, self.spend, reached)
-        return child
+        return Child(self._parent, spec, row, tools, self.spend, reached)
 
     def spend(self, usage: Usage) -> None:
         self.spent.append(usage)
@@ -276,6 +286,12 @@ class Children:
             return False
         await child.stop("stopped by the user")
         return True
+
+    async def is_elsewhere(self, child_id: str) -> bool:
+        """Return whether a child runs in another window."""
+        await self.refresh()
+        runs = [r for r in self._rows if r.child_id == child_id and r.state == "running"]
+        return bool(runs) and child_id not in {c.id for c in self.running}
 
     async def stop_deleted(self, thread_id: str) -> None:
         """Stop the children of a thread that was deleted, or the child that was."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from sakti.agent.checkpoints import undoing
 from sakti.agent.reports import memory_report
 from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
-from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
+from sakti.core.errors import ToolError
+from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, Notice, get_thread_id
 from sakti.core.types import ContextPart, Request, Usage
 from sakti.plain import words
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
@@ -562,6 +565,61 @@ async def test_report_that_came_with_the_prompt_of_a_headless_run_needs_no_notic
     (request,) = again.provider.requests
     assert "Report of the child" in str(request.messages) and ENDED not in str(request.messages)
     await again.session.close()
+
+
+async def two_windows(store: Store, work: Path) -> tuple[Recorded, Recorded, Held]:
+    """Two windows on one thread; the first has a child that runs and one that waits for a place."""
+    calls = [{"mode": "explore", "goal": f"goal {n}", "background": True} for n in range(2)]
+    provider = Held(delegating(looking, *calls))
+    first = await session(store, work, lambda _r: "", provider=provider, overrides=("subagents.max_threads=1",))
+    first.provider = provider
+    await first.ask("explore it with two children")
+    await provider.wait_for(1)
+    second = await session(store, work, lambda _r: "noted", resume=first.session.thread.id)
+    return first, second, provider
+
+
+async def test_second_window_knows_the_children_of_the_first_and_gets_their_reports(
+    store: Store, tmp_path: Path
+) -> None:
+    first, second, provider = await two_windows(store, tmp_path / "w")
+    await second.ask("what runs?")
+    shown = str(second.provider.requests[-1].messages)
+    assert all(words in shown for words in ("goal 0", "goal 1", "do not start them again")), shown
+    listed = await second.session.children.listed()
+    assert [c.state for c in listed] == ["running", "running"]
+    child_id = listed[0].run.child_id
+    assert not await second.session.children.stop(child_id) and await second.session.children.is_elsewhere(child_id)
+    resumed = AgentTask("explore", "go on", resume=child_id)
+    with pytest.raises(ToolError, match="still running"):
+        await second.session.children.call(None, resumed)  # type: ignore[arg-type]
+    provider.go.set()
+    await first.session.children.wait_background()
+    await second.ask("and now?")
+    await first.ask("and here?")
+    for request in (second.provider.requests[-1], answers_to(first)[-1]):
+        parts = [p for m in request.messages for p in m.parts if isinstance(p, ContextPart)]
+        names = [name for p in parts for name in p.facts if name.startswith("report ")]
+        assert sorted(names) == sorted(f"report {c.run.child_id}" for c in listed)
+    assert "No child thread is running." in str(second.provider.requests[-1].messages)
+    assert not await second.session.children.is_elsewhere(child_id)
+    await second.session.close()
+    await first.session.close()
+
+
+async def test_children_of_a_killed_window_are_interrupted_in_the_other(store: Store, tmp_path: Path) -> None:
+    first, second, _provider = await two_windows(store, tmp_path / "w")
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    owner = f"{socket.gethostname()}:{gone.pid}:gone"
+    await store.write(lambda db: db.execute_sql("UPDATE leases SET owner = ?", (owner,)))
+    assert [c.state for c in await second.session.children.listed()] == ["interrupted", "interrupted"]
+    await second.ask("what runs?")
+    assert "do not start them again" not in str(second.provider.requests[-1].messages[-1:])
+    warnings = [n for n in second.of(Notice) if "was interrupted" in n.message]
+    assert len(warnings) == 2, warnings
+    await second.session.close()
+    await first.session.close()
 
 
 class Recording(ScriptedProvider):

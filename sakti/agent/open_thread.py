@@ -484,11 +484,6 @@ class OpenThread:
             **self.children.facts(messages),
         }
 
-    async def read_facts(self) -> dict[str, str]:
-        """Return the facts, after reading how all windows left the children."""
-        await self.children.refresh()
-        return self.facts()
-
     async def learn(self) -> ModelInfo:
         """Return the actor with all that is known of it; memory goes by its window from then on."""
         ws = self.workspace

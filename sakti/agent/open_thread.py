@@ -302,11 +302,12 @@ class OpenThread:
             text = f"{count} messages were added to this thread in another window; the agent sees them."
             self.emit(Notice("information", "Another window", text))
 
-    async def follow(self) -> None:
-        """Load what another window wrote, without a notice, unless a turn or memory's work runs here."""
+    async def follow(self) -> bool:
+        """Load what another window changed, unless a turn or memory's work runs here; return whether it did."""
         async with self._loading:
-            if self.thread is not None and self.status is not None and not (self.busy or self.engine.tasks()):
-                await self._load_newer(self.thread)
+            if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
+                return False
+            return bool(await self._load_newer(thread)) or await self.engine.refresh()
 
     async def _load_newer(self, thread: Thread) -> int:
         """Load the thread again if it has newer messages; return their number."""

@@ -7,7 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, SideQuestion, StepStarted, TasksChanged
+from sakti.core.events import (
+    ApprovalAnswer,
+    ApprovalRequested,
+    CardAnswer,
+    CardOption,
+    FreeQuestion,
+    SideQuestion,
+    StepStarted,
+    TasksChanged,
+)
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
@@ -38,6 +47,30 @@ async def test_keys_choose_write_and_send(running, session):
         wanted = (CardAnswer("Database", ("Redis",)), CardAnswer("Hosts", ("home", "cloud"), "lab"))
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(True, answers=wanted))
         assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
+
+
+async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(running, session):
+    ways_out = (CardOption("Leave it out"),)
+    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name")
+    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", default="3")
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, ApprovalRequested("f", "ask_user", "", "x", ".", questions=(name, mail, count)))
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "o Write the answer" in screen_text(app) and "1-6 Choose" not in screen_text(app)
+        await pilot.press("enter", *"Ann")
+        await settle(app, pilot)
+        assert "enter Next" in screen_text(app) and "Your name (required)" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "✓ name" in screen_text(app) and "empty: Leave it out" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "enter Send" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        answers = (CardAnswer("name", (), "Ann"), CardAnswer("mail", ("Leave it out",)), CardAnswer("n", (), "3"))
+        assert session.calls[-1] == ("answer", "f", ApprovalAnswer(True, answers=answers))
 
 
 @pytest.mark.parametrize("asked", [card(), approval(), PLAN], ids=["question", "approval", "plan"])

@@ -227,7 +227,7 @@ class Toolbox(Struct):
         outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
-            content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
+            content += f"\n[The same call was made {repeated} times in a row. Do something else.]"
         if outcome.images:
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)

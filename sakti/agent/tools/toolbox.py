@@ -97,6 +97,8 @@ class Toolbox(Struct):
     agent: str = ""
     asker: str = ""
     only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
+    withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
+    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
@@ -108,6 +110,8 @@ class Toolbox(Struct):
         A model with a small window gets the most useful ones, one that was trained to write patches `apply_patch`
         instead of `edit`.
         """
+        if model is not None and (sent := self.sent(model)):
+            return sent
         small = model is not None and model.brief
         memory = model is None or model.has_memory_tools
         patches = not small and knows_patches(self.model())

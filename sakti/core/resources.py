@@ -100,7 +100,7 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """Return the parts of a prompt file; "" is the text before the first. Raises `ConfigError`."""
+    """Split a prompt file into its parts by name; "" is the text before the first. Raises `ConfigError`."""
     if not path.is_file():
         return {}
     try:

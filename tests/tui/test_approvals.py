@@ -73,6 +73,13 @@ def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
         assert any(key in line for line in shown), shown
 
 
+async def test_calls_that_will_ask_next_are_counted(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, msgspec.structs.replace(asked(), later=2))
+        text = screen_text(app)
+        assert "(1 of 3)" in text and "Next question" not in text
+
+
 async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
     questions = [asked(f"p{n}", target=f"make part-{n}") for n in range(4)]
     async with running((100, 30)) as (app, pilot):

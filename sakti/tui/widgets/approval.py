@@ -66,6 +66,12 @@ def summary(asked: ApprovalRequested) -> str:
     return f"{question(asked.tool)} {asked.target}"
 
 
+def count_pending(pending: Sequence[ApprovalRequested]) -> int:
+    """Return how many questions wait, with those that calls behind them in the same answers will ask."""
+    agents = {asked.agent for asked in pending}
+    return len(pending) + sum(max(asked.later for asked in pending if asked.agent == each) for each in agents)
+
+
 def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,
@@ -84,7 +90,8 @@ def lay_out(
         return [], False
     now = pending[at]
     room = max(4, width - 2)
-    many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
+    total = count_pending(pending)
+    many = f"  ({at + 1} of {total})" if total > 1 else ""
     head: list[Line] = [
         _title(now, many, room, palette),
         *(
@@ -95,14 +102,14 @@ def lay_out(
     ]
     reason = _reason(now, room, palette)
     list_ = _list(pending, at, room, palette)
-    keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
+    keys = _whole_keys(_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
     if keyboard != "question":
         keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
     body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
     if not cut and keyboard == "question":
-        keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
+        keys = _whole_keys(_keys(now, cut=False, many=len(pending) > 1, palette=palette, room=room), room)
         free = height - len(head) - len(keys)
     reason = reason[: max(0, free - len(body))]
     list_ = list_[: max(0, free - len(body) - len(reason))]

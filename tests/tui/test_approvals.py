@@ -80,6 +80,17 @@ async def test_calls_that_will_ask_next_are_counted(running, session):
         assert "(1 of 3)" in text and "Next question" not in text
 
 
+async def test_a_reason_that_is_not_sent_is_kept(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, asked())
+        await pilot.press("n", *"why", "escape", "e", "escape", "n")
+        assert app.chat.conversation.approval.line.value == "why"
+        await ask(app, pilot, session, msgspec.structs.replace(asked(), reason="another mode asks as well"))
+        await pilot.press("n", "!", "enter")
+        await settle(app, pilot)
+        assert session.calls[-1][:3] == ("resolve", "p1", False) and "why!" in session.calls[-1]
+
+
 async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
     questions = [asked(f"p{n}", target=f"make part-{n}") for n in range(4)]
     async with running((100, 30)) as (app, pilot):

@@ -76,7 +76,9 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         await pilot.press("o", "x", "escape")
         await settle(app, pilot)
         assert not [c for c in session.calls if c[0] == "answer"]
-        await pilot.press("enter")  # no answer yet: it stays
+        await pilot.press("o")
+        assert app.chat.conversation.card.line.value == "x", "what was written is kept"
+        await pilot.press("escape", "enter")  # no answer yet: it stays
         await pilot.press("escape")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))
@@ -104,6 +106,23 @@ async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
         await pilot.press("n", *"no", "enter")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "r", ApprovalAnswer(False, note="no"))
+
+
+async def test_a_plan_that_cannot_be_read_is_opened_again_as_written(running, session, monkeypatch):
+    edited, writes = [], ["# Store the region\n\nWithout a step.", TEXT + " twice"]
+
+    async def lent(app, text, env, workspace):
+        edited.append(text)
+        return writes[len(edited) - 1]
+
+    monkeypatch.setattr("sakti.tui.editor.edit", lent)
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        await pilot.press("e")
+        await settle(app, pilot)
+        await pilot.press("e")
+        await settle(app, pilot)
+        assert edited == [TEXT, writes[0]] and app.chat.conversation.card.view.form.text == writes[1]
 
 
 def aside(state="answered", text=""):

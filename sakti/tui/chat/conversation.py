@@ -285,13 +285,15 @@ class Conversation(Vertical):
             self._host.push(text_screens.PageScreen("Plan", lines_apart))
 
     async def _edit_plan(self, form: PlanForm) -> None:
-        """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
-        text = (await self._edit_text(form.text)).rstrip("\n")
+        """Let the user change the plan in an editor; one that cannot be read is opened again as written."""
+        text = (await self._edit_text(form.unread or form.text)).rstrip("\n")
         try:
             plans.from_markdown(text)
         except SaktiError as e:
-            self._host.say(e.message, title="Plan", tone="warning")
+            form.unread = text
+            self._host.say(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
+        form.unread = ""
         self.card.change_plan(text)
 
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:

@@ -330,11 +330,13 @@ class ApprovalBox(Vertical):
         self._since = 0.0
         self._read = ""  # the question whose end was on the screen
         self._writing = ""
+        self._place = ("", "")  # the question that is written about, and what is written
+        self._unsent: dict[tuple[str, str], str] = {}  # what was written there and not sent
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield self.view
-        line = SafeInput(id="approval-line", compact=True)
+        line = SafeInput(id="approval-line", compact=True, select_on_focus=False)
         line.display = False
         yield line
 
@@ -385,13 +387,17 @@ class ApprovalBox(Vertical):
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
+        self._place = (self.view.current.id if self.view.current else "", what)
         self.line.display = self.view.writing = True
         self.view.refresh(layout=True)
         self.line.placeholder = placeholder
-        self.line.value = value
+        self.line.value = self._unsent.pop(self._place, value)
+        self.line.cursor_position = len(self.line.value)
         self.line.focus()
 
     def _stop_writing(self) -> None:
+        if self._writing:
+            self._unsent[self._place] = self.line.value
         self._writing = ""
         self.line.display = self.view.writing = False
         self.view.refresh(layout=True)
@@ -404,6 +410,7 @@ class ApprovalBox(Vertical):
             return
         what, text = self._writing, event.value.strip()
         self._stop_writing()
+        self._unsent.pop(self._place, None)
         self.view.focus()
         if what == "no":
             self.post_message(self.Answered(now.id, False, "once", text, None))

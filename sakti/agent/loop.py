@@ -242,11 +242,12 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
         steps = turn.settings.max_steps
         text = f'The limit of {steps} steps is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
-    times, what = repetition.count, "call"
+    times, what = repetition.count, "call was"
     if turn.circles.stopped:
-        times, what = turn.circles.times, f"{turn.circles.period} calls" if turn.circles.period > 1 else "broken call"
+        times, period = turn.circles.times, turn.circles.period
+        what = f"{period} calls were" if period > 1 else "broken call was"
     if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
-        text = f"The same {what} was repeated {times} times. Tell it what to try instead."
+        text = f"The same {what} repeated {times} times. Tell it what to try instead."
         raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
     reached = budget.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
     if reached is not None and goes_on:

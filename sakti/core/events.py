@@ -175,6 +175,13 @@ class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     multiple: bool = False
 
 
+class FreeQuestion(CardQuestion, frozen=True):
+    """Question whose answer the user writes; an empty one chooses the first option, if there is one."""
+
+    options: tuple[CardOption, ...] = ()
+    default: str = ""
+
+
 class CardAnswer(Struct, frozen=True):
     """Answer to a question of `ask_user`: the labels chosen, and the user's own words."""
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sakti.core import terminal
 from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion, Grant
+from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion, Grant
 from sakti.core.patterns import lazy_pattern
 
 CANONICAL = 4095  # bytes of a line after which a terminal without a line editor drops what comes
@@ -230,8 +230,12 @@ def _answer_one(piece: str, question: CardQuestion) -> CardAnswer | str:
     """Return the answer to one question, or the problem with it."""
     if piece[0] in "oO":
         return CardAnswer(question.header, (), piece[1:].strip())
+    if not question.options:
+        return CardAnswer(question.header, (), piece)
     numbers = sorted({int(n) for n in piece.replace(",", " ").split()})
     if numbers[0] < 1 or numbers[-1] > len(question.options):
+        if isinstance(question, FreeQuestion):
+            return f"{question.header}: write o and your answer"
         return f"{question.header}: choose from 1 to {len(question.options)}"
     if len(numbers) > 1 and not question.multiple:
         return f"{question.header}: choose one"

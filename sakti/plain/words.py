@@ -214,7 +214,7 @@ def card(questions: Sequence[CardQuestion], number: int) -> list[str]:
     out: list[str] = []
     for index, question in enumerate(questions):
         several = f" ({index + 1} of {len(questions)})" if len(questions) > 1 else ""
-        out.append(f"question {number}{several}: {one_line(question.question, 500)}")
+        out.append(f"question {number}{several}: {one_line(question.question, 1_000)}")
         for option, choice in enumerate(question.options, start=1):
             why = f": {one_line(choice.description, 300)}" if choice.description else ""
             out.append(f"  {option} {one_line(choice.label, 200)}{why}")

@@ -142,7 +142,7 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
     script.chmod(0o755)
     edited = []
 
-    async def lent(app, text, env, workspace):
+    async def lent(app, text, env, workspace, kind):
         edited.append(text)
         return text if len(edited) == 1 else "make one\nmake two"
 

@@ -7,7 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, SideQuestion, StepStarted, TasksChanged
+from sakti.core.events import (
+    ApprovalAnswer,
+    ApprovalRequested,
+    CardAnswer,
+    CardOption,
+    FreeQuestion,
+    SideQuestion,
+    StepStarted,
+    TasksChanged,
+)
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
@@ -38,6 +47,30 @@ async def test_keys_choose_write_and_send(running, session):
         wanted = (CardAnswer("Database", ("Redis",)), CardAnswer("Hosts", ("home", "cloud"), "lab"))
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(True, answers=wanted))
         assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
+
+
+async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(running, session):
+    ways_out = (CardOption("Leave it out"),)
+    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name")
+    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", default="3")
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, ApprovalRequested("f", "ask_user", "", "x", ".", questions=(name, mail, count)))
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "o Write the answer" in screen_text(app) and "1-6 Choose" not in screen_text(app)
+        await pilot.press("enter", *"Ann")
+        await settle(app, pilot)
+        assert "enter Next" in screen_text(app) and "Your name (required)" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "✓ name" in screen_text(app) and "empty: Leave it out" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "enter Send" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        answers = (CardAnswer("name", (), "Ann"), CardAnswer("mail", ("Leave it out",)), CardAnswer("n", (), "3"))
+        assert session.calls[-1] == ("answer", "f", ApprovalAnswer(True, answers=answers))
 
 
 @pytest.mark.parametrize("asked", [card(), approval(), PLAN], ids=["question", "approval", "plan"])
@@ -108,21 +141,25 @@ async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
         assert session.calls[-1] == ("answer", "r", ApprovalAnswer(False, note="no"))
 
 
-async def test_a_plan_that_cannot_be_read_is_opened_again_as_written(running, session, monkeypatch):
-    edited, writes = [], ["# Store the region\n\nWithout a step.", TEXT + " twice"]
-
-    async def lent(app, text, env, workspace):
-        edited.append(text)
-        return writes[len(edited) - 1]
-
-    monkeypatch.setattr("sakti.tui.editor.edit", lent)
-    async with running((80, 24)) as (app, pilot):
+async def test_a_plan_edited_in_an_editor_loses_no_text(running, session, script):
+    async with running((140, 40)) as (app, pilot):
         await show(app, pilot, session, PLAN)
-        await pilot.press("e")
+        for code, says in (
+            ("sys.exit(3)", "ended with code 3; the plan is unchanged."),
+            (
+                "path.write_text('Two steps, please')",
+                "The plan needs a title (# TITLE) and numbered steps (1. STEP). e",
+            ),
+            ("path.write_text(f'# New\\n\\n1. {path.read_text()}')", "1. Two steps, please"),
+        ):
+            script(code)
+            await pilot.press("e")
+            await settle(app, pilot)
+            assert says in screen_text(app)
+        await pilot.press("n", *"no", "enter")
         await settle(app, pilot)
-        await pilot.press("e")
-        await settle(app, pilot)
-        assert edited == [TEXT, writes[0]] and app.chat.conversation.card.view.form.text == writes[1]
+        sent = ApprovalAnswer(False, note="no", edited="# New\n\n1. Two steps, please")
+        assert session.calls[-1] == ("answer", "p", sent)
 
 
 def aside(state="answered", text=""):

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import webbrowser
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import mcp_types as types
 
 from sakti.agent.judge.decide import Decision
 from sakti.agent.judge.policy import names_tool
-from sakti.agent.mcp import schemas
+from sakti.agent.mcp import forms, schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
 from sakti.core import tool_names
 from sakti.core.errors import SaktiError
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
 
 DECLINED = types.ElicitResult(action="decline")
-LEAVE_OUT, OPEN, DONE = "Leave it out", "Open it in the browser", "I have done it"
-MOST_QUESTIONS, MOST_OPTIONS = 4, 6  # of one card; of one question
+CONFIRM, OPEN, DONE = "Confirm", "Open it in the browser", "I have done it"
+MOST_QUESTIONS = 4  # of one card
 MOST_CARDS = 5  # for one form
-Value = str | int | float | bool | list[str] | None
 
 
 async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, server: McpServer, level: str) -> None:
@@ -56,27 +56,63 @@ async def elicit(
     workspace: ServerPlace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
     """Ask the user what a server wants to know; declined without a terminal."""
-    text = one_line(f"{server.name} asks: {schemas.clean_text(params.message)}", 1_500)
+    message = f"{server.name} asks: {schemas.clean_text(params.message)}"
     if isinstance(params, types.ElicitRequestURLParams):
-        return await _offer_url(workspace, approvals, text, one_line(params.url, 500))
-    fields = _fields(params.requested_schema)
-    if len(fields) > MOST_QUESTIONS * MOST_CARDS:
+        return await _offer_url(workspace, approvals, one_line(message, 1_500), one_line(params.url, 500))
+    fields = forms.read_fields(params.requested_schema)
+    if fault := _find_fault(fields):
+        text = f"The server {server.name} asked for a form that cannot be shown ({fault}), so it was declined."
+        workspace.emit(Notice("warning", "MCP", text))
         return DECLINED
-    content: dict[str, Value] = {}
+    if not fields:
+        return await _confirm(workspace, approvals, one_line(message, 1_500))
+    fields = [field for field in fields if not forms.is_unusable(field)]
+    content: dict[str, forms.Value] = {}
     for begin in range(0, len(fields), MOST_QUESTIONS):
-        part = fields[begin : begin + MOST_QUESTIONS]
-        questions = tuple(_question(text, name, schema) for name, schema in part)
-        answers = await _ask_card(workspace, approvals, questions)
-        if len(answers) < len(part):
+        values = await _ask_fields(workspace, approvals, one_line(message, 300), fields[begin : begin + MOST_QUESTIONS])
+        if values is None:
             return DECLINED
-        for (name, schema), answer in zip(part, answers, strict=True):
-            value = _value(schema, answer)
-            if value is not None:
-                content[name] = value
-    required: Any = params.requested_schema.get("required", ())
-    if any(name not in content for name in required if name in dict(fields)):
-        return DECLINED
+        content |= values
     return types.ElicitResult(action="accept", content=content)
+
+
+def _find_fault(fields: Sequence[forms.FormField]) -> str:
+    """Return why the user cannot be asked for all required fields; "" if they can."""
+    if len(fields) > MOST_QUESTIONS * MOST_CARDS:
+        return f"more than {MOST_QUESTIONS * MOST_CARDS} fields"
+    unusable = next((field for field in fields if field.is_required and forms.is_unusable(field)), None)
+    return f"{one_line(unusable.name)} is of the type {one_line(unusable.kind)}" if unusable is not None else ""
+
+
+async def _ask_fields(
+    workspace: ServerPlace, approvals: Approvals | None, text: str, fields: Sequence[forms.FormField]
+) -> dict[str, forms.Value] | None:
+    """Ask for fields on one card, again for those whose answer does not fit; None if the user declines."""
+    values: dict[str, forms.Value] = {}
+    problems = dict.fromkeys((field.name for field in fields), "")
+    while problems:
+        open_fields = [field for field in fields if field.name in problems]
+        questions = tuple(forms.make_question(text, field, problems[field.name]) for field in open_fields)
+        answers = await _ask_card(workspace, approvals, questions)
+        if len(answers) < len(open_fields):
+            return None
+        problems = {}
+        for field, answer in zip(open_fields, answers, strict=True):
+            try:
+                value = await asyncio.to_thread(forms.read_answer, field, answer)
+            except forms.WrongAnswer as e:
+                problems[field.name] = str(e)
+                continue
+            if value is not None:
+                values[field.name] = value
+    return values
+
+
+async def _confirm(workspace: ServerPlace, approvals: Approvals | None, text: str) -> types.ElicitResult:
+    """Ask the user to confirm a form without fields."""
+    options = (CardOption(CONFIRM), CardOption("Decline"))
+    answers = await _ask_card(workspace, approvals, (CardQuestion(text, "mcp", options),))
+    return types.ElicitResult(action="accept", content={}) if answers and CONFIRM in answers[0].choices else DECLINED
 
 
 async def _offer_url(workspace: ServerPlace, approvals: Approvals | None, text: str, url: str) -> types.ElicitResult:
@@ -88,61 +124,6 @@ async def _offer_url(workspace: ServerPlace, approvals: Approvals | None, text: 
     if OPEN in answers[0].choices and url.startswith(("https://", "http://")):
         webbrowser.open(url)
     return types.ElicitResult(action="accept")
-
-
-def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    properties: Any = schema.get("properties")
-    table = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
-    return [(name, cast("dict[str, Any]", field)) for name, field in table.items() if isinstance(field, dict)]
-
-
-def _question(text: str, name: str, schema: Mapping[str, Any]) -> CardQuestion:
-    """Make the question for one field of a form."""
-    title = one_line(schemas.clean_text(str(schema.get("title") or schema.get("description") or name)), 300)
-    choices, default = _choices(schema)[:MOST_OPTIONS], _show_default(schema)
-    if default in choices:
-        choices = [default, *(c for c in choices if c != default)]
-    if len(choices) < 2:
-        choices = [*choices, *([default] if default else []), LEAVE_OUT, "Write it"][:MOST_OPTIONS]
-    options = tuple(CardOption(one_line(choice, 100)) for choice in dict.fromkeys(choices))
-    header = one_line(schemas.clean_text(name), 20) or "answer"
-    return CardQuestion(f"{text}\n{title}", header, options, schema.get("type") == "array")
-
-
-def _show_default(schema: Mapping[str, Any]) -> str:
-    """Return the default of a field as its option shows it; "" without one."""
-    default: Any = schema.get("default")
-    if default is None or isinstance(default, list):
-        return ""
-    return ("Yes" if default else "No") if isinstance(default, bool) else one_line(str(default), 100)
-
-
-def _choices(schema: Mapping[str, Any]) -> list[str]:
-    """Return the values among which a field's is chosen; none for a free one."""
-    if schema.get("type") == "boolean":
-        return ["Yes", "No"]
-    items: Any = schema.get("items") if schema.get("type") == "array" else schema
-    table = cast("dict[str, Any]", items) if isinstance(items, dict) else {}
-    listed: Any = table.get("enum") or [
-        o["const"] for o in table.get("oneOf") or table.get("anyOf") or () if isinstance(o, dict) and "const" in o
-    ]
-    return [str(value) for value in listed]
-
-
-def _value(schema: Mapping[str, Any], answer: CardAnswer) -> Value:
-    """Return the value of a field; None if it was left out or cannot be read."""
-    text = answer.text.strip() or (answer.choices[0] if answer.choices else "")
-    kind = schema.get("type")
-    if kind == "array":
-        return list(answer.choices) or [part.strip() for part in text.split(",") if part.strip()]
-    if not text or (not answer.text.strip() and text in (LEAVE_OUT, "Write it")):
-        return None
-    try:
-        if kind == "boolean":
-            return text.lower() in ("yes", "true", "y", "1")
-        return int(text) if kind == "integer" else float(text) if kind == "number" else text
-    except ValueError:
-        return None
 
 
 async def _ask_card(

@@ -96,7 +96,7 @@ class Toolbox(Struct):
     parent: Toolbox | None = None
     agent: str = ""
     asker: str = ""
-    only: dict[str, Rules] = field(default_factory=dict[str, Rules])
+    only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
     later: tuple[ToolCallPart, ...] = ()
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -241,7 +241,7 @@ class Toolbox(Struct):
         outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
-            content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
+            content += f"\n[The same call was made {repeated} times in a row. Do something else.]"
         if outcome.images:
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
@@ -406,8 +406,8 @@ class Toolbox(Struct):
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
-            only = self.only.get(found.name)
-            if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
+            limits = [only[found.name] for only in self.only if found.name in only]
+            if any(judge(found, arguments, mode="ask", rules=r, place=place).verdict != "allow" for r in limits):
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
             return call_hooks.decided(run, found, arguments, decision)
 

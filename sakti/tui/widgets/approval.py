@@ -68,8 +68,8 @@ def summary(asked: ApprovalRequested) -> str:
 
 def count_pending(pending: Sequence[ApprovalRequested]) -> int:
     """Return how many questions wait, with those that calls behind them in the same answers will ask."""
-    agents = {asked.agent for asked in pending}
-    return len(pending) + sum(max(asked.later for asked in pending if asked.agent == each) for each in agents)
+    agents = {p.agent for p in pending}
+    return len(pending) + sum(max(p.later for p in pending if p.agent == each) for each in agents)
 
 
 def lay_out(

@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion
 from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -29,7 +29,7 @@ from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, 
 from sakti.tui.widgets.approval import ELSEWHERE, GUARD, SHARE, WRITING, Keyboard, name_keys
 from sakti.tui.widgets.safe_input import SafeInput
 
-QUESTION_LINES = 4
+QUESTION_LINES, MOST_LINES = 4, 10  # of a question at least, if there is room for more at most
 
 
 class QuestionForm(Struct):
@@ -60,7 +60,9 @@ class QuestionForm(Struct):
     def write(self, text: str) -> None:
         """Answer the question shown in the user's own words."""
         self.texts[self.at] = text
-        if text and not self.question.multiple:
+        if not text and isinstance(self.question, FreeQuestion) and self.question.options:
+            self.chosen[self.at] = {0}
+        elif text and not self.question.multiple:
             self.chosen[self.at] = set()
 
     def turn_to(self, at: int) -> None:
@@ -69,6 +71,16 @@ class QuestionForm(Struct):
 
     def is_answered(self, at: int) -> bool:
         return bool(self.chosen[at] or self.texts[at])
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the answer to the question shown is written, not chosen."""
+        return isinstance(self.question, FreeQuestion)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether all other questions are answered."""
+        return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
     def first_open(self) -> int | None:
         """Return the first question without an answer, the next ones before the earlier ones."""
@@ -92,12 +104,12 @@ def lay_out_form(
 ) -> list[Line]:
     """Lay out the question shown, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
-    head = [
-        *_tabs(form, room, palette),
-        *plain_lines(sanitise(form.question.question), palette.bold, room, QUESTION_LINES),
-    ]
+    tabs = _tabs(form, room, palette)
     keys = wrap(_keys(form, palette, keyboard), room)
     options = _options(form, room, palette, described=True)
+    free = height - len(tabs) - len(options) - len(keys)
+    most = max(QUESTION_LINES, min(MOST_LINES, free))
+    head = [*tabs, *plain_lines(sanitise(form.question.question), palette.bold, room, most)]
     if len(head) + len(options) + len(keys) > height:
         options = _options(form, room, palette, described=False)
     body = [*head, *options][: max(1, height - len(keys))]
@@ -133,13 +145,14 @@ def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool
 
 
 def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
+    go_on = "Send" if form.is_last else "Next"
     if keyboard == "line":
-        return name_keys((("enter", "Keep the answer"), ("esc", "Back")), palette)
+        return name_keys((("enter", go_on if form.is_written else "Keep the answer"), ("esc", "Back")), palette)
     if keyboard == "prompt":
         return name_keys((*ELSEWHERE, ("esc", "Decline")), palette)
-    last = form.first_open() in (None, form.at)
-    keys = [("1-6", "Choose"), ("space", "Toggle"), ("o", "Another answer")]
-    keys.append(("enter", "Send" if last else "Next"))
+    keys = [("1-6", "Choose"), ("space", "Toggle")] if form.question.options else []
+    keys.append(("o", "Write the answer" if form.is_written else "Another answer"))
+    keys.append(("enter", go_on))
     keys += [("←→", "Question")] if len(form.questions) > 1 else []
     return name_keys((*keys, ("esc", "Decline")), palette)
 
@@ -147,14 +160,14 @@ def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span
 class PlanForm(Struct):
     """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh".
 
-    `unread`: the user's text that could not be read as a plan, to be corrected.
+    `draft` is the user's last text if it is no plan.
     """
 
     text: str
     edited: bool = False
+    draft: str = ""
     may_auto: bool = False
     way: str = ""
-    unread: str = ""
 
     @property
     def modes(self) -> tuple[SessionMode, ...]:
@@ -162,8 +175,12 @@ class PlanForm(Struct):
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
     def answer(self, mode: SessionMode) -> ApprovalAnswer:
-        edited = self.text if self.edited else None
-        return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return ApprovalAnswer(True, edited=self.changes, mode=mode, fresh=self.way == "fresh")
+
+    @property
+    def changes(self) -> str | None:
+        """Return the plan if the user changed it."""
+        return self.text if self.edited else None
 
 
 def lay_out_plan(
@@ -317,7 +334,22 @@ class CardBox(Vertical):
             self.view.refresh(layout=True)
         self.display = now is not None
         if now is not None and take_focus and not self.view.writing:
+            self._begin_answer()
+
+    def _begin_answer(self) -> None:
+        """Give the keyboard to the card, or to its line if the answer has to be written."""
+        form = self.view.form
+        if isinstance(form, QuestionForm) and form.is_written and not form.is_answered(form.at):
+            self._write_answer(form)
+        else:
             self.view.focus()
+
+    def _write_answer(self, form: QuestionForm) -> None:
+        question, hint = form.question, "your answer"
+        default = question.default if isinstance(question, FreeQuestion) else ""
+        if isinstance(question, FreeQuestion) and question.options:
+            hint += f" (empty: {one_line(question.options[0].label, 40)})"
+        self._write(form.texts[form.at] or default, hint)
 
     def _make_form(self, asked: ApprovalRequested) -> QuestionForm | PlanForm:
         return PlanForm(asked.target, may_auto=self._may_auto()) if asked.is_plan else make_form(asked.questions)
@@ -354,11 +386,11 @@ class CardBox(Vertical):
         if key == "enter":
             self._go_on(form)
         elif key == "o":
-            self._write(form.texts[form.at], "your answer")
+            self._write_answer(form)
         elif key == "space":
             form.toggle(form.cursor)
         elif key in ("up", "down"):
-            form.cursor = (form.cursor + (1 if key == "down" else -1)) % len(form.question.options)
+            form.cursor = (form.cursor + (1 if key == "down" else -1)) % max(1, len(form.question.options))
         elif key in ("left", "right"):
             form.turn_to(form.at + (1 if key == "right" else -1))
         elif key.isdecimal():
@@ -373,6 +405,7 @@ class CardBox(Vertical):
         missing = form.first_open()
         if missing is not None:
             form.turn_to(missing)
+            self._begin_answer()
         else:
             self._reply(ApprovalAnswer(True, answers=form.answers()))
 
@@ -394,13 +427,17 @@ class CardBox(Vertical):
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         form = self.view.form
-        if isinstance(form, QuestionForm):
-            form.write(event.value.strip())
-        elif form is not None:
-            self._reply(ApprovalAnswer(False, note=event.value.strip()))
+        if self._clock.monotonic() - self._since < GUARD:
+            return
         self._stop_writing()
         self._unsent.pop(self._place, None)
         self.view.focus()
+        if isinstance(form, QuestionForm):
+            form.write(event.value.strip())
+            if form.is_written and form.is_answered(form.at):
+                self._go_on(form)
+        elif form is not None:
+            self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
 
     def leave(self) -> bool:
         """Handle Esc: close the line, else decline the card. False if there is no card."""
@@ -411,7 +448,8 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(ApprovalAnswer(False))
+            form = self.view.form
+            self._reply(ApprovalAnswer(False, edited=form.changes if isinstance(form, PlanForm) else None))
         else:
             return False
         return True

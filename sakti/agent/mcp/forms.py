@@ -1,0 +1,225 @@
+"""Turn the fields of a server's form into questions of a card, and answers into checked values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from sakti.agent.mcp.schemas import clean_text
+from sakti.core import json_schema
+from sakti.core.events import CardAnswer, CardOption, CardQuestion, FreeQuestion
+from sakti.core.text import one_line
+
+LEAVE_OUT = "Leave it out"
+MOST_OPTIONS = 6  # of one question; the choices of a longer list are written
+KINDS = ("string", "integer", "number", "boolean", "array")
+Value = str | int | float | bool | list[Any] | None
+# Parts of a schema that the user is shown, in words.
+_LIMITS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "above {}",
+    "exclusiveMaximum": "below {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "choose at least {}",
+    "maxItems": "choose at most {}",
+    "pattern": "matches {}",
+}
+
+
+class WrongAnswer(ValueError):
+    """An answer that does not fit its field; the text is a sentence for the user."""
+
+
+class FormField(Struct, frozen=True):
+    """Field of a form; `choices` are its values by the labels shown, none for a free one."""
+
+    name: str
+    schema: Mapping[str, Any]
+    is_required: bool
+    choices: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.schema.get("type", "string"))
+
+    @property
+    def default(self) -> str:
+        """The default as the user would write it; "" without one."""
+        default: Any = self.schema.get("default")
+        if default is None:
+            return ""
+        values = cast("list[Any]", default) if isinstance(default, list) else [default]
+        labels = (next((k for k, v in self.choices.items() if v == value), str(value)) for value in values)
+        return one_line(clean_text(", ".join(labels)), 200)
+
+
+def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
+    """Return the fields of a form; those that are not described are left out."""
+    required: Any = schema.get("required")
+    names: list[Any] = cast("list[Any]", required) if isinstance(required, list) else []
+    tables = {name: _table(table) for name, table in _table(schema.get("properties")).items()}
+    return [FormField(name, table, name in names, _read_choices(table)) for name, table in tables.items() if table]
+
+
+def is_unusable(field: FormField) -> bool:
+    """Return whether a card cannot ask for a field."""
+    return field.kind not in KINDS
+
+
+def make_question(text: str, field: FormField, problem: str = "") -> CardQuestion:
+    """Make the question for a field; `problem` says why the last answer did not fit."""
+    name = one_line(clean_text(field.name), 60)
+    title = one_line(clean_text(str(field.schema.get("title") or name)), 200)
+    lines = [problem] * bool(problem) + [text, f"{title} ({'required' if field.is_required else 'optional'})"]
+    lines += [hint] if (hint := _describe(field)) else []
+    header = one_line(name, 20) or "answer"
+    ways_out = () if field.is_required else (LEAVE_OUT,)
+    if not 0 < len(field.choices) <= MOST_OPTIONS - len(ways_out) or len((*field.choices, *ways_out)) < 2:
+        return FreeQuestion("\n".join(lines), header, tuple(map(CardOption, ways_out)), default=field.default)
+    labels = sorted(field.choices, key=lambda label: label != field.default)  # the default first
+    options = tuple(map(CardOption, dict.fromkeys((*labels, *ways_out))))
+    return CardQuestion("\n".join(lines), header, options, field.kind == "array")
+
+
+def read_answer(field: FormField, answer: CardAnswer) -> Value:
+    """Return the value of a field, None if it was left out. Raises `WrongAnswer`."""
+    text = answer.text.strip()
+    words = [choice for choice in answer.choices if choice != LEAVE_OUT or choice in field.choices]
+    if field.kind == "array":
+        words += [part.strip() for part in text.split(",") if part.strip()]
+    elif text:
+        words = [text]
+    if not words:
+        if field.is_required:
+            raise WrongAnswer("An answer is required.")
+        return None
+    values = [_read_value(field, word) for word in words]
+    value = list(dict.fromkeys(values)) if field.kind == "array" else values[0]
+    _check(field, value)
+    return value
+
+
+def _read_value(field: FormField, word: str) -> Any:
+    """Return the value that a word means. Raises `WrongAnswer`."""
+    if field.choices:
+        if word in field.choices:
+            return field.choices[word]
+        for label, value in field.choices.items():
+            if word.casefold() in (label.casefold(), str(value).casefold()):
+                return value
+        raise WrongAnswer(f"{one_line(word)} is not one of: {one_line(', '.join(field.choices), 300)}.")
+    if field.kind not in ("integer", "number"):
+        return word
+    try:
+        number = int(word) if field.kind == "integer" else float(word)
+    except ValueError:
+        number = math.nan
+    if isinstance(number, float) and not math.isfinite(number):
+        raise WrongAnswer(f"{one_line(word)} is not a {'whole ' * (field.kind == 'integer')}number.")
+    return number
+
+
+def _check(field: FormField, value: Any) -> None:
+    """Raise `WrongAnswer` if a value violates the schema of its field."""
+    form: Any = field.schema.get("format")
+    if isinstance(form, str) and isinstance(value, str) and form in _FORMATS:
+        has_format, example = _FORMATS[form]
+        if not has_format(value):
+            raise WrongAnswer(f"{one_line(value)} is not of the format {form}, as in {example}.")
+    try:
+        json_schema.verify(field.schema)
+        wrong = json_schema.violations(value, field.schema)
+    except json_schema.UnusableSchema:
+        return  # the server has to check it
+    if wrong:
+        raise WrongAnswer(f"{one_line(clean_text(wrong[0][1]), 300)}.")
+
+
+def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a field that has a list of them, by their labels."""
+    if schema.get("type") == "boolean":
+        return {"Yes": True, "No": False}
+    table = _table(schema.get("items")) if schema.get("type") == "array" else schema
+    listed, titles = table.get("enum"), table.get("enumNames")
+    if isinstance(listed, list):
+        values = cast("list[Any]", listed)
+        names: list[Any] = cast("list[Any]", titles) if isinstance(titles, list) else []
+        pairs = [(value, names[i] if i < len(names) else value) for i, value in enumerate(values)]
+    else:
+        entries: Any = table.get("oneOf") or table.get("anyOf")
+        tables = map(_table, cast("list[Any]", entries) if isinstance(entries, list) else [])
+        pairs = [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
+    choices: dict[str, Any] = {}
+    for value, title in pairs:
+        if isinstance(value, str | int | float):
+            label = one_line(clean_text(str(title)), 80)
+            choices[f"{label} ({one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = value
+    return choices
+
+
+def _describe(field: FormField) -> str:
+    """Return what a field is for and which values it takes, in one line."""
+    schema = field.schema
+    description = one_line(clean_text(str(schema.get("description") or "")), 300)
+    hints = [text.format(one_line(clean_text(str(schema[key])), 60)) for key, text in _LIMITS.items() if key in schema]
+    form = str(schema.get("format") or "")
+    if form in _FORMATS:
+        hints.append(f"{form}, as in {_FORMATS[form][1]}")
+    elif field.kind in ("integer", "number"):
+        hints.insert(0, "a whole number" if field.kind == "integer" else "a number")
+    if len(field.choices) >= MOST_OPTIONS:
+        hints.append(f"one of: {one_line(', '.join(field.choices), 400)}")
+    if field.kind == "array" and (not field.choices or len(field.choices) >= MOST_OPTIONS):
+        hints.append("commas between several")
+    if field.default:
+        hints.append(f"default: {field.default}")
+    return " · ".join(part for part in (description, "; ".join(hints)) if part)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+
+
+def _is_email(text: str) -> bool:
+    return re.fullmatch(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)*", text) is not None
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and (parts.netloc or parts.path)) and not re.search(r"\s", text)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _is_date_time(text: str) -> bool:
+    try:
+        return _is_date(text[:10]) and text[10:11] in ("T", "t") and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+_FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "email": (_is_email, "ann@example.org"),
+    "uri": (_is_uri, "https://example.org/page"),
+    "date": (_is_date, "2026-03-31"),
+    "date-time": (_is_date_time, "2026-03-31T12:00:00Z"),
+}

@@ -97,6 +97,8 @@ class Toolbox(Struct):
     agent: str = ""
     asker: str = ""
     only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
+    withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
+    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
     later: tuple[ToolCallPart, ...] = ()
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -109,6 +111,8 @@ class Toolbox(Struct):
         A model with a small window gets the most useful ones, one that was trained to write patches `apply_patch`
         instead of `edit`.
         """
+        if model is not None and (sent := self.sent(model)):
+            return sent
         small = model is not None and model.brief
         memory = model is None or model.has_memory_tools
         patches = not small and knows_patches(self.model())
@@ -220,10 +224,6 @@ class Toolbox(Struct):
             decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
             return decision.verdict
         return ""
-
-    async def _count_later(self, thread_id: str) -> int:
-        """Return how many of the calls behind those that run now would ask."""
-        return [await self._foresee(call, thread_id) for call in self.later].count("ask")
 
     async def may_read(self, path: str, thread_id: str) -> bool:
         """Return whether a file may be read now without a question."""
@@ -490,7 +490,7 @@ class Toolbox(Struct):
             call.id,
             decision.is_edit,
             agent=self.asker,
-            later=await self._count_later(run.thread_id),
+            later=[await self._foresee(c, run.thread_id) for c in self.later].count("ask"),
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":

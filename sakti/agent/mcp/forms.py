@@ -148,21 +148,24 @@ def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "boolean":
         return {"Yes": True, "No": False}
     table = _table(schema.get("items")) if schema.get("type") == "array" else schema
-    listed, titles = table.get("enum"), table.get("enumNames")
-    if isinstance(listed, list):
-        values = cast("list[Any]", listed)
-        names: list[Any] = cast("list[Any]", titles) if isinstance(titles, list) else []
-        pairs = [(value, names[i] if i < len(names) else value) for i, value in enumerate(values)]
-    else:
-        entries: Any = table.get("oneOf") or table.get("anyOf")
-        tables = map(_table, cast("list[Any]", entries) if isinstance(entries, list) else [])
-        pairs = [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
     choices: dict[str, Any] = {}
-    for value, title in pairs:
+    for value, title in _list_values(table):
         if isinstance(value, str | int | float):
             label = one_line(clean_text(str(title)), 80)
             choices[f"{label} ({one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = value
     return choices
+
+
+def _list_values(table: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Return the listed values of a schema with their titles."""
+    listed, titles = table.get("enum"), table.get("enumNames")
+    if isinstance(listed, list):
+        values = cast("list[Any]", listed)
+        names: list[Any] = cast("list[Any]", titles) if isinstance(titles, list) else []
+        return [(value, names[i] if i < len(names) else value) for i, value in enumerate(values)]
+    entries: Any = table.get("oneOf") or table.get("anyOf")
+    tables = map(_table, cast("list[Any]", entries) if isinstance(entries, list) else [])
+    return [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
 
 
 def _describe(field: FormField) -> str:

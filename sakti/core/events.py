@@ -196,8 +196,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
-    `agent` names the child that asks, with its goal, "" for the thread itself. `later`: how many calls behind it in
-    the same answer will ask as well, as it looks now.
+    `agent` names the child that asks, with its goal, "" for the thread itself. `later` calls behind it will ask, too.
     """
 
     id: str

@@ -495,40 +495,12 @@ class CompactionFinished(ThreadEvent, frozen=True):
 
 
 Event: TypeAlias = (
-    TurnStarted
-    | StepStarted
-    | PromptRead
-    | TextDelta
-    | ThinkingDelta
-    | ToolCallDelta
-    | ToolStarted
-    | ToolOutput
-    | ToolFinished
-    | MessageSaved
-    | StepFinished
-    | StepDiscarded
-    | RetryScheduled
-    | TurnFinished
-    | ApprovalRequested
-    | ApprovalResolved
-    | SideQuestion
-    | QueueChanged
-    | ThreadChanged
-    | AgentStarted
-    | AgentProgress
-    | AgentFinished
-    | ModelChanged
-    | TasksChanged
-    | JobsChanged
-    | McpServerChanged
-    | StoreWaiting
-    | Notice
-    | MemoryStatus
-    | StaleLeases
-    | MemoryOperation
-    | MemoryActivation
-    | CompactionFinished
-)
+    TurnStarted | StepStarted | PromptRead | TextDelta | ThinkingDelta | ToolCallDelta | ToolStarted | ToolOutput
+    | ToolFinished | MessageSaved | StepFinished | StepDiscarded | RetryScheduled | TurnFinished | ApprovalRequested
+    | ApprovalResolved | SideQuestion | QueueChanged | ThreadChanged | AgentStarted | AgentProgress | AgentFinished
+    | ModelChanged | TasksChanged | JobsChanged | McpServerChanged | StoreWaiting | Notice | MemoryStatus
+    | StaleLeases | MemoryOperation | MemoryActivation | CompactionFinished
+)  # fmt: skip
 
 
 def get_thread_id(event: Event) -> str:

@@ -109,7 +109,9 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         await pilot.press("o", "x", "escape")
         await settle(app, pilot)
         assert not [c for c in session.calls if c[0] == "answer"]
-        await pilot.press("enter")  # no answer yet: it stays
+        await pilot.press("o")
+        assert app.chat.conversation.card.line.value == "x", "what was written is kept"
+        await pilot.press("escape", "enter")  # no answer yet: it stays
         await pilot.press("escape")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))

@@ -73,6 +73,7 @@ class Connection:
         self.resources: tuple[types.Resource, ...] = ()
         self.prompts: tuple[types.Prompt, ...] = ()
         self._client: Client | None = None
+        self._transport: StdioTransport | None = None
         self._task: asyncio.Task[None] | None = None
         self._errors: RingFile | None = None
         self._relist = asyncio.Event()
@@ -213,6 +214,7 @@ class Connection:
             lambda text: self._host.notify(self.server, text),
         )
         transport.open_calls = lambda: self._calls
+        self._transport = transport
         return transport
 
     async def _make_client(self, transport: StdioTransport | None, stack: AsyncExitStack) -> Client:
@@ -316,13 +318,13 @@ class Connection:
         if client is None:
             raise ToolError(faults.explain_state(self.state))
         if self._calls == 0:
-            self._rounds = 0
+            self._rounds = self._http_status = 0
         self._calls += 1
         try:
             return await self._send(client, what, send, show)
         except MCPError as e:
             if faults.is_closed(e):
-                raise ToolError(f"The MCP server {name} ended during this call; it was not repeated.") from e
+                raise ToolError(self._explain_end()) from e
             raise ToolError(f"{name}: {self._explain_error(e)}") from e
         except InputRequiredRoundsExceededError as e:
             raise ToolError(f"{name} asked more than {MOST_ROUNDS} questions in one call, so it was ended.") from e
@@ -332,6 +334,16 @@ class Connection:
             self._calls -= 1
             if not self._calls:
                 self._end_questions()
+
+    def _explain_end(self) -> str:
+        """Return why a call ended with its connection."""
+        name = self.server.name
+        if self._transport is not None and self._transport.why:
+            return f"The MCP server {name} {self._transport.why} and was stopped; the call was not repeated."
+        if self._http_status in (401, 403):
+            how = f"It needs a login: the user can run `sakti mcp login {name}`, or change its Authorization header."
+            return f"The MCP server {name} refused this call (HTTP {self._http_status}). {how}"
+        return f"The MCP server {name} ended during this call; it was not repeated."
 
     async def _send(self, client: Client, what: str, send: Send, show: Progress) -> Any:
         loop, timeout = asyncio.get_running_loop(), self.server.timeout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -140,6 +141,8 @@ async def try_server(workspace: Workspace, server: McpServer) -> ServerState:
 
 def import_sdk(name: str) -> Any:
     """Import a module that needs the SDK. Raises `ConfigError` without it."""
+    if not logging.getLogger().handlers:  # no log file: the SDK's tracebacks would go to the terminal
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         return importlib.import_module(name)
     except ImportError as e:

@@ -195,6 +195,9 @@ class Connection:
     def _explain(self, error: BaseException | str) -> str:
         text = error if isinstance(error, str) else self._explain_error(error)
         last = self._errors.last_line() if self._errors is not None and self.server.command else ""
+        if self.is_sandboxed and (hidden := faults.find_hidden(last)):
+            how = "Move it, or name its folder in `write` of the entry, which lets the server see and change it"
+            return one_line(f"the sandbox hides {hidden}, which it needs. {how}.", 400)
         return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
 
     def _set(self, state: Any, error: str = "") -> None:

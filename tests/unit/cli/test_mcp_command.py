@@ -88,6 +88,7 @@ def test_servers_of_another_agent_are_copied_after_showing_the_change(workspace:
     (home / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
     refused = sakti("mcp", "add", "--from", "claude-code")
     assert refused.exit_code == 2 and "--yes confirms it" in refused.stderr
+    assert "+[mcp.db]" in refused.output and "sk-ant-api03-aaaa" not in refused.output
     before = config(home).read_text()
     copied = sakti("mcp", "add", "--from", "claude-code", "--yes").stdout
     assert "+[mcp.db]" in copied and "sk-ant-api03-aaaa" not in copied

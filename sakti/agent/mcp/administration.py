@@ -16,6 +16,7 @@ from sakti.agent import connections, settings_file
 from sakti.agent.mcp import config, foreign
 from sakti.agent.mcp.lifecycle import MISSING_PACKAGE
 from sakti.agent.mcp.servers import McpServer, ServerState
+from sakti.core.config import load
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 from sakti.providers import keys
@@ -112,6 +113,11 @@ def find_server(listed: ServerList, name: str) -> McpServer:
     if entry.why_not:
         raise ConfigError(f"{name}: {entry.why_not}")
     return entry.server
+
+
+def read_current(started: Tables, env: Mapping[str, str]) -> Tables:
+    """Return the user's entries as their file has them now, besides those at the start. Raises `ConfigError`."""
+    return {**started, **load(user_file=config.user_file(), env=env).config.mcp}
 
 
 def find_remote(listed: ServerList, name: str) -> McpServer:

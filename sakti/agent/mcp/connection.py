@@ -94,6 +94,11 @@ class Connection:
             self.settled.clear()
             self._task = asyncio.create_task(self._run(places))
 
+    def use(self, server: McpServer) -> None:
+        """Take over a changed entry of the server, which is closed."""
+        self.server = server
+        self.state = ServerState(server, "starting")
+
     async def close(self, state: str = "disabled") -> None:
         """End the server and its process."""
         if self._task is not None:

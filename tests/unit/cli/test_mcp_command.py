@@ -11,6 +11,7 @@ import pytest
 from keyring.backends.null import Keyring
 
 from sakti.agent import workspace as workspaces
+from sakti.agent.mcp import administration
 from sakti.agent.project import trust
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session import trusting
@@ -191,3 +192,9 @@ async def test_the_chat_asks_about_each_need_once(workspace: Path, store: Store)
     asked.clear()
     await start(True)
     assert asked == [], "a no is an answer, too"
+
+
+def test_current_entries_are_those_of_the_file_and_of_the_command_line(workspace: Path, home: Path) -> None:
+    sakti("mcp", "add", "git", "--", "now")
+    started = {"git": {"command": "before"}, "flag": {"command": "f"}}
+    assert administration.read_current(started, {}) == {"git": {"command": "now"}, "flag": {"command": "f"}}

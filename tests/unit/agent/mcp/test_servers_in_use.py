@@ -430,6 +430,15 @@ async def test_calls_end_by_timeouts_cancellation_and_the_end_of_the_server(
         assert "fake sent more than 1.0 MB for one call and was stopped" in flood.content
         await clients.restart("fake")
         await clients.wait(["fake"], 10)
+        server, changed = clients.connections["fake"].server, tuple(entry(instructions="Changed.")["args"])
+        await clients.restart("fake", dataclasses.replace(server, args=changed, timeout=9.0))
+        await clients.wait(["fake"], 10)
+        assert clients.states()[0].instructions == "Changed." and clients.states()[0].server.timeout == 9.0
+        await clients.restart("more", dataclasses.replace(server, name="more"))
+        await clients.wait(["more"], 10)
+        clients.begin_step()
+        assert (await run_call(run, "mcp__more__echo", text="x")).content == "x"
+        assert (await run_call(run, "mcp__fake__echo", text="x")).content == "x"
         process = json.loads((await run_call(run, "mcp__fake__where")).content)["pid"]
         await clients.disable("fake")
         assert clients.states()[0].state == "disabled" and not Path(f"/proc/{process}").exists()

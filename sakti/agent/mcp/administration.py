@@ -116,7 +116,7 @@ def find_server(listed: ServerList, name: str) -> McpServer:
 
 
 def read_current(started: Tables, env: Mapping[str, str]) -> Tables:
-    """Return the user's entries as their file has them now, besides those at the start. Raises `ConfigError`."""
+    """Return the entries at the start with those of the user's file as it is now. Raises `ConfigError`."""
     return {**started, **load(user_file=config.user_file(), env=env).config.mcp}
 
 

@@ -50,7 +50,7 @@ with lazy_imports:
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.instructions import nearby
     from sakti.agent.project.skills import catalog as skill_catalog
-    from sakti.agent.session import prompt_facts, recovery
+    from sakti.agent.session import prompt_facts, recovery, sent_prefix
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background, cards, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
@@ -94,6 +94,10 @@ class OpenThread:
     def _loading(self) -> asyncio.Lock:
         """Return the lock of loads: each replaces the engine."""
         return asyncio.Lock()
+
+    @cached_property
+    def prefix(self) -> sent_prefix.SentPrefix:
+        return sent_prefix.SentPrefix(self)
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -172,6 +176,7 @@ class OpenThread:
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
         self.running.estimate.hear(event)
+        self.prefix.hear(event)
         if isinstance(event, MemoryStatus):
             self.status = event
         elif isinstance(event, StepFinished):
@@ -193,8 +198,7 @@ class OpenThread:
 
     async def open_new(self, thread_id: str | None = None, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
-        ws = self.workspace
-        now = ws.clock.now()
+        ws, now = self.workspace, self.workspace.clock.now()
         self.is_new = True
         await self.switch_to(
             Thread(
@@ -258,6 +262,7 @@ class OpenThread:
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
         self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
+        await self.prefix.load()
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
@@ -302,11 +307,12 @@ class OpenThread:
             text = f"{count} messages were added to this thread in another window; the agent sees them."
             self.emit(Notice("information", "Another window", text))
 
-    async def follow(self) -> None:
-        """Load what another window wrote, without a notice, unless a turn or memory's work runs here."""
+    async def follow(self) -> bool:
+        """Load what another window changed, unless a turn or memory's work runs here; return whether it did."""
         async with self._loading:
-            if self.thread is not None and self.status is not None and not (self.busy or self.engine.tasks()):
-                await self._load_newer(self.thread)
+            if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
+                return False
+            return bool(await self._load_newer(thread)) or await self.engine.refresh()
 
     async def _load_newer(self, thread: Thread) -> int:
         """Load the thread again if it has newer messages; return their number."""
@@ -435,26 +441,21 @@ class OpenThread:
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def system(self) -> tuple[Block, ...]:
-        """Return the system prompt, the same for the life of the thread.
+        """Return the system prompt of the last request while a cache may hold it, else the current one.
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
-        ws, info = self.workspace, self.workspace.models.info
+        ws, info, options = self.workspace, self.workspace.models.info, self.workspace.options
         brief = bool(info and info.brief)
-        text = system_prompt.build(
-            ws.root,
-            self.thread,
-            interactive=ws.options.interactive,
-            brief=brief,
-            added=ws.options.added,
-        )
+        interactive, added = options.interactive, options.added
+        text = system_prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if info is None or info.has_memory_tools:
             lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
             texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
-        texts += self._more_texts()
+        texts = self.prefix.texts() or [*texts, *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -540,7 +541,7 @@ class OpenThread:
     def _use_toolbox(self, toolbox: Toolbox) -> None:
         if self._toolbox is None:  # another was made meanwhile
             self._toolbox = toolbox
-            toolbox.mode, toolbox.mode_tools = self.approval_mode, self.mode_tools
+            toolbox.mode, toolbox.mode_tools, toolbox.sent = self.approval_mode, self.mode_tools, self.prefix.tools
 
     async def load_rules(self) -> None:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
@@ -580,6 +581,7 @@ class OpenThread:
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
+        toolbox.withheld = frozenset(t.name for t in tools) - toolbox.tools.keys()
         toolbox.state.job_log = job_log.JobLog(ws.store)
         toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
         toolbox.state.spend = lambda usage: self.children.spend(usage)

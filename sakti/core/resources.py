@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -66,7 +67,8 @@ def folders(kind: str) -> Iterator[Path]:
 def read_prompt(name: str) -> str:
     """Return the stripped text of `prompts/<file>.md`, or of its part `<!-- part -->` for `file#part`.
 
-    A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name.
+    A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name, and
+    `ConfigError` for a file that cannot be read as text.
     """
     file, _, part = name.partition("#")
     for folder in folders("prompts"):
@@ -83,7 +85,8 @@ def has_prompt(name: str) -> bool:
 
 def mode_names() -> tuple[str, ...]:
     """Return the name of every mode that has a file."""
-    return tuple(sorted({p.stem for folder in folders("prompts") for p in (folder / "modes").glob("*.md")}))
+    files = (p for folder in folders("prompts") for p in (folder / "modes").glob("*.md") if p.is_file())
+    return tuple(sorted({p.stem for p in files}))
 
 
 def theme_names() -> tuple[str, ...]:
@@ -97,9 +100,15 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """Split a prompt file into its parts by name; text before the first marker is ""."""
+    """Split a prompt file into its parts by name; text before the first marker is "". Raises `ConfigError`."""
     if not path.is_file():
         return {}
-    head, *rest = _PART.split(path.read_text("utf-8"))
-    parts = {"": head, **dict(zip(rest[::2], rest[1::2], strict=True))}
-    return {name: text.strip() for name, text in parts.items()}
+    try:
+        head, *rest = _PART.split(path.read_text("utf-8-sig"))
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {e.start + 1}): save it as UTF-8.") from e
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be read ({e.strerror}).") from e
+    parts = {name: text.strip() for name, text in zip(rest[::2], rest[1::2], strict=True)}
+    # a custom file that only has named parts keeps the text before them, of a mode its tools and its limits
+    return parts if rest and not head.strip() else {"": head.strip(), **parts}

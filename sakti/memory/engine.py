@@ -431,9 +431,9 @@ class MemoryEngine:
             await state.refresh()
             yield state
 
-    async def refresh(self) -> None:
-        """Load what other windows changed in this memory."""
-        await self.state.refresh()
+    async def refresh(self) -> bool:
+        """Load what other windows changed in this memory; return whether they did."""
+        return await self.state.refresh()
 
     async def observe_now(self, focus: str = "") -> bool:
         """Shrink the window after the provider found the request too long; False if impossible.

@@ -45,8 +45,11 @@ def numbers(mode: str) -> ModeNumbers:
     name = f"modes/{mode}"
     if not has_prompt(name):
         return ModeNumbers()
+    text = read_prompt(name)
+    if not text:
+        raise ConfigError(f"prompts/{name}.md is empty: write what the mode does, or delete the file.")
     try:
-        return convert(tomllib.loads(read_prompt(name).strip("+")), ModeNumbers)
+        return convert(tomllib.loads(text.strip("+")), ModeNumbers)
     except (tomllib.TOMLDecodeError, ValidationError) as e:
         raise ConfigError(f"The front matter of prompts/{name}.md is wrong: {e}.") from e
 
@@ -59,13 +62,16 @@ def describe(mode: str) -> str:
 
 def descriptions() -> dict[str, str]:
     """Return one sentence for each mode, by name; a broken file is described by its fault."""
-    out: dict[str, str] = {}
-    for name in mode_names():
-        try:
-            out[name] = describe(name)
-        except ConfigError as e:
-            out[name] = e.message
-    return out
+    return {name: find_problem(name) or describe(name) for name in mode_names()}
+
+
+def find_problem(mode: str) -> str:
+    """Return why the file of a mode cannot be used; "" if it can."""
+    try:
+        describe(mode)
+    except ConfigError as e:
+        return e.message
+    return ""
 
 
 def typed_fields(mode: str, section: str, content: str) -> Json:

@@ -411,18 +411,22 @@ class MemoryState:
         async with self._lock:
             return await self.store.read(work)
 
-    async def refresh(self) -> None:
-        """Load what other windows changed; if the database cannot be read the window stays as it is."""
+    async def refresh(self) -> bool:
+        """Load what other windows changed, and return whether they did.
+
+        If the database cannot be read the window stays as it is.
+        """
         async with self._lock:
             window = self.window
             try:
                 now = await self.store.read(memory_store.revision, window.record.id, window.thread.id)
                 if now == window.revision:
-                    return
+                    return False
                 await self._load()
             except StoreError as e:
                 self.emit(Notice("warning", e.title, e.message))
             self.changed()
+            return True
 
     async def _load(self) -> None:
         self._show(await self.store.read(load, self.window))

@@ -49,6 +49,8 @@ with lazy_imports:
 from sakti.tui.screens.command_palette import SafePalette
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
+QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
+ACTS = (events.Key, events.Paste, events.MouseDown)
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -270,6 +272,8 @@ class SaktiApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self._only_raises(event):
             return
+        if isinstance(event, ACTS) and not (event.is_forwarded or self._is_key_to_quit(event)):
+            self.chat.stopping.disarm()
         self.chat.welcome.typed_through(event, self)
         if self.screen_stack and self.screen is self.chat and not event.is_forwarded:
             self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
@@ -279,6 +283,11 @@ class SaktiApp(App[int]):
             if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
+
+    def _is_key_to_quit(self, event: events.Event) -> bool:
+        """Return whether a key may be the second press that quits."""
+        keys = (self.own_keys.keys.get(i, self._keys[i]) for i in QUITTING)
+        return isinstance(event, events.Key) and any(event.key in each.split(",") for each in keys)
 
     async def _is_in_burst(self, event: events.Event) -> bool:
         """Return whether a letter that would act on a browsed part is followed at once by one that would not."""

@@ -1,4 +1,4 @@
-"""Edit the prompt in the user's own editor. The screen is lent to it; the session goes on behind."""
+"""Edit a text in the user's own editor. The screen is lent to it; the session goes on behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sakti.core.programs import find_program
 TITLE = "Editor"
 
 
-def command(env: Mapping[str, str], workspace: Path) -> list[str]:
+def command(env: Mapping[str, str], workspace: Path, kind: str = "prompt") -> list[str]:
     """Return the words of $VISUAL, else $EDITOR, else a common editor.
 
     A bare name is only searched outside the workspace. Raises `SaktiError` if no editor is available.
@@ -37,28 +37,28 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
             return [program, *words[1:]]
     if words:
         why = f"{words[0]} was not found on PATH outside the workspace"
-        raise SaktiError(f"{why}. Set $VISUAL or $EDITOR; the prompt is unchanged.", title=TITLE)
-    raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g should open.", title=TITLE)
+        raise SaktiError(f"{why}. Set $VISUAL or $EDITOR; the {kind} is unchanged.", title=TITLE)
+    raise SaktiError("Set $VISUAL or $EDITOR to the editor that should open.", title=TITLE)
 
 
-async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path) -> str:
-    """Let the user edit `text` in an editor; returns the saved text.
+async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path, kind: str = "prompt") -> str:
+    """Let the user edit `text`, a prompt, a plan or a command, in an editor; returns the saved text.
 
     Raises `SaktiError` if the editor cannot be started or fails; the caller keeps its text.
     """
-    words = command(env, workspace)
-    handle, name = tempfile.mkstemp(prefix="sakti-prompt-", suffix=".md")  # 0600
+    words = command(env, workspace, kind)
+    handle, name = tempfile.mkstemp(prefix=f"sakti-{kind}-", suffix=".md")  # 0600
     path = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         code = await run(app, [*words, name])
         if code:
-            raise SaktiError(f"{words[0]} ended with code {code}; the prompt is unchanged.", title=TITLE)
+            raise SaktiError(f"{words[0]} ended with code {code}; the {kind} is unchanged.", title=TITLE)
         return path.read_text("utf-8", "replace").removesuffix("\n")
     except OSError as e:
         why = e.strerror or str(e)
-        raise SaktiError(f"{words[0]}: {why}. Set $VISUAL or $EDITOR; the prompt is unchanged.", title=TITLE) from e
+        raise SaktiError(f"{words[0]}: {why}. Set $VISUAL or $EDITOR; the {kind} is unchanged.", title=TITLE) from e
     finally:
         path.unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 
 import pytest
@@ -95,3 +96,16 @@ def snap_compare(snap_compare, monkeypatch):
     """Pictures are taken of what neither blinks nor glides."""
     monkeypatch.setattr(constants, "TEXTUAL_ANIMATIONS", "none")
     return snap_compare
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """An editor that runs `code` with the file's path in `path`; the screen is lent to it."""
+    monkeypatch.setattr(SaktiApp, "suspend", contextlib.nullcontext)
+
+    def write(code: str) -> None:
+        file = tmp_path / "an editor.py"
+        file.write_text(f"import pathlib, sys\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
+        monkeypatch.setenv("VISUAL", f"{sys.executable} '{file}' --wait")
+
+    return write

@@ -232,8 +232,8 @@ class FakeThread:
         self.status: MemoryStatus | None = None
         self.usage = Usage()
 
-    async def follow(self) -> None:
-        pass
+    async def follow(self) -> bool:
+        return False
 
     async def learn(self) -> None:
         models = self._session.workspace.models
@@ -426,6 +426,9 @@ class FakeSession:
 
     async def undo_compaction(self) -> bool:
         self.calls.append(("undo",))
+        return False
+
+    async def follow_undo(self):
         return False
 
     async def follow(self):

@@ -150,7 +150,7 @@ async def test_background_children_are_never_shown_as_done_before_they_are(store
         assert "▸ explore" in first and "◌ explore" in second and "waiting for a free slot" in second, chat_text(app)
         await pilot.press("ctrl+q")
         await pilot.pause()
-        assert "still running: 2 child threads · press again to stop and quit" in screen_text(app)
+        assert "still running: 2 child threads · ctrl+c stops all and quits" in screen_text(app)
         app.run_command("/agents")
         await pilot.pause()
         await settle(app, pilot)

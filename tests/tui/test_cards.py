@@ -139,6 +139,27 @@ async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
         assert session.calls[-1] == ("answer", "r", ApprovalAnswer(False, note="no"))
 
 
+async def test_a_plan_edited_in_an_editor_loses_no_text(running, session, script):
+    async with running((140, 40)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        for code, says in (
+            ("sys.exit(3)", "ended with code 3; the plan is unchanged."),
+            (
+                "path.write_text('Two steps, please')",
+                "The plan needs a title (# TITLE) and numbered steps (1. STEP). e",
+            ),
+            ("path.write_text(f'# New\\n\\n1. {path.read_text()}')", "1. Two steps, please"),
+        ):
+            script(code)
+            await pilot.press("e")
+            await settle(app, pilot)
+            assert says in screen_text(app)
+        await pilot.press("n", *"no", "enter")
+        await settle(app, pilot)
+        sent = ApprovalAnswer(False, note="no", edited="# New\n\n1. Two steps, please")
+        assert session.calls[-1] == ("answer", "p", sent)
+
+
 def aside(state="answered", text=""):
     return SideQuestion("where is the retry policy?", state, text)
 

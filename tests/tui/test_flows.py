@@ -27,10 +27,12 @@ from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
+from sakti.tui.chat.stopping import AGAIN
 from sakti.tui.error_log import log_path
 from sakti.tui.panes.sidebar import panes_width
 from sakti.tui.screens.command_palette import SafePalette
 from sakti.tui.screens.lists import pick_theme
+from sakti.tui.screens.text import PageScreen
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
 from tests.tui.scene import scene
@@ -246,11 +248,27 @@ async def test_ctrl_c_clears_then_quits(running, session):
         assert app.return_value == 0
 
 
-async def test_a_second_ctrl_c_that_is_heard_late_quits(running, session):
+async def test_only_a_second_ctrl_c_at_once_quits(running, session):
+    """The hint is shown exactly while another press quits: whatever else the user does takes it away."""
     async with running() as (app, pilot):
-        app.chat.stopping.stop()
-        session.workspace.clock.seconds += 60  # the machine is busy: nothing of the hint was painted yet
-        app.chat.stopping.stop()
+        between = (
+            lambda: pilot.press("x"),
+            lambda: pilot.press("left"),
+            lambda: app.on_event(events.MouseDown(None, 5, 5, 0, 0, 1, False, False, False)),
+            lambda: app.on_event(events.Paste("pasted")),
+            lambda: app.push_screen(PageScreen("Screen", "text")),
+        )
+        for act in between:
+            await pilot.press("ctrl+c")
+            await pilot.pause()
+            assert AGAIN in screen_text(app)
+            await act()
+            await pilot.pause()
+            assert AGAIN not in screen_text(app)
+            await pilot.press("escape")
+        await pilot.press(*"draft", "ctrl+c")
+        assert app.is_running and app.chat.prompt.text == "" and app.return_value is None
+        await pilot.press("ctrl+c")
         await pilot.pause()
         assert app.return_value == 0
 
@@ -261,7 +279,7 @@ async def test_quitting_with_work_under_way_asks_once(running, session):
         await session.submit("go")
         await pilot.press("ctrl+q")
         await pilot.pause()
-        assert "still running: turn · press again to stop and quit" in screen_text(app)
+        assert "still running: turn · ctrl+c stops all and quits" in screen_text(app)
         await pilot.press("ctrl+q")
         await pilot.pause()
         assert app.return_value == 0

@@ -18,7 +18,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
-from sakti.tui.chat.stopping import TWICE, Stopping
+from sakti.tui.chat.stopping import AGAIN, Stopping
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.notify import LONG_TURN, Notifier
 from sakti.tui.transcript.tool import summarise
@@ -57,8 +57,8 @@ class FakePrompt:
     def drop(self):
         self.dropped += 1
 
-    def call_after_refresh(self, work):
-        work()
+    def call_after_refresh(self, work, *args):
+        work(*args)
 
     def set_timer(self, seconds, work):
         pass
@@ -83,16 +83,16 @@ def host(tmp_path):
 
 
 def stopping_of(host, prompt=None):
-    line = SimpleNamespace(stops="", work=lambda text: None)
+    line = SimpleNamespace(stops="", hint="", work=lambda text: None)
     return Stopping(host, FakeConversation(prompt), line), line
 
 
 async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     prompt = FakePrompt()
-    stopping, _ = stopping_of(host, prompt)
+    stopping, line = stopping_of(host, prompt)
     stopping.stop()
-    assert prompt.dropped == 1 and not host.exits and host.notes == ["ctrl+c again quits"]
-    host.session.workspace.clock.seconds += TWICE
+    assert prompt.dropped == 1 and not host.exits and line.hint == AGAIN
+    line.hint = "another note"
     host.session.busy = True
     stopping.stop()
     assert prompt.dropped == 1 and not host.exits
@@ -167,12 +167,13 @@ async def test_a_slash_command_can_be_stopped(host):
     [({}, True, "turn"), ({"1": "server"}, False, "1 background command"), ({"1": 1, "2": 2}, True, "turn, 2 back")],
 )
 async def test_quitting_asks_once_if_something_runs(host, jobs, busy, named):
-    stopping, _ = stopping_of(host)
+    stopping, line = stopping_of(host)
     assert stopping.may_quit()
     host.session.busy, host.session.jobs = busy, jobs
-    assert not stopping.may_quit() and f"still running: {named}" in host.notes[-1]
+    assert not stopping.may_quit() and f"still running: {named}" in line.hint
     assert stopping.may_quit()
-    host.session.workspace.clock.seconds += 100
+    stopping.disarm()  # its time is over
+    assert not line.hint
     stopping.stop()  # interrupts, or clears the prompt
     await host.done()
     stopping.stop()

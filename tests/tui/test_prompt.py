@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import stat
-import sys
 
 import pytest
 from textual import events
@@ -12,7 +10,6 @@ from textual import events
 from sakti.core.errors import SaktiError
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
-from sakti.tui.app import SaktiApp
 from sakti.tui.widgets.prompt import HistorySearch
 from tests.tui.conftest import chat_text, screen_text, settle
 
@@ -140,19 +137,6 @@ async def test_keys_that_edit_keep_their_place_among_letters(running, session):
 
 
 # --- the editor ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def script(tmp_path, monkeypatch):
-    """An editor that runs `code` with the file's path in `path`; the screen is lent to it."""
-    monkeypatch.setattr(SaktiApp, "suspend", contextlib.nullcontext)
-
-    def write(code: str) -> None:
-        file = tmp_path / "an editor.py"
-        file.write_text(f"import pathlib, sys\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
-        monkeypatch.setenv("VISUAL", f"{sys.executable} '{file}' --wait")
-
-    return write
 
 
 async def test_ctrl_g_edits_the_prompt_elsewhere_and_the_text_comes_back(running, session, script, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -16,6 +17,7 @@ from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.real import say
 
 ENDED: WeakKeyDictionary[Session, asyncio.Queue[TurnFinished]] = WeakKeyDictionary()
 
@@ -198,3 +200,17 @@ async def test_health_shows_problems_in_colour(running, session, monkeypatch):
         assert block.findings == ("✗ db: broken: mend it.", "! rg: missing", "✓ fine: good")
         signs = {s.text.strip(): s.style for line in block.render(60, app.palette) for s in line if s.style}
         assert signs["✗"] == app.palette.bad and signs["!"] == app.palette.warn and signs["✓"] == app.palette.ok
+
+
+async def test_an_answer_reads_the_same_live_and_after_a_reload(make):
+    (make.workspace / "a.txt").write_text("one\n")
+    asked = Answer("I look.", calls=(Call("read", {"path": "a.txt"}),))
+    app = SaktiApp(make(asked, "First answer.", "Second answer."))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first", "second")
+        live = chat_text(app)
+        assert len(re.findall(r"^sakti  \d\d:\d\d$", live, re.MULTILINE)) == 2
+        await app.chat.view.load()
+        await settle(app, pilot)
+        assert chat_text(app) == live

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sakti.agent.checkpoints.undoing import of_session
 from sakti.core.ids import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -96,21 +97,28 @@ async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp
         await other.close()
 
 
-async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_store, tmp_path):
-    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.", "Third answer.")
+async def test_the_panes_follow_what_another_window_does_to_the_memory(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.")
     app = SaktiApp(session)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "The port is 8080.", "second question")
+        await look(app, pilot)
         other = real_session(other_store, tmp_path / "work", continue_last=True)
         await other.start()
+        pane = app.chat.sidebar.observations
+        assert "The port is 8080" not in str(pane._lines)
         await other.compact()
-        await other.close()
-        assert "The port is 8080" not in str(app.chat.sidebar.observations._lines)
-        await say(app, pilot, "third question")
+        await look(app, pilot)
         status = app.chat.sidebar.memory.status
-        assert status is not None and status.observations.tokens
-        assert "The port is 8080" in str(app.chat.sidebar.observations._lines)
+        expected = other.current.engine.status().observations.tokens
+        assert status is not None and status.observations.tokens == expected > 0
+        assert "The port is 8080" in str(pane._lines)
+        await other.correct("pin", pane._lines[0].id, "")
+        assert not pane._lines[0].pinned
+        await look(app, pilot)
+        assert pane._lines[0].pinned
+        await other.close()
 
 
 async def test_a_compaction_takes_what_another_window_said(store, other_store, tmp_path):
@@ -127,4 +135,30 @@ async def test_a_compaction_takes_what_another_window_said(store, other_store, t
         assert "nothing to compact" not in chat_text(app)
         assert "2 messages," in chat_text(app)
         assert app.session.current.engine.state.window.cursor == 1
+        await other.close()
+
+
+async def test_an_undo_in_another_window_moves_this_one_to_the_thread_that_goes_on(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question", "second question")
+        undone = session.thread.id
+        other = real_session(other_store, tmp_path / "work", continue_last=True)
+        await other.start()
+        await pilot.press(*"draft")
+        for count in (1, 0):
+            undo = of_session(other)
+            await undo.undo(await undo.preview())
+            await look(app, pilot)
+            text = chat_text(app)
+            assert session.thread.id == app.chat.view.shown == other.thread.id != undone
+            assert text.count("first question") == count and "second question" not in text
+            assert text.count("undone in another window") == 1 and app.chat.prompt.text == "draft"
+        await session.open_thread(undone)  # on purpose: it stays open
+        await settle(app, pilot)
+        app.chat.view._version = -1  # another window has written
+        await look(app, pilot)
+        assert session.thread.id == undone and "second question" in chat_text(app)
         await other.close()

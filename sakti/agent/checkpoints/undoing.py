@@ -300,6 +300,8 @@ class Undoing:
         await lease.take()
         try:
             went_to, forks = await self._goes_on(preview)
+            if self._live is not None:
+                self._live.undone_to = went_to
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
             keys = keys if preview.what != "conversation" else []
             done, skipped = await asyncio.to_thread(

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from subprocess import PIPE
 from types import TracebackType
 
 import anyio
@@ -269,7 +270,7 @@ class ServerProcess:
         env |= loaded
         if level.name == "unsandboxed":
             network = environment.network_variables(ws.command_environment())
-            return ProcessTree(spawn(argv, cwd, {**network, **env}, supervised=True, piped=True))
+            return ProcessTree(spawn(argv, cwd, {**network, **env}, stdin=PIPE, stderr=PIPE))
         read: tuple[Path, ...] = ()
         if server.network and level.own_network:
             self._proxy = Proxy(server.network)
@@ -278,9 +279,7 @@ class ServerProcess:
             env |= environment.proxy_variables(PORT)
             read = (way.parent,)
         with ws.sandbox.enclosed(argv, cwd, self._writable(), read, read_only=True) as enclosed:
-            process = spawn(
-                enclosed.argv, enclosed.cwd, env, enclosed.descriptors, supervised=not level.own_network, piped=True
-            )
+            process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, stdin=PIPE, stderr=PIPE)
         return ProcessTree(process)
 
     def _writable(self) -> tuple[Path, ...]:

@@ -35,6 +35,7 @@ with lazy_imports:
     from sakti.agent.reports import mcp_view
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
+    from sakti.memory import modes
     from sakti.providers import keys, registry
 
 
@@ -93,6 +94,7 @@ async def examine(
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
+    lines += await asyncio.to_thread(_broken_modes)
     lines += await asyncio.to_thread(_custom_agents, review)
     lines += await asyncio.to_thread(_servers, review, config, env)
     bash = find_program("bash", workspace, path)
@@ -191,6 +193,11 @@ def _custom_agents(review: trust.TrustReview) -> list[Line]:
     if loaded.broken:
         summary += f"; {counted(len(loaded.broken), 'broken file')}"
     return [Line("agents", not loaded.broken, summary, optional=True), *notes]
+
+
+def _broken_modes() -> list[Line]:
+    problems = (modes.find_problem(name) for name in resources.mode_names())
+    return [Line("mode", False, problem, optional=True) for problem in problems if problem]
 
 
 def _files(path: Path) -> list[Line]:

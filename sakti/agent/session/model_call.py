@@ -96,7 +96,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
     """Collect the input of the next call after the processors; a model they name answers this step."""
     if turn.own is not None:
         (turn.provider, turn.model), turn.own = turn.own, None
-    tools = turn.toolbox.specs(turn.model)
+    system, tools = turn.system, turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, remaining = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
@@ -118,6 +118,9 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
     )
     for processor in turn.before:
         step = check_hook_result(await processor.process_input_step(step), step, processor)
+        if (current := (turn.system, turn.toolbox.specs(turn.model))) != (system, tools):  # by an activation
+            step = structs.replace(step, system=(*current[0], *step.system[len(system) :]), tools=current[1])
+            system, tools = current
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
     if step.model not in (turn.model.name, turn.model.full_name):
         name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"

@@ -140,22 +140,30 @@ class Models:
     async def for_turn(self, name: str) -> tuple[Provider, ModelInfo] | None:
         """Return the model and provider that a skill or hook names for one turn; None for the actor.
 
-        "haiku" means the provider's small model. One that is not to be had is a notice, and the actor answers.
+        A notice names one that is not available, and the actor answers.
         """
         assert self.info is not None
-        short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": ""}
-        requested = short.get(name.lower(), name)
-        if not requested:
-            return None
         try:
-            full_name = await registry.complete(requested, self._env, self._config.providers)
-            if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
-                raise SaktiError(problem)
-            return await self._other(full_name)
+            return await self.find_named(name)
         except SaktiError as e:
             text = f"{name} was requested ({e.message.rstrip('.')}); {self.info.full_name} answers."
             self._emit(Notice("warning", "Model", text))
             return None
+
+    async def find_named(self, name: str) -> tuple[Provider, ModelInfo] | None:
+        """Return a model by its name or by an alias of claude-code, with its provider; None for the actor.
+
+        "haiku" means the provider's small model. Raises `SaktiError` if it is not available.
+        """
+        assert self.info is not None
+        short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": "", "inherit": ""}
+        requested = short.get(name.lower(), name)
+        if not requested:
+            return None
+        full_name = await registry.complete(requested, self._env, self._config.providers)
+        if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
+            raise SaktiError(problem)
+        return await self._other(full_name)
 
     async def _other(self, name: str) -> tuple[Provider, ModelInfo] | None:
         """Return a model with its provider; None for the actor. Raises `NoModelError`, `ConfigError`."""

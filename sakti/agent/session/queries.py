@@ -236,7 +236,9 @@ class Views:
         messages = await read(stored_messages.after, child_id, last)
         log = sum(g.observation_tokens for g in await read(stored_memory.groups, record.id, "active"))
         settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
-        numbers = memory_policy.effective_numbers(settings, log, None)
+        # the window of a child that never reported is about its parent's
+        budget = (run.report or {}).get(child_runs.BUDGET, self._open.engine.state.budget)
+        numbers = memory_policy.effective_numbers(settings, log, budget)
         return ChildMemory(
             MemoryStatus(
                 record.id,

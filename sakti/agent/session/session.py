@@ -89,6 +89,7 @@ class Session:
         self.current = OpenThread(self.workspace)
         self.views = Views(self.current)
         self.turns = Turns(self.current, self._begin_successor)
+        self.undone_to = ""  # the thread in which an undo made here goes on
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -289,6 +290,21 @@ class Session:
         await self._end_hooks("resume")
         await self.current.open_stored(thread_id)
         self._begin_hooks()
+
+    async def follow_undo(self) -> bool:
+        """Open the thread in which this one goes on since another window undid turns of it; false if none did."""
+        before, store = self.thread, self.workspace.store
+        now = await store.read(stored_threads.get, before.id) if before is not None else None
+        if before is None or now is None or self.busy or self.thread is not before:
+            return False
+        went_to = stored_threads.goes_on_as(now)
+        if went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
+            return False
+        if await store.read(stored_threads.get, went_to) is not None:
+            await self.open_thread(went_to)
+        else:
+            await self.current.open_new(went_to, plans.brought_along(now.metadata))
+        return True
 
     async def rename(self, title: str) -> None:
         if self.thread is None or not title.strip():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.subagents import report as reports
-from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.report import ChildReport
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.subagents.tools import make_report
@@ -68,7 +68,7 @@ class Child:
         parent: OpenThread,
         spec: AgentSpec,
         run: ChildRun,
-        tools: frozenset[str] | None,
+        tools: NamedTools | None,
         spend: Callable[[Usage], None],
         reached: Callable[[], str],
     ) -> None:
@@ -138,7 +138,7 @@ class Child:
         self.state = "running"
         self.show()
         await self.thread.open_stored(self.id)
-        if model and model != "inherit":
+        if model:
             self.thread.answering = await self.parent.workspace.models.for_turn(model)
         self._warn_without_price()
         if self.thread.hooks is not None:
@@ -182,7 +182,10 @@ class Child:
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
         findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
-        stored = {"block": block, "findings": findings, "marks": report.in_words(), "steps": self.step}
+        stored = {
+            "block": block, "findings": findings, "marks": report.in_words(), "steps": self.step,
+            child_runs.BUDGET: self._budget(),
+        }  # fmt: skip
         try:
             await ws.store.write(child_runs.end, self.id, state, stored, clock.now())
         except SaktiError as e:
@@ -217,6 +220,13 @@ class Child:
             return []  # it never began
         text = "\n".join(g.text for g in (*window.active, *window.buffered))
         return [line.strip("* ") for line in text.split("\n") if line.startswith("* ")]
+
+    def _budget(self) -> int | None:
+        """Return the tokens that its window left for memory, for its gauges; None if that is unknown."""
+        try:
+            return self.thread.engine.state.budget
+        except (SaktiError, RuntimeError):
+            return None  # it never began
 
     def _limit(self, usage: Usage) -> str:
         """Return which limit it has reached, "" for none."""

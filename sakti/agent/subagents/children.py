@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from sakti.agent import budget, titles
 from sakti.agent.session import prompt_facts, system_prompt
-from sakti.agent.subagents import definitions
+from sakti.agent.subagents import definitions, files
 from sakti.agent.subagents.child import Child
-from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.tools import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.child_states import ChildState
 from sakti.core.config import refuse_mode
-from sakti.core.errors import ToolError
+from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.ids import short
 from sakti.core.resources import read_prompt
@@ -91,12 +91,14 @@ class Children:
         task = replace(task, goal=masked(task.goal), background=task.background or spec.background)
         if task.background and not spec.is_read_only:
             raise ToolError(f"Only a read-only mode may work in the background; {spec.name} is not one.")
+        tools = self._choose_tools(spec, task)
+        await self._check_model(task.model)
         if task.resume:
-            child = await self._resume(run, spec, task)
+            child = await self._resume(run, spec, task, tools)
         elif repeated := await self._repeated(spec, task.goal):
             return Outcome(repeated)
         else:
-            child = await self._start(run, spec, task)
+            child = await self._start(run, spec, task, tools)
         text = f"{task.goal}\n\n# Context\n\n{task.context}" if task.context.strip() else task.goal
         model = task.model or spec.model or self._parent.workspace.config.subagents.model
         child.task = asyncio.create_task(child.play(text, self._places, model))
@@ -117,6 +119,24 @@ class Children:
             raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
         return spec
 
+    def _choose_tools(self, spec: AgentSpec, task: AgentTask) -> NamedTools | None:
+        """Return the tools that a call names; None for all. Raises `ToolError` for names that the child lacks."""
+        if task.tools is None:
+            return None
+        parent = self._parent
+        offered = {t for t in spec.narrowed(parent.toolbox.tools) if parent.mode_tools.allows(t)}
+        return files.choose_tools(spec, task.tools, offered)
+
+    async def _check_model(self, name: str) -> None:
+        """Raise `ToolError` if a call names a model that is not available: no other may answer unnoticed."""
+        try:
+            await self._parent.workspace.models.find_named(name)
+        except SaktiError as e:
+            raise ToolError(
+                f"No child was started: the model {one_line(name, 60)} is not available ({e.message.rstrip('.')}). "
+                "Leave out model for the one that answers here."
+            ) from e
+
     async def _wait(self, child: Child) -> Outcome:
         """Wait for a child; a cancelled wait stops it, and its partial report is the result."""
         assert child.task is not None
@@ -130,7 +150,7 @@ class Children:
         assert child.outcome is not None
         return child.outcome
 
-    async def _start(self, run: ToolContext, spec: AgentSpec, task: AgentTask) -> Child:
+    async def _start(self, run: ToolContext, spec: AgentSpec, task: AgentTask, tools: NamedTools | None) -> Child:
         parent, ws = self._parent, self._parent.workspace
         assert parent.thread is not None
         now, metadata = ws.clock.now(), parent.thread.metadata
@@ -148,11 +168,11 @@ class Children:
         row = ChildRun(
             thread.id, parent.id, run.call_id, spec.mode, task.goal, now, agent=spec.name, background=task.background
         )
-        child = self._make(spec, row, task)
+        child = self._make(spec, row, tools)
         await ws.store.write(child_runs.start, thread, row)
         return child
 
-    async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask) -> Child:
+    async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask, tools: NamedTools | None) -> Child:
         """Return a stored child that starts again with another goal."""
         store = self._parent.workspace.store
         row = await store.read(child_runs.find, self._parent.id, task.resume)
@@ -163,12 +183,12 @@ class Children:
         now = self._parent.workspace.clock.now()
         await store.write(child_runs.restart, row.child_id, run.call_id, now, background=task.background)
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
-        return self._make(self._find_stored(row) or spec, changed, task)
+        return self._make(self._find_stored(row) or spec, changed, tools)
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
         return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
 
-    def _make(self, spec: AgentSpec, row: ChildRun, task: AgentTask) -> Child:
+    def _make(self, spec: AgentSpec, row: ChildRun, tools: NamedTools | None) -> Child:
         started = len(self.spent)
 
         def reached() -> str:
@@ -179,7 +199,7 @@ class Children:
             limit = budget.spent(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
-        child = self.all[row.child_id] = Child(self._parent, spec, row, task.narrowed, self.spend, reached)
+        child = self.all[row.child_id] = Child(self._parent, spec, row, tools, self.spend, reached)
         return child
 
     def spend(self, usage: Usage) -> None:

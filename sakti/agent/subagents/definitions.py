@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -14,6 +15,7 @@ from sakti.core.types import Effort
 from sakti.memory import modes
 
 NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
+NamedTools: TypeAlias = dict[str, tuple[str, ...]]  # names or patterns, each with the rules its calls must follow
 
 
 class AgentSpec(Struct, frozen=True):
@@ -35,7 +37,7 @@ class AgentSpec(Struct, frozen=True):
     max_steps: int | None = None
     background: bool = False
     skills: tuple[str, ...] = ()
-    rules: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    rules: NamedTools = field(default_factory=dict[str, tuple[str, ...]])
     source: str = ""
 
     @property

@@ -5,7 +5,7 @@ Nothing in a file is fatal: unused and unknown fields, unmapped tools and models
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -17,9 +17,10 @@ from sakti.agent.judge.policy import ModeTools
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.skills import library
-from sakti.agent.subagents.definitions import NEVER, AgentSpec
+from sakti.agent.subagents.definitions import NEVER, AgentSpec, NamedTools
 from sakti.agent.tools import arguments as forms
 from sakti.core.config import SessionMode
+from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt, mode_names
 from sakti.core.text import one_line
@@ -73,7 +74,7 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
             continue
         table, body, source = read
         name = str(table.get("name") or path.stem)
-        if problem := _refuse_name(name):
+        if problem := _refuse_name(name) or _refuse_mode(table) or ("" if table or body else "it is empty"):
             broken.append(f"{source}: left out, {problem}.")
         else:
             agents.setdefault(name, _agent(name, table, body, source, notes))
@@ -87,6 +88,12 @@ def _refuse_name(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
     return f"{one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
+
+
+def _refuse_mode(table: Mapping[str, Any]) -> str:
+    """Return why its mode, with its tools and limits, is unknown; "" if it is known or does not exist."""
+    mode = str(table.get("mode") or modes.DEFAULT)
+    return modes.find_problem(mode).removesuffix(".") if mode in mode_names() else ""
 
 
 def _agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec:
@@ -151,20 +158,39 @@ def _steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
 
 def _with_tools(agent: AgentSpec, table: Mapping[str, Any], problems: list[str]) -> AgentSpec:
     """Return the agent with the tools that its file allows, or forbids."""
-    names: set[str] = set()
-    rules: dict[str, tuple[str, ...]] = {}
-    for word in _words(table.get("tools")):
-        for tool, rule in _read_tool(word, problems):
-            names.add(tool)
-            if rule:
-                rules[tool] = (*rules.get(tool, ()), rule)
+    named = _merge_rules(pair for word in _words(table.get("tools")) for pair in _read_tool(word, problems))
+    rules = {tool: patterns for tool, patterns in named.items() if patterns}
     without = {t for word in _words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
     of_mode = tools = ModeTools(agent.mode, modes.numbers(agent.mode).tools)
     if "tools" in table:
-        chosen = (n for n in names if n.startswith(("*", PREFIX)) or tools.allows(n))
+        chosen = (n for n in named if n.startswith(("*", PREFIX)) or tools.allows(n))
         tools = ModeTools(agent.name, tuple(sorted(chosen)))
     ceiling: SessionMode = "plan" if of_mode.reads_only else agent.ceiling
     return replace(agent, tools=tools, without=NEVER | without, rules=rules, ceiling=ceiling)
+
+
+def choose_tools(agent: AgentSpec, words: Iterable[str], offered: Collection[str]) -> NamedTools:
+    """Return the tools that a call names, of those that are `offered` to the agent, each with its rules.
+
+    Raises `ToolError` for names that are none of them.
+    """
+    read = {word: [(word, "")] if word in offered else list(_read_tool(word, [])) for word in words}
+    read.pop("report", None)  # every child has it
+    unknown = [w for w, pairs in read.items() if not any(t in offered or t.startswith(("*", PREFIX)) for t, _ in pairs)]
+    if unknown:
+        raise ToolError(
+            f"No child was started: {agent.name} has no tool {one_line(', '.join(unknown), 200)}. Leave out tools for "
+            f"all of its tools, or name some of {', '.join(sorted(offered))}."
+        )
+    return _merge_rules(pair for pairs in read.values() for pair in pairs)
+
+
+def _merge_rules(pairs: Iterable[tuple[str, str]]) -> NamedTools:
+    """Return the rules of each tool or pattern, () for those without."""
+    out: NamedTools = {}
+    for tool, rule in pairs:
+        out[tool] = (*out.get(tool, ()), *([rule] if rule else []))
+    return out
 
 
 def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:

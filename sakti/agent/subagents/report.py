@@ -110,14 +110,14 @@ def _range(text: str) -> tuple[int, int] | None:
     return min(first, last), max(first, last)
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
 def _find(quote: str, file: Sequence[str], named: str) -> tuple[int, int] | None:
     """Return the lines that a quote is on, white space ignored; the named ones first."""
-    needle = _squeezed(quote)
-    squeezed = [_squeezed(line) for line in file]
+    needle = _squeeze(quote)
+    squeezed = [_squeeze(line) for line in file]
     if len(needle) < SHORTEST_QUOTE and needle not in squeezed:
         return None
     span = _range(named)

@@ -17,13 +17,12 @@ from sakti.agent.session import prompt_facts
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
 from sakti.agent.subagents import NoChildren
-from sakti.agent.subagents.definitions import AgentSpec
+from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
-from sakti.core.tool_names import mcp_pattern
 from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
 from sakti.memory import modes
 
@@ -57,7 +56,7 @@ class ChildThread(OpenThread):
         parent: OpenThread,
         spec: AgentSpec,
         goal: str,
-        tools: frozenset[str] | None,
+        tools: NamedTools | None,
         sink: Callable[[Event], None],
         report: Callable[[], Tool],
     ) -> None:
@@ -106,15 +105,17 @@ class ChildThread(OpenThread):
 
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
-        offered = frozenset(t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
-        if self._named is not None:
-            offered &= self._named
-        toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}
+        tools = (t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
+        offered = {"report", *filter(self._is_named, tools)}
+        toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered}
         toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
         toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
         toolbox.state.spend = self._spend
-        toolbox.only = {tool: Rules(allow=rules) for tool, rules in self.spec.rules.items()}
+        toolbox.only = tuple(
+            {t: Rules(allow=rules) for t, rules in named.items() if rules}
+            for named in (self.spec.rules, self._named or {})
+        )
         toolbox.forget_specs()
         return toolbox
 
@@ -132,7 +133,11 @@ class ChildThread(OpenThread):
         reads = tool.remote is not None and tool.remote.reads_only
         if not (self.spec.has_tool(name, reads=reads) and self.parent.mode_tools.allows(name, reads=reads)):
             return False
-        return self._named is None or any(fnmatch.fnmatchcase(name, mcp_pattern(n)) for n in self._named)
+        return self._is_named(name)
+
+    def _is_named(self, tool: str) -> bool:
+        """Return whether its call leaves it a tool that it may have."""
+        return self._named is None or any(fnmatch.fnmatchcase(tool, name) for name in self._named)
 
 
 class ChildTurns(Turns):

@@ -31,10 +31,6 @@ class AgentTask(Struct, frozen=True):
     background: bool = False
     resume: str = ""
 
-    @property
-    def narrowed(self) -> frozenset[str] | None:
-        return None if self.tools is None else frozenset(self.tools)
-
 
 _GOAL = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL)]
 _PARAMETERS = {
@@ -71,7 +67,7 @@ def make_report(
     wanted: dict[str, FieldType] = {name: kind for name, kind in declared.items() if name != "not_found"}
     schema = Meta(extra_json_schema={"properties": {name: _SCHEMAS[kind] for name, kind in wanted.items()}})
 
-    @tool(effect="own", name="report", parallel=False, refuse=refuse)
+    @tool(effect="own", name="report", parallel=False, small=7, refuse=refuse)
     async def report(
         run: ToolContext,
         summary: str,

@@ -24,7 +24,7 @@ from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
-from sakti.agent.tools.context import Outcome, ToolContext, ToolState
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
@@ -49,8 +49,6 @@ pushd() {{ builtin pushd "$@" || return; __sakti; }}
 popd() {{ builtin popd "$@" || return; __sakti; }}
 trap __sakti EXIT
 """
-# A sandbox ends with sakti only once it has begun: if sakti is gone by then, its end of this pipe is closed.
-_GUARD = "read -t 0 <&{guard} 2>/dev/null && exit; exec {guard}<&-; "
 
 
 class Started(Struct, frozen=True):
@@ -92,8 +90,7 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         script_text = f". {shlex.quote(str(folder / 'command'))}"
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
-    guard = os.pipe()
-    script = f'{_GUARD.format(guard=guard[0])}{prelude}__command=$1; shift; eval "$__command"'
+    script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
     env = _environment(run, cwd, outside, inside=sandbox is not None)
@@ -103,16 +100,11 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         env = {**env, **environment.proxy_variables(PORT)}
     try:
         with _enclose(run, sandbox, argv, cwd, folder.resolve(), read) as enclosed:
-            descriptors = (*enclosed.descriptors, guard[0])
-            supervised = not _is_contained(run.state, sandbox)
-            process = spawn(enclosed.argv, enclosed.cwd, env, descriptors, supervised=supervised)
+            process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors)
     except (OSError, ValueError) as e:
-        os.close(guard[1])
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
-    finally:
-        os.close(guard[0])
-    return Started(Running(command, process, output, guard[1]), notes, begin, sandbox)
+    return Started(Running(command, process, output), notes, begin, sandbox)
 
 
 def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
@@ -123,11 +115,6 @@ def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) 
     network = {} if inside else environment.network_variables(user_env)
     git = environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
-
-
-def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
-    """Return whether the sandbox is a namespace, which ends with its command."""
-    return sandbox is not None and state.level.own_network
 
 
 @contextmanager
@@ -244,14 +231,14 @@ async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
 async def _describe_jobs(run: ToolContext, running: Running) -> str:
     """Describe the processes that a command left running in the background; "" if all have ended.
 
-    The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
+    The first process of a sandbox ends a moment after its command, so the first looks follow each other quickly.
     """
-    waited = 0.0
+    waited, pause = 0.0, LINGER / 64
     while ((members := running.members()) or not running.closed.is_set()) and waited < LINGER:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER / 6):
+            async with asyncio.timeout(pause):
                 await (asyncio.sleep(LINGER) if members else running.closed.wait())
-        waited += LINGER / 6
+        waited, pause = waited + pause, pause * 2
         running.drain()
     if not members:
         running.drain()  # what ends closes its end of the pipe first

@@ -72,15 +72,23 @@ def make_present_plan(approvals: Approvals, approve: PlanApproval) -> Tool:
             return Outcome(PLAN_IS_THE_RESULT, details={"plan": to_builtins(plan), "ends_turn": True})
         request = ApprovalRequested(run.state.ids.new(), PRESENT_PLAN, "", text, ".", call_id=run.call_id)
         answer = await _ask(run, approvals, request)
-        if not answer.approved:
-            note = f" They say: {answer.note}" if answer.note else ""
-            return Outcome(f"The user wants to keep planning.{note}", details={"note": answer.note})
         edited = answer.edited if answer.edited is not None and answer.edited.strip() != text.strip() else None
+        if not answer.approved:
+            return _report_refusal(answer.note, edited)
         plan = plans.from_markdown(edited) if edited is not None else plan
         await approve(plan, run.message_id, answer.mode, fresh=answer.fresh)
         return _report_approval(plan, answer, edited)
 
     return present_plan
+
+
+def _report_refusal(note: str, edited: str | None) -> Outcome:
+    """Return the result of a plan that was not approved, with the user's note and changes."""
+    words = f" They say: {note}" if note else ""
+    if edited is None:
+        return Outcome(f"The user wants to keep planning.{words}", details={"note": note})
+    text = f"The user changed the plan and wants to keep planning.{words}\n\n{edited}"
+    return Outcome(text, details={"note": note, "edited": edited})
 
 
 def _report_approval(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) -> Outcome:

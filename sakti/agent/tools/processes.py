@@ -1,7 +1,8 @@
 """Run commands as processes: read output as it comes, and leave no process running.
 
-A process left running by a command may hold its pipe open for ever, so the command itself is waited for. A sandbox ends
-with its command. Outside of one a supervisor is the parent of all that a command starts.
+A process left running by a command may hold its pipe open for ever, so the command itself is waited for. A supervisor
+is the parent of all that a command starts, and ends it if sakti is gone. A sandbox alone does not: bubblewrap asks the
+kernel for the end with its parent only once it runs, and is not told if that parent had died before.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct, field
 
@@ -30,7 +32,7 @@ MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and i
 FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
 GRACE = 2.0  # seconds between TERM and KILL
 ROUNDS = 200  # looks for processes that are left after KILL
-POLL = 0.05  # seconds between two looks where the system cannot tell by itself
+POLL = 0.05  # seconds between two looks for processes that are left
 CHUNK = 1 << 16
 PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
 
@@ -138,13 +140,7 @@ class ProcessTree:
 
     async def wait_for_exit(self) -> int:
         """Wait for the command itself; return its exit code."""
-        try:
-            handle = self.process.end_handle()
-        except (AttributeError, OSError):
-            while self.process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
-                await asyncio.sleep(POLL)
-            return self.process.code
-        ended = asyncio.Event()
+        handle, ended = self.process.end_handle(), asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_reader(handle, ended.set)
         try:
@@ -207,12 +203,9 @@ class ProcessTree:
 
 
 class Running(ProcessTree):
-    """Command that runs or ran, with everything it started.
+    """Command that runs or ran, with everything it started."""
 
-    `guard` is a descriptor that is closed with it.
-    """
-
-    def __init__(self, command: str, process: Process, output: Output, guard: int | None = None) -> None:
+    def __init__(self, command: str, process: Process, output: Output) -> None:
         super().__init__(process)
         self.command = command
         self.output = output
@@ -222,7 +215,6 @@ class Running(ProcessTree):
         self.job: tuple[str, int] | None = None  # thread and number, if it runs in the background
         self.was_stopped = False
         self.closed = asyncio.Event()
-        self._guard = guard
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
@@ -272,8 +264,6 @@ class Running(ProcessTree):
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
             self.process.stdout.close()
-            if self._guard is not None:
-                os.close(self._guard)
             self.output.add(self._decoder.decode(b"", final=True))
             self.output.settle()
             if self.output.total > MEMORY_LIMIT:
@@ -300,50 +290,16 @@ def _command_line(pid: int) -> str:
 
 
 class Process:
-    """Started program of a sandbox, in a separate session: its child processes end with it."""
+    """Program below a supervisor, which adopts all that it starts; `control` says when the program ends."""
 
-    def __init__(self, started: subprocess.Popen[bytes]) -> None:
-        self._started = started
-        self.session = started.pid
-        assert started.stdout is not None
-        self.stdin, self.stdout, self.stderr = started.stdin, started.stdout, started.stderr
-
-    @property
-    def returncode(self) -> int | None:
-        return self._started.returncode
-
-    @property
-    def code(self) -> int:
-        """Return the exit code of a program that has ended."""
-        return self.returncode or 0
-
-    @property
-    def pid(self) -> int:
-        return self._started.pid
-
-    def poll(self) -> int | None:
-        return self._started.poll()
-
-    def end_handle(self) -> int:
-        """Return a descriptor that becomes readable at the end.
-
-        Raises OSError, AttributeError if the system has none.
-        """
-        return os.pidfd_open(self._started.pid)
-
-    def members(self) -> set[int]:
-        """Return the processes that still run."""
-        return {pid for pid, (_, group, _) in supervisor.processes().items() if group == self.session}
-
-
-class SupervisedProcess(Process):
-    """Command below a supervisor, which adopts all that it starts; `control` says when the command ends."""
-
-    def __init__(self, started: subprocess.Popen[bytes], control: socket.socket) -> None:
-        super().__init__(started)
+    def __init__(self, supervisor_process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self._supervisor = supervisor_process
         self._control, self._text, self._ended = control, b"", False
         control.setblocking(False)
-        self.session = 0
+        self._session = 0
+        assert supervisor_process.stdout is not None
+        self.stdin, self.stdout = supervisor_process.stdin, supervisor_process.stdout
+        self.stderr = supervisor_process.stderr
 
     @property
     def returncode(self) -> int | None:
@@ -352,6 +308,15 @@ class SupervisedProcess(Process):
             return int(lines[1])
         return -signal.SIGKILL if self._ended else None
 
+    @property
+    def code(self) -> int:
+        """Return the exit code of a program that has ended."""
+        return self.returncode or 0
+
+    @property
+    def pid(self) -> int:
+        return self._supervisor.pid
+
     def poll(self) -> int | None:
         if not self._ended:
             with contextlib.suppress(BlockingIOError):
@@ -359,18 +324,21 @@ class SupervisedProcess(Process):
                 self._text += data
                 self._ended = not data
             if b"\n" in self._text:
-                self.session = int(self._text.partition(b"\n")[0])
+                self._session = int(self._text.partition(b"\n")[0])
         return self.returncode
 
     def end_handle(self) -> int:
+        """Return a descriptor that becomes readable when the program begins or ends."""
         return os.dup(self._control.fileno())
 
     def members(self) -> set[int]:
+        """Return the processes that still run."""
         self.poll()
-        if self._ended and (self._started.poll() or 0) >= 0 and self._started.returncode is not None:
+        supervisor_code = self._supervisor.poll()
+        if self._ended and supervisor_code is not None and supervisor_code >= 0:
             return set()  # the supervisor ended by itself: it saw to the end of all
-        starting = {self._started.pid} if not self.session and self._started.poll() is None else set[int]()
-        return starting | supervisor.below(self._started.pid, supervisor.processes(), self.session)
+        starting = {self.pid} if not self._session and supervisor_code is None else set[int]()
+        return starting | supervisor.below(self.pid, supervisor.processes(), self._session)
 
 
 def spawn(
@@ -379,34 +347,28 @@ def spawn(
     env: Mapping[str, str],
     descriptors: Sequence[int] = (),
     *,
-    supervised: bool = False,
-    piped: bool = False,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
 ) -> Process:
     """Start a program in its own session, which inherits `descriptors`. Raises OSError.
 
-    `supervised`: nothing else sees to it that all that it starts can be ended. `piped`: its input and its errors are
-    pipes, too; else it has no input, and one pipe for output and errors.
+    Its output is a pipe.
     """
-    ours, theirs = socket.socketpair() if supervised else (None, None)
-    passed = [*descriptors, theirs.fileno()] if theirs is not None else descriptors
-    if theirs is not None:
-        command = (sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), *command)
+    ours, theirs = socket.socketpair()
     try:
         started = subprocess.Popen(
-            command,
+            (sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), *command),
             cwd=cwd,
             env=dict(env),
-            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if piped else subprocess.STDOUT,
+            stderr=stderr,
             start_new_session=True,
-            pass_fds=tuple(passed),
+            pass_fds=(*descriptors, theirs.fileno()),
         )
     except BaseException:
-        if ours is not None:
-            ours.close()
+        ours.close()
         raise
     finally:
-        if theirs is not None:
-            theirs.close()
-    return SupervisedProcess(started, ours) if ours is not None else Process(started)
+        theirs.close()
+    return Process(started, ours)

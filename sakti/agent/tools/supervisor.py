@@ -3,7 +3,7 @@
 A program of its own that imports nothing of sakti: `supervisor.py CONTROL COMMAND…`. On Linux it adopts orphans, so a
 process that changes its group or session, or outlives its parent, stays below this one. To CONTROL, a socket, it writes
 the command's process id and later its exit code, each on a line. It stays until all have ended. If the other end of
-the socket closes, sakti is gone: then it ends them.
+the socket closes, sakti is gone: then it ends them, or does not start the command at all.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _start(control: int, command: list[str]) -> int:
         return pid
     try:
         os.setsid()
-        os.write(control, b"%d\n" % os.getpid())  # before the command runs: it could kill its supervisor at once
+        os.write(control, b"%d\n" % os.getpid())  # before the command runs; it fails if sakti is gone
         for number in _RESTORED:
             signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)

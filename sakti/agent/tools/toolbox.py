@@ -96,7 +96,9 @@ class Toolbox(Struct):
     parent: Toolbox | None = None
     agent: str = ""
     asker: str = ""
-    only: dict[str, Rules] = field(default_factory=dict[str, Rules])
+    only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
+    withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
+    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
@@ -108,6 +110,8 @@ class Toolbox(Struct):
         A model with a small window gets the most useful ones, one that was trained to write patches `apply_patch`
         instead of `edit`.
         """
+        if model is not None and (sent := self.sent(model)):
+            return sent
         small = model is not None and model.brief
         memory = model is None or model.has_memory_tools
         patches = not small and knows_patches(self.model())
@@ -392,8 +396,8 @@ class Toolbox(Struct):
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=mode, rules=rules, place=place)
-            only = self.only.get(found.name)
-            if only is not None and judge(found, arguments, mode="ask", rules=only, place=place).verdict != "allow":
+            limits = [only[found.name] for only in self.only if found.name in only]
+            if any(judge(found, arguments, mode="ask", rules=r, place=place).verdict != "allow" for r in limits):
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
             return call_hooks.decided(run, found, arguments, decision)
 

@@ -1,6 +1,6 @@
 """Cut the excerpt of a hit, and give the reason for it if no typed word shows. Pure.
 
-A page has more hits than are looked at, so each is cut when it is.
+A page has more hits than are viewed, so each excerpt is cut on first use.
 """
 
 from __future__ import annotations

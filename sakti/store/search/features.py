@@ -34,6 +34,7 @@ LABEL = 40  # characters before the colon of a label, of two words at most
 USER, ASSISTANT, TOOL = "user", "assistant", "tool"  # roles; the last one of what tools print
 
 _CODE = rb"(){}[];=<>_/\|`#*+"
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?…])\s+")
 _CAMEL = lazy_pattern(r"[a-z0-9][A-Z]")  # in the text index such a name is one word, unlike `snake_case`
 
 
@@ -81,10 +82,10 @@ class Features(Struct, frozen=True):
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
-    are, less with their distance. `complete`: it has all words of the query. `asks`: it ends as a question.
-    `labelled`: it begins with a label that the query names, as who says it (`Ann: …`). `timed`: it says when, where
-    the query asks that. `beginning`: its first characters, if it was read; `size` in tokens. `remark`: it is one line
-    of a few words that no tool printed, and nothing is asked.
+    are, less with their distance. `complete`: it has all words of the query. `asks`: if it ends with a question, the
+    share of its text in questions. `labelled`: it begins with a label that the query names, as who says it (`Ann: …`).
+    `timed`: it says when, where the query asks that. `beginning`: its first characters, if it was read; `size` in
+    tokens. `remark`: it is one line of a few words that no tool printed, and nothing is asked.
     """
 
     row: Row
@@ -95,7 +96,7 @@ class Features(Struct, frozen=True):
     adjacent: float
     near: float
     complete: bool
-    asks: bool
+    asks: float
     labelled: bool
     timed: bool
     beginning: str
@@ -222,7 +223,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
         verbatim = _count_parts(text, pattern, counts, has_term)
         adjacent, near = max(adjacent, verbatim), max(near, verbatim)
     length = size + identifiers + weights.before_length * before
-    asks, labelled, timed = _answering(text, size, pattern, document=document) if pattern.asks else (False,) * 3
+    asks, labelled, timed = _answering(text, size, pattern, document=document) if pattern.asks else (0.0, False, False)
     complete = pattern.has_all(has_term)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
@@ -243,12 +244,24 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     )
 
 
-def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[bool, bool, bool]:
-    """Return whether a text asks, begins with a label that the question names, and says when it asks."""
-    asks = size <= SHORT and text.rstrip().endswith("?")
+def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[float, bool, bool]:
+    """Return the share of questions in a text, whether its label is named, and whether it says when."""
+    asks = _share_of_questions(text) if size <= SHORT else 0.0
     if document:
         return asks, False, False
     return asks, _is_labelled(text, pattern.words), pattern.when and says_when(text)
+
+
+def _share_of_questions(text: str) -> float:
+    """Return the share of a text's characters in questions; 0 if it does not end with one.
+
+    A message often tells something before it asks back. Its label tells nothing.
+    """
+    text = text[len(_label_of(text)) :].strip(": \n")
+    if not text.endswith("?"):
+        return 0.0
+    sentences = _SENTENCE_END.split(text)
+    return sum(len(s) for s in sentences if s.endswith("?")) / sum(map(len, sentences))
 
 
 def _plain(role: str, before: int, *, remark: bool) -> Weights:
@@ -260,9 +273,13 @@ def _plain(role: str, before: int, *, remark: bool) -> Weights:
 
 def _is_labelled(text: str, words: Set[str]) -> bool:
     """Return whether a text begins with a label that has one of `words`."""
+    return not words.isdisjoint(_label_of(text).lower().split())
+
+
+def _label_of(text: str) -> str:
+    """Return the label of two words at most before the first colon of a text; "" if there is none."""
     label, colon, _ = text[:LABEL].partition(":")
-    named = label.lower().split() if colon else []
-    return len(named) <= 2 and not words.isdisjoint(named)
+    return label if colon and len(label.split()) <= 2 else ""
 
 
 def _count(

@@ -1,7 +1,7 @@
 """Fold texts for the indexes, and cut them into trigrams. Pure.
 
 Folded texts are in lower case, with ß and ss, full width and ASCII, and ligatures alike. The trigrams of a part of a
-word are joined by AND, so a row may have all of them in other places: who asks looks at the text.
+word are joined by AND, so a row may have all of them in other places: callers check the text.
 """
 
 from __future__ import annotations

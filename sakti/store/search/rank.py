@@ -22,7 +22,7 @@
    In a document length counts fully, talk beside it counts, and its first words count more: those of its first
    identifiers, too, if it begins with one in camel case, which the index of the text does not split.
    Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
-   question is for one; and loses by asking itself.
+   question is for one; and loses by asking itself: the more, the larger the share of its questions.
    Words as code has them (`dict` for dictionary, del for delete: `terms.py`, `stems.py`) count in functions only,
    and find none.
    Length is compared with the candidates of the same kind: tools print longer texts than people write.
@@ -55,7 +55,7 @@ Span = tuple[int, int]  # Unix ms: from, to
 PART = 3.0  # a part of an identifier as it was typed, against a word
 ADJACENT = 0.3  # all neighbouring words of the query are neighbours in the text
 NEAR = 0.5  # all words of the query are near each other
-QUESTION = 0.2  # what a text loses that asks itself: its answer is meant
+QUESTION = 0.2  # what a text of questions alone loses: an answer is meant
 LABELLED = 0.2  # its label is named, mostly who says it
 TIMED = 0.2  # it says when, as the question asks
 DATED = 0.3  # written in the time that the question names, or in the week after
@@ -219,7 +219,7 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
     for place in ((thread, position - 1), (thread, position + 1)):
         if other := at.get(place):
             share = weights.neighbour + weights.talk_beside * (not other.document)
-            share += weights.answer * (other.asks and place[1] < position)
+            share += weights.answer * (other.asks > 0 and place[1] < position)
             share += weights.request * (f.row.role == USER and other.is_answer and place[1] > position)
             total += share * words[other.row.pk]
     return total

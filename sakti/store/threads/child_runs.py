@@ -22,6 +22,7 @@ from sakti.store.threads import threads
 
 TOOL = "agent"  # the tool whose calls start children
 FACT = "report"  # first word of the fact that brings a background child's report
+BUDGET = "budget"  # in a report: tokens that the child's window left for its memory
 CHILD = "child"  # in the details of such a call's result: the child whose report it has
 IN_BACKGROUND = "background"  # in the same: the child that goes on behind the call
 UNFINISHED = "unfinished"  # in the same: the child that a crash interrupted

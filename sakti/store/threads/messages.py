@@ -20,7 +20,7 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.text import phrase
-from sakti.core.types import Json, Message, Request, Usage, plain_text
+from sakti.core.types import Json, Message, Request, ToolSpec, Usage, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many
@@ -57,6 +57,15 @@ class ModelStep(Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     request: Json | None
+
+
+class LastRequest(Struct, frozen=True):
+    """Beginning of a thread's last request: texts of the system prompt with their kinds, and tools."""
+
+    model: str
+    sent_at: int
+    blocks: tuple[tuple[str, str], ...]
+    tools: tuple[ToolSpec, ...]
 
 
 @lru_cache(256)
@@ -120,6 +129,25 @@ def find_newest_accepted(db: Database, thread_id: str, model: str) -> int:
     sent = [step.request["messages"] for step in list_steps(db, thread_id) if step.model == model and step.request]
     indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]
     return max(indexes, default=-1)
+
+
+def read_last_request(db: Database, thread_id: str) -> LastRequest | None:
+    """Return the beginning of a thread's last request; None if it is not stored, or no longer."""
+    row = StepRow
+    calls = row.select(row.model, row.created_at, row.request).where(row.thread_id == thread_id, row.purpose == "actor")
+    newest = next(iter(calls.order_by(row.pk.desc()).limit(1).tuples().execute(db)), None)
+    if newest is None or newest[2] is None:
+        return None
+    model, sent_at, request = newest
+    names = [name for _, name in request["blocks"]] + [request[k] for k in ("tools",) if k in request]
+    block = RequestBlockRow
+    where = block.thread_id == thread_id, block.hash.in_(names)
+    texts = dict(block.select(block.hash, block.text).where(*where).tuples().execute(db))
+    if not texts.keys() >= set(names):
+        return None
+    tools = json.loads(texts[request["tools"]]) if "tools" in request else []
+    blocks = tuple((kind, texts[name]) for kind, name in request["blocks"])
+    return LastRequest(model, sent_at, blocks, tuple(ToolSpec(**tool) for tool in tools))
 
 
 def read_request_texts(db: Database, thread_id: str) -> dict[str, str]:

@@ -234,10 +234,10 @@ class Conversation(Vertical):
         self._host.go(self._edit_prompt, group="editor", exclusive=True)
 
     async def _edit_prompt(self) -> None:
-        self.prompt.put(await self._edit_text(self.prompt.value))
+        self.prompt.put(await self._edit_text(self.prompt.value, "prompt"))
 
-    async def _edit_text(self, text: str) -> str:
-        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root)
+    async def _edit_text(self, text: str, kind: str) -> str:
+        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:
@@ -285,13 +285,15 @@ class Conversation(Vertical):
             self._host.push(text_screens.PageScreen("Plan", lines_apart))
 
     async def _edit_plan(self, form: PlanForm) -> None:
-        """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
-        text = (await self._edit_text(form.text)).rstrip("\n")
+        """Let the user change the plan in an editor; a text that is no plan is kept for the next edit."""
+        text = (await self._edit_text(form.draft or form.text, "plan")).rstrip("\n")
         try:
             plans.from_markdown(text)
         except SaktiError as e:
-            self._host.say(e.message, title="Plan", tone="warning")
+            form.draft = text
+            self._host.say(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
+        form.draft = ""
         self.card.change_plan(text)
 
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
@@ -322,7 +324,7 @@ class Conversation(Vertical):
 
     async def _edit_command(self, asked: ApprovalRequested) -> None:
         """Let the user write another command in an editor; left as it was, the question still waits."""
-        text = (await self._edit_text(asked.target)).rstrip("\n")
+        text = (await self._edit_text(asked.target, "command")).rstrip("\n")
         if text.strip() and text != asked.target.rstrip("\n") and asked in self.approval.pending:
             self._host.session.resolve(asked.id, True, edited=text)
 

@@ -143,6 +143,9 @@ class ChatScreen(Screen[None]):
         """Skip styling all widgets again in the first picture."""
         event.refresh_styles = self.stack_updates > 0
 
+    def on_screen_suspend(self) -> None:
+        self.stopping.disarm()
+
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)
         self.sidebar.fit()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from textual.timer import Timer
+
 from sakti.core.events import Event, ToolFinished, ToolStarted, TurnFinished, TurnStarted
-from sakti.core.text import counted
+from sakti.core.text import counted, one_line
 from sakti.tui.activities import Activities, RunningActivity
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
@@ -14,6 +16,7 @@ from sakti.tui.widgets.status import StatusLine
 
 TWICE = 2.0  # seconds in which a second ctrl+c quits
 CONFIRM = 6.0  # seconds in which a second press quits while something runs
+AGAIN = "ctrl+c again quits"
 SOON = 0.5  # seconds after which the last line names a command: most are done by then
 TURN = "turn"
 
@@ -22,6 +25,7 @@ class Stopping:
     """Interrupts activities, and quits on a double press.
 
     Esc and the first ctrl+c stop the newest activity; a second ctrl+c quits, and asks once if something still runs.
+    Another press quits only while the hint that says so is shown: anything else the user does takes it away.
     """
 
     def __init__(self, host: Host, conversation: Conversation, status_line: StatusLine) -> None:
@@ -29,14 +33,15 @@ class Stopping:
         self._conversation, self._prompt = conversation, conversation.prompt
         self.activities = Activities(self.name_newest)
         self._owned: dict[str, RunningActivity] = {}  # the turn, and the user's commands by their calls
-        self._last_stop = self._last_quit = float("-inf")
+        self._hint = ""  # after which another press quits
+        self._timer: Timer | None = None  # ends it
 
     # --- owners -----------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
         """Follow turns and the user's own commands; a new one calls off a quit that was asked about."""
         if isinstance(event, TurnStarted) or (isinstance(event, ToolStarted) and event.own):
-            self._last_stop = self._last_quit = float("-inf")
+            self.disarm()
         if isinstance(event, TurnStarted) and TURN not in self._owned:
             self._owned[TURN] = self.activities.begin(TURN, self._interrupt_turn)
         elif isinstance(event, TurnFinished):
@@ -84,24 +89,41 @@ class Stopping:
 
     def stop(self) -> None:
         """Answer ctrl+c: interrupt the newest activity, or clear the prompt; twice quits."""
-        now = self._host.session.workspace.clock.monotonic()
-        if now - self._last_stop < TWICE or now - self._last_quit < CONFIRM:
-            if self._may_quit(now):
+        if self.is_armed:
+            if self.may_quit():
                 self._host.exit(0)
             return
-        self._last_stop = float("inf")  # until the hint is visible: a second press counts, however late
         if not self.interrupt():
             self._prompt.drop()
-        self._host.note("ctrl+c again quits")
-        self._prompt.call_after_refresh(self._start_quit_window)
+        self._arm(AGAIN, TWICE)
 
-    def _start_quit_window(self) -> None:
-        """Begin the two seconds where the hint can be read, however late a busy machine paints it."""
-        self._last_stop = self._host.session.workspace.clock.monotonic()
-        self._prompt.set_timer(TWICE, self._clear_note)
+    @property
+    def is_armed(self) -> bool:
+        """Return whether the hint is shown after which another press quits."""
+        return bool(self._hint) and self._status_line.hint == self._hint
 
-    def _clear_note(self) -> None:
-        self._host.note("")
+    def _arm(self, hint: str, seconds: float) -> None:
+        """Show the hint; its time begins when it can be read, however late a busy machine paints it."""
+        self.disarm()
+        self._hint = self._status_line.hint = hint
+        self._prompt.call_after_refresh(self._start_timer, seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        if self.is_armed:
+            self._stop_timer()
+            self._timer = self._prompt.set_timer(seconds, self.disarm)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def disarm(self) -> None:
+        """Take back the hint: the next press does not quit."""
+        self._stop_timer()
+        if self.is_armed:
+            self._status_line.hint = ""
+        self._hint = ""
 
     def interrupt(self) -> bool:
         """Stop the newest activity; false if nothing runs."""
@@ -116,14 +138,10 @@ class Stopping:
 
     def may_quit(self) -> bool:
         """Return whether the window may close: asks once if something still runs."""
-        return self._may_quit(self._host.session.workspace.clock.monotonic())
-
-    def _may_quit(self, now: float) -> bool:
         running = self._still_running()
-        if not running or now - self._last_quit < CONFIRM:
+        if not running or (self.is_armed and self._hint != AGAIN):
             return True
-        self._last_quit = now
-        self._host.note(f"still running: {', '.join(running)} · press again to stop and quit", CONFIRM)
+        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM)
         return False
 
     def _still_running(self) -> list[str]:

@@ -81,6 +81,7 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # of the database, when it was last compared
+        self._was_undone = False  # by another window: shown once the thread that goes on is loaded
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -110,6 +111,9 @@ class ThreadView:
         if thread_id == self.shown:
             self._show(messages, more=more)
             self._transcript.live.show_stored_children(children)
+            if self._was_undone:
+                self._was_undone = False
+                self._host.say("Turns were undone in another window; the thread goes on here.", title="Undone")
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -163,12 +167,18 @@ class ThreadView:
         elif new:
             live.add_stored(new)
             self._on_loaded()
-        if all(m.state != "provisional" for m in page):
-            self._host.go(self._follow, group="memory")  # never cancelled: a load is completed
+        is_settled = all(m.state != "provisional" for m in page)
+        self._host.go(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
 
-    async def _follow(self) -> None:
+    async def _follow(self, is_settled: bool) -> None:
+        """Load what another window did to the memory; the thread itself once its answer is stored."""
+        session = self._host.session
         with contextlib.suppress(SaktiError):
-            await self._host.session.current.follow()
+            if is_settled and await session.follow_undo():
+                self._was_undone = True
+                self._load_soon()
+            elif await (session.current.follow() if is_settled else session.current.engine.refresh()):
+                self._on_loaded()
 
     # --- visits -----------------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
 
+TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the keys of the browsed part")
+
 
 class DiffBlock(Block, eq=False):
     """A unified diff, sanitised before."""
@@ -133,6 +135,7 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill]
         if binding.description:
             keys = binding.key_display or in_words(binding.key.split(","))
             groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
+    groups.setdefault("Everywhere", []).append(TYPING)
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))

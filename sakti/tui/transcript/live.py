@@ -324,11 +324,20 @@ class LiveTurn:
             self._plan_calls(message, {b.call_id for b in mine if isinstance(b, ToolBlock)})
             for block in self.document.blocks[self._step_start : self._end]:
                 block.message_id = block.message_id or message.id
+            self._date_label(message)
             self._finish_step()
         answered = {r.call_id for r in message.tool_results}
         for block in mine if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
                 block.result_id = message.id
+
+    def _date_label(self, message: Message) -> None:
+        """Show the time of the first message of an answer at its heading, as for stored messages."""
+        labels = (b for b in reversed(self.document.blocks[: self._end]) if isinstance(b, Label))
+        label = next(labels, None)
+        if label is not None and label.who == "sakti" and not label.created_at:
+            label.created_at = message.created_at
+            self._touch(label)
 
     def _plan_calls(self, message: Message, shown: Set[str]) -> None:
         """Complete the blocks of calls that were written, and add those that were not."""

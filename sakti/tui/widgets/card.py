@@ -158,10 +158,14 @@ def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span
 
 
 class PlanForm(Struct):
-    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh"."""
+    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh".
+
+    `draft` is the user's last text if it is no plan.
+    """
 
     text: str
     edited: bool = False
+    draft: str = ""
     may_auto: bool = False
     way: str = ""
 
@@ -171,8 +175,12 @@ class PlanForm(Struct):
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
     def answer(self, mode: SessionMode) -> ApprovalAnswer:
-        edited = self.text if self.edited else None
-        return ApprovalAnswer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+        return ApprovalAnswer(True, edited=self.changes, mode=mode, fresh=self.way == "fresh")
+
+    @property
+    def changes(self) -> str | None:
+        """Return the plan if the user changed it."""
+        return self.text if self.edited else None
 
 
 def lay_out_plan(
@@ -421,7 +429,7 @@ class CardBox(Vertical):
             if form.is_written and form.is_answered(form.at):
                 self._go_on(form)
         elif form is not None:
-            self._reply(ApprovalAnswer(False, note=event.value.strip()))
+            self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
 
     def leave(self) -> bool:
         """Handle Esc: close the line, else decline the card. False if there is no card."""
@@ -432,7 +440,8 @@ class CardBox(Vertical):
             self.view.form.way = ""
             self.view.refresh(layout=True)
         elif self.current is not None:
-            self._reply(ApprovalAnswer(False))
+            form = self.view.form
+            self._reply(ApprovalAnswer(False, edited=form.changes if isinstance(form, PlanForm) else None))
         else:
             return False
         return True

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sakti.agent.reports.doctor import examine
+from sakti.agent.subagents import files
 from sakti.core import resources
+from sakti.core.config import Config
 from sakti.core.errors import ConfigError
 from sakti.core.events import ToolFinished
 from sakti.core.types import ContextPart, ToolCallPart, ToolResultPart
@@ -73,7 +77,7 @@ The agent reviews.
 
 
 @pytest.fixture
-def user_modes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def user_modes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "config/sakti/prompts/modes"
     folder.mkdir(parents=True)
@@ -82,7 +86,9 @@ def user_modes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     caches = (modes.numbers, modes.sections, resources.read_prompt, resources.has_prompt)
     for cache in caches:
         cache.cache_clear()
-    return folder
+    yield folder
+    for cache in caches:
+        cache.cache_clear()
 
 
 async def test_one_file_of_the_user_is_a_mode(store: Store, tmp_path: Path, user_modes: Path) -> None:
@@ -101,6 +107,27 @@ async def test_one_file_of_the_user_is_a_mode(store: Store, tmp_path: Path, user
         "verdict": "good",
     }
     await run.session.close()
+
+
+async def test_a_broken_file_costs_only_its_own_mode(tmp_path: Path, user_modes: Path) -> None:
+    (user_modes / "latin.md").write_bytes(b'description = "caf\xe9"')
+    (user_modes / "empty.md").write_text("\n")
+    (user_modes / "folder.md").mkdir()
+    (user_modes / "explore.md").write_text("<!-- task -->\nLook around.\n")
+    for name, mode in (("odd", "latin"), ("sound", "explore")):
+        file = tmp_path / "w" / ".sakti" / "agents" / f"{name}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"---\nmode: {mode}\n---\nWork.\n")
+    listed = modes.descriptions()
+    assert "latin.md is not UTF-8 text (byte 19)" in listed["latin"] and "is empty" in listed["empty"]
+    assert "folder" not in listed and listed["review"] == "Reviews a change."
+    agents = files.load(tmp_path / "w", project=True)
+    assert [a.name for a in agents.agents] == ["sound"] and "is not UTF-8 text" in agents.broken[0]
+    report = [line.text for line in await examine(tmp_path / "none.db", {}, tmp_path / "w", Config())]
+    named = [text.partition(".md")[0][-6:] for text in report if text.startswith("! mode")]
+    assert named == ["broken", "/empty", "/latin"]
+    assert modes.prompt("explore", "task") == "Look around."
+    assert agents.agents[0].is_read_only, "a file with other words for a mode keeps its tools"
 
 
 FIELDS = (

@@ -263,6 +263,16 @@ async def test_more_planning_sends_the_note(store: Store, tmp_path: Path) -> Non
     await run.session.close()
 
 
+async def test_more_planning_sends_the_changes_as_the_users_words(store: Store, tmp_path: Path) -> None:
+    run = await planning(store, tmp_path, "ok")
+    run.session.answer(run.session.approvals[0].id, Reply(False, note="so", edited="# Two\n\n1. Look"))
+    await run.session.wait()
+    result = run.of(ToolFinished)[-1].result
+    assert result.content.endswith("wants to keep planning. They say: so\n\n# Two\n\n1. Look")
+    assert result.details["edited"] == "# Two\n\n1. Look" and not await board(store, run)
+    await run.session.close()
+
+
 def test_an_edited_plan_is_read_back() -> None:
     steps = (PlanStep("A", "why\n\nand how", ("a.py", "b.py"), (), "make a, then b"), PlanStep("B", depends_on=(1,)))
     plan = plans.ProposedPlan("T", "Two lines\nof summary", steps)

@@ -101,7 +101,7 @@ async def test_tools_of_servers_are_those_of_the_file_and_never_more_than_the_pa
         ("default", "without", None, {query}),
         ("default", "none", None, set()),
         ("default", "all", None, set(tools)),
-        ("default", "all", {"mcp__my_db"}, {query, drop}),
+        ("default", "all", {"mcp__my_db__*": ()}, {query, drop}),
         ("explore", "all", None, {query}),
     ):
         run.session.current._mode = parent

@@ -13,6 +13,7 @@ import apsw
 
 from sakti.agent.checkpoints import undoing
 from sakti.agent.reports import memory_report
+from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
@@ -274,6 +275,57 @@ async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store
     assert {get_thread_id(e) for e in run.events} <= {"", run.session.thread.id}
     assert {e.child_id for e in run.of(AgentProgress)} == {e.child_id for e in started}
     await run.session.close()
+
+
+async def test_a_call_with_an_unknown_model_starts_no_child_and_says_why(store: Store, tmp_path: Path) -> None:
+    calls = ({**EXPLORE, "model": "nope/none"}, {**EXPLORE, "model": "inherit"})
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), *calls))
+    await run.ask("explore it with another model")
+    refused, done = results(run)
+    assert "No child was started: the model nope/none is not available" in refused and "[verified]" in done
+    assert len(await store.read(child_runs.of_parent, run.session.thread.id)) == 1
+
+
+async def test_tools_of_a_call_have_the_names_of_agent_files_and_unknown_ones_are_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    def child(request: Request) -> Played:
+        if any(m.role == "tool" for m in request.messages):
+            return report(TRUE)
+        return Answer(calls=(TOUCH, Call("bash", {"command": "git --version"})))
+
+    work = {"mode": "default", "goal": "look at the commits"}
+    calls = ({**work, "tools": ["Read", "Frobnicate"]}, {**EXPLORE, "tools": ["Write"]})
+    allowed = {**work, "tools": ["Read", "Bash(git:*)", "report"]}
+    run = await session(store, tmp_path / "w", delegating(child, *calls, allowed), interactive=False)
+    run.session.set_approval_mode("auto")
+    await run.ask("look at the commits with a child")
+    unknown, outside, done = results(run)
+    assert "default has no tool Frobnicate." in unknown and "bash, " in unknown
+    assert "explore has no tool Write." in outside and "[verified]" in done
+    asked = [r for r in run.provider.requests if is_child(r)]
+    assert {t.name for t in asked[0].tools} == {"read", "bash", "report"}
+    touched, version = [r for m in asked[-1].messages for r in m.tool_results]
+    assert "the agent default may not do this" in touched.content and not (tmp_path / "w" / "other.txt").exists()
+    assert "git version" in version.content
+
+
+async def test_gauges_of_a_finished_child_have_the_limits_that_it_had_while_it_ran(
+    store: Store, tmp_path: Path
+) -> None:
+    children: list[Child] = []
+
+    def child(request: Request) -> Played:
+        children[:] = run.session.children.running
+        return report(TRUE) if request.messages[-1].role == "tool" else Answer(calls=(Call("ls", {}),))
+
+    run = await session(store, tmp_path / "w", delegating(child, EXPLORE), window=24_000)
+    await run.ask("explore it with a child")
+    assert "[verified]" in results(run)[0], "also a model with few tools has the one that reports"
+    live, stored = children[0].thread.status, await run.session.views.child_memory(children[0].id)
+    assert live is not None and stored is not None
+    assert stored.status.messages.threshold == live.messages.threshold < 10_000
+    assert stored.status.observations.threshold == live.observations.threshold
 
 
 async def test_repeated_goal_names_the_first_child_and_runs_when_called_again(store: Store, tmp_path: Path) -> None:

@@ -642,6 +642,19 @@ async def test_who_says_it_comes_before_who_is_spoken_of(store: Store) -> None:
     assert {h.id for h in hits if h.parts.labelled} == {"by"}
 
 
+async def test_a_message_that_tells_before_it_asks_loses_less_than_a_question(store: Store) -> None:
+    told = {
+        "tells": "We took the canoe to the lake. It was cold.",
+        "both": "We took the canoe to the lake. Was it cold?",
+        "asks": "We took the canoe to the lake, was it cold?",
+    }
+    await store.write(say, list(told.items()))
+    for query in ("who took the canoe to the lake", "where did the canoe go on the lake?"):
+        lost = {h.id: h.parts.question for h in (await page(store, query)).hits}
+        assert lost["tells"] == 0 < lost["both"] < lost["asks"]
+    assert not any(h.parts.question for h in (await page(store, "canoe lake")).hits), "nothing is asked"
+
+
 async def test_a_question_for_a_time_prefers_texts_that_say_one(store: Store) -> None:
     told = [("what", "the lake with a canoe is nice"), ("when", "the lake with a canoe, last week, was nice")]
     await store.write(say, told)

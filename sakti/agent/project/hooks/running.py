@@ -1,11 +1,10 @@
-"""Run a hook's command in a process group, inside the sandbox, and end all of it at its timeout."""
+"""Run a hook's command inside the sandbox, and end all that it started at its end or its timeout."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -19,11 +18,11 @@ from sakti.agent.project.hooks.answers import Ran
 from sakti.agent.project.hooks.settings import PROJECT_DIRS, Hook
 from sakti.agent.sandbox import environment
 from sakti.agent.sandbox import sandbox as enclosing
+from sakti.agent.tools.processes import Process, ProcessTree, spawn
 from sakti.core.programs import find_program
 
 MOST = 1_000_000  # bytes of each output that are read
 CHUNK = 1 << 16
-POLL = 0.05  # seconds between two looks where the system cannot tell by itself
 PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
 LEFT = 0.2  # seconds that an output may still come in after the end
 
@@ -55,12 +54,12 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Ran(hook, failed=f"cannot be started: {why}.")
-    assert process.stdout is not None and process.stderr is not None
-    out, errors = _HookOutput(process.stdout), _HookOutput(process.stderr)
+    assert process.stderr is not None
+    out, errors, tree = _HookOutput(process.stdout), _HookOutput(process.stderr), ProcessTree(process)
     try:
         async with asyncio.timeout(hook.timeout):
-            await _wait_for_exit(process)
-        _end(process)
+            await tree.wait_for_exit()
+        await tree.end(grace=0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEFT):
                 await out.closed.wait()
@@ -68,10 +67,10 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
     except TimeoutError:
         return Ran(hook, failed=f"stopped after {hook.timeout:g} s, with every process that it started.")
     finally:
-        _end(process)
+        await tree.end(grace=0)
         out.close()
         errors.close()
-    return Ran(hook, process.wait(), out.text(), errors.text())
+    return Ran(hook, process.code, out.text(), errors.text())
 
 
 def command(hook: Hook, place: HookSurroundings) -> list[str]:
@@ -102,18 +101,11 @@ def variables(place: HookSurroundings) -> dict[str, str]:
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
-def _start(argv: Sequence[str], hook: Hook, place: HookSurroundings, given: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], hook: Hook, place: HookSurroundings, stdin: IO[bytes]) -> Process:
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
     with _enclose(argv, cwd, hook, place) as enclosed:
-        return subprocess.Popen(
-            enclosed.argv,
-            cwd=enclosed.cwd,
-            env=variables(place),
-            stdin=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=enclosed.descriptors,
+        return spawn(
+            enclosed.argv, enclosed.cwd, variables(place), enclosed.descriptors, stdin=stdin, stderr=subprocess.PIPE
         )
 
 
@@ -125,34 +117,6 @@ def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: HookSurroundings
     write = () if hook.project else enclosing.given_folders(hook.write, place.home)
     with place.sandbox.enclosed(argv, cwd, write, place.read) as enclosed:
         yield enclosed
-
-
-async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process without collecting it.
-
-    So its number is not reused until its group has ended.
-    """
-    try:
-        handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        while process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
-            await asyncio.sleep(POLL)
-        return
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_reader(handle, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the remaining processes of a group."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 class _HookOutput:

@@ -178,7 +178,6 @@ class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 class FreeQuestion(CardQuestion, frozen=True):
     """Question whose answer the user writes; an empty one chooses the first option, if there is one."""
 
-    options: tuple[CardOption, ...] = ()
     default: str = ""
 
 
@@ -549,10 +548,7 @@ def _status_json(event: MemoryStatus) -> Json:
         "step_number": event.step_number,
         "generation_count": event.generation_count,
         "windows": {
-            "active": {
-                "messages": to_builtins(event.messages),
-                "observations": to_builtins(event.observations),
-            },
+            "active": {"messages": to_builtins(event.messages), "observations": to_builtins(event.observations)},
             "buffered": {
                 "observations": to_builtins(event.buffered_observations),
                 "reflection": to_builtins(event.buffered_reflection),

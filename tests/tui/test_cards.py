@@ -51,8 +51,8 @@ async def test_keys_choose_write_and_send(running, session):
 
 async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(running, session):
     ways_out = (CardOption("Leave it out"),)
-    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name")
-    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", default="3")
+    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name", ())
+    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", (), default="3")
     async with running((80, 24)) as (app, pilot):
         await show(app, pilot, session, ApprovalRequested("f", "ask_user", "", "x", ".", questions=(name, mail, count)))
         await pilot.press("enter")

@@ -74,12 +74,12 @@ class QuestionForm(Struct):
 
     @property
     def is_written(self) -> bool:
-        """Whether the answer to the question shown is written, not chosen."""
+        """Return whether the answer to the question shown is written, not chosen."""
         return isinstance(self.question, FreeQuestion)
 
     @property
     def is_last(self) -> bool:
-        """Whether all other questions are answered."""
+        """Return whether all other questions are answered."""
         return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
     def first_open(self) -> int | None:

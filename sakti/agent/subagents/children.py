@@ -121,7 +121,7 @@ class Children:
         return spec
 
     def _choose_tools(self, spec: AgentSpec, task: AgentTask) -> NamedTools | None:
-        """Return the tools that a call names; None for all. Raises `ToolError` for names that the child lacks."""
+        """Return the tools that a call names; None for all. Raises `ToolError` for others."""
         if task.tools is None:
             return None
         parent = self._parent

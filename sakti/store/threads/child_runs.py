@@ -111,7 +111,10 @@ def goals(db: Database, child_ids: list[str]) -> dict[str, str]:
 
 
 def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
-    """Return the running children of a thread that no process works on; `running`: those that this process runs."""
+    """Return the running children of a thread that no process works on.
+
+    `running`: those that this process runs.
+    """
     return [
         run
         for run in of_parent(db, parent_id)

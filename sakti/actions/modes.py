@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
-from sakti.core.child_states import SIGNS
+from sakti.core.child_states import RUNS_ELSEWHERE, SIGNS
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -128,6 +128,8 @@ async def agents(scope: Scope) -> Value:
             run = one(rows, number).run
             if await children.stop(run.child_id):
                 return Done(f"The child thread {run.child_id[-8:]} was stopped; its partial report is delivered.")
+            if await children.is_elsewhere(run.child_id):
+                raise Refused(RUNS_ELSEWHERE)
             return Text((str((run.report or {}).get("block", "It wrote no report.")),))
 
         custom = [f"{a.name}: {one_line(a.description, 100)} ({a.source})" for a in children.custom]

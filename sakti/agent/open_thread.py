@@ -256,7 +256,7 @@ class OpenThread:
             if killed and not ws.store.read_only_reason:
                 self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
             if ws.owner and not ws.store.read_only_reason:
-                await self.children.load()
+                await self.children.refresh()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)

@@ -9,6 +9,7 @@ RunState: TypeAlias = Literal["running", "finished", "partial", "interrupted"]  
 ChildState: TypeAlias = Literal["waiting", RunState]
 
 SIGNS: Mapping[ChildState, str] = {"waiting": "◌", "running": "▸", "finished": "✓", "partial": "◐", "interrupted": "✗"}
+RUNS_ELSEWHERE = "This child thread runs in another window: stop it there."
 _WORDS: Mapping[ChildState, str] = {
     "waiting": "waiting for a free slot",
     "running": "running",

@@ -118,6 +118,38 @@ async def test_running_child_is_followed_with_its_memory_and_stopped(store, tmp_
         assert "ended early: stopped by the user" in chat_text(app) and "Noted." in chat_text(app)
 
 
+async def test_stop_key_names_the_other_window_that_runs_a_child(store, tmp_path):
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / "http.py").write_text(f"{QUOTE}\n")
+    call = Call("agent", {"mode": "explore", "goal": GOAL, "background": True})
+
+    def play(request):
+        if any(t.name == "report" for t in request.tools):
+            return ANSWERS[1]
+        return "Begun." if any(m.role == "assistant" for m in request.messages) else Answer(calls=(call,))
+
+    provider = Held(play)
+    other = real_session(store, work, provider=provider)
+    await other.start()
+    await other.submit("explore it in the background")
+    async with asyncio.timeout(10):
+        await other.wait()
+        await provider.is_held.wait()
+    app = SaktiApp(real_session(store, work, "unused"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await app.session.open_thread(other.thread.id)
+        app.run_command("/agents")
+        await pilot.pause()
+        await settle(app, pilot)
+        assert "Child threads 1 · 1 running" in screen_text(app)
+        await pilot.press("x")
+        await settle(app, pilot)
+        assert "runs in another window" in screen_text(app)
+    await other.close()
+
+
 async def test_background_children_are_never_shown_as_done_before_they_are(store, tmp_path):
     work = tmp_path / "w"
     work.mkdir()

@@ -108,7 +108,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         tool_choice="none" if last else "auto",
         model=turn.model.name,
         tail=_tail(turn, last),
-        facts=turn.facts(),
+        facts=await turn.facts(),
         budget=remaining,
         max_output_tokens=output,
         thinking_tokens=turn.settings.thinking_tokens,

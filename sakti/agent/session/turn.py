@@ -111,7 +111,7 @@ class Turn(Struct):
     thread_id: str
     resource_id: str
     system: tuple[Block, ...]
-    facts: Callable[[], Mapping[str, str]]
+    facts: Callable[[], Awaitable[Mapping[str, str]]]
     inbox: Inbox
     settings: AgentSettings
     before: tuple[Processor, ...]

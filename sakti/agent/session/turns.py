@@ -369,7 +369,7 @@ class Turns:
             thread_id=thread.id,
             resource_id=ws.resource_id,
             system=thread.system(),
-            facts=thread.facts,
+            facts=self._read_facts,
             fallback=ws.models.fallback,
             correct=ws.models.correct,
             named=ws.models.for_turn,
@@ -389,6 +389,11 @@ class Turns:
         begin = len(thread.children.spent)
         turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
+
+    async def _read_facts(self) -> dict[str, str]:
+        """Return the facts for the next request, with the children as all windows left them."""
+        await self._open.children.refresh()
+        return self._open.facts()
 
     async def _may_end(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
         """Return the message that continues a turn: of hooks, or after children of a headless run."""

@@ -31,8 +31,8 @@ class ChildHost(Protocol):
         """Return the facts about children for the next request, by name."""
         ...
 
-    async def load(self) -> None:
-        """Take in the children of the thread that is opened."""
+    async def refresh(self) -> None:
+        """Read the thread's children from the database: any window may have changed them."""
         ...
 
     def enclose(self) -> None:
@@ -63,7 +63,7 @@ class NoChildren:
     def facts(self, messages: Sequence[Message]) -> dict[str, str]:
         return {}
 
-    async def load(self) -> None:
+    async def refresh(self) -> None:
         return None
 
     def enclose(self) -> None:

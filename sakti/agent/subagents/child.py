@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
+from sakti.agent.session.turn_lease import TurnLease
 from sakti.agent.subagents import report as reports
 from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.report import ChildReport
@@ -77,6 +78,8 @@ class Child:
         self.turns = ChildTurns(self.thread, self._has_reported, self._limit, self._hold)
         if parent.hooks is not None:
             self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
+        ws = parent.workspace
+        self.lease = TurnLease(ws.store, ws.owner, run.child_id)  # while it waits for a place; then the turn takes it
         self.listeners: list[Callable[[Event], None]] = []  # who follows it live
         self.task: asyncio.Task[None] | None = None
         self.report: ChildReport | None = None
@@ -190,6 +193,7 @@ class Child:
             await ws.store.write(child_runs.end, self.id, state, stored, clock.now())
         except SaktiError as e:
             self.parent.emit(Notice("warning", e.title, e.message))
+        await self.lease.give_back()
         quotes = report.verified, report.quoted, report.in_words()
         ended = AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
         if self.is_here:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -48,13 +48,13 @@ class ListedChild(Struct, frozen=True):
 
 
 class Children:
-    """Children of an open thread in this process: running ones, and those whose report waits for delivery."""
+    """Children of an open thread: those that run in this process, and the stored runs of all."""
 
     def __init__(self, parent: OpenThread) -> None:
         self._parent = parent
         self.all: dict[str, Child] = {}
         self.spent: list[Usage] = []  # of each step of a child
-        self._waiting: dict[str, str] = {}  # reports of background children that are not delivered: id → text
+        self._rows: tuple[ChildRun, ...] = ()  # the stored runs, as they were read last
         self._refused: set[tuple[str, str]] = set()  # repeated goals that were refused once
 
     @cached_property
@@ -101,6 +101,7 @@ class Children:
             child = await self._start(run, spec, task, tools)
         text = f"{task.goal}\n\n# Context\n\n{task.context}" if task.context.strip() else task.goal
         model = task.model or spec.model or self._parent.workspace.config.subagents.model
+        self.all[child.id] = child
         child.task = asyncio.create_task(child.play(text, self._places, model))
         self._parent.emit(AgentStarted(child.id, run.call_id, spec.name, task.goal, task.background))
         child.show()
@@ -169,21 +170,31 @@ class Children:
             thread.id, parent.id, run.call_id, spec.mode, task.goal, now, agent=spec.name, background=task.background
         )
         child = self._make(spec, row, tools)
-        await ws.store.write(child_runs.start, thread, row)
+        await self._begin(child, child_runs.start, thread, row)
         return child
+
+    async def _begin(self, child: Child, write: Callable[..., None], *args: object, **options: object) -> None:
+        """Store a child's run, its lease first: other windows mark a run without one as interrupted."""
+        await child.lease.take()
+        try:
+            await self._parent.workspace.store.write(write, *args, **options)
+        except BaseException:
+            await child.lease.give_back()
+            raise
 
     async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask, tools: NamedTools | None) -> Child:
         """Return a stored child that starts again with another goal."""
-        store = self._parent.workspace.store
-        row = await store.read(child_runs.find, self._parent.id, task.resume)
+        await self.refresh()
+        row = await self._parent.workspace.store.read(child_runs.find, self._parent.id, task.resume)
         if row is None:
             raise ToolError(f"This thread has no child {one_line(task.resume, 40)!r}.")
-        if row.child_id in self.all and self.all[row.child_id].is_running:
+        if row.state == "running":
             raise ToolError(f"The child {short(row.child_id)} is still running.")
         now = self._parent.workspace.clock.now()
-        await store.write(child_runs.restart, row.child_id, run.call_id, now, background=task.background)
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
-        return self._make(self._find_stored(row) or spec, changed, tools)
+        child = self._make(self._find_stored(row) or spec, changed, tools)
+        await self._begin(child, child_runs.restart, child.id, run.call_id, now, background=task.background)
+        return child
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
         return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
@@ -199,8 +210,7 @@ class Children:
             limit = budget.spent(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
-        child = self.all[row.child_id] = Child(self._parent, spec, row, tools, self.spend, reached)
-        return child
+        return Child(self._parent, spec, row, tools, self.spend, reached)
 
     def spend(self, usage: Usage) -> None:
         self.spent.append(usage)
@@ -224,49 +234,44 @@ class Children:
 
     def _ended_aside(self, child: Child) -> None:
         self.all.pop(child.id, None)
-        if child.outcome is not None and child.is_here:  # else its thread takes the report in when it is opened
-            self._waiting[child.id] = self._bounded(child.outcome.content)
+        if child.outcome is not None and child.is_here:
             text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report is delivered with the next step."
             self._parent.emit(Notice("information", "Child thread ended", text))
 
-    def _bounded(self, block: str) -> str:
-        return head_and_tail(block, self._parent.workspace.config.agent.tool_output_bytes)[0]
-
     def facts(self, messages: Sequence[Message]) -> dict[str, str]:
-        """Return what the next request says of children: which run, and reports that were not delivered."""
-        sent = self._drop_delivered(messages)
-        running = [c for c in self.running if c.run.background and c.is_here]
-        lines = [f"- {short(c.id)} {c.spec.name}: {one_line(c.run.goal, 200)}" for c in running]
-        out = {f"{FACT} {i}": text for i, text in self._waiting.items()}
+        """Return the facts for the next request: the running children, and reports that were not delivered."""
+        sent = _merge_facts(messages)
+        running = [r for r in self._rows if r.background and r.state == "running"]
+        lines = [f"- {short(r.child_id)} {r.name}: {one_line(r.goal, 200)}" for r in running]
+        out = self._undelivered(sent)
         if lines:
             out[RUNNING] = "\n".join(["Child threads that are running; do not start them again:", *lines])
         elif sent.get(RUNNING):
             out[RUNNING] = "No child thread is running."
         return out
 
-    def _drop_delivered(self, messages: Sequence[Message]) -> dict[str, str]:
-        """Forget reports that are in the messages; return all facts in them."""
-        parts = (part for message in messages for part in message.parts if isinstance(part, ContextPart))
-        sent = {name: text for part in parts for name, text in part.facts.items()}
-        self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
-        return sent
+    def _undelivered(self, sent: Mapping[str, str]) -> dict[str, str]:
+        """Return the reports of background children that no message brought, as facts."""
+        limit = self._parent.workspace.config.agent.tool_output_bytes
+        reports = {
+            f"{FACT} {r.child_id}": masked(head_and_tail(r.report["block"], limit)[0])
+            for r in self._rows
+            if r.background and r.report and r.delivered_at is None and r.state != "running"
+        }
+        return {name: text for name, text in reports.items() if sent.get(name) != text}
 
     # --- the life of the thread -------------------------------------------------------------------------------
 
-    async def load(self) -> None:
-        """Take in the children of a thread that is opened: mark those that a crash left, offer their reports."""
+    async def refresh(self) -> None:
+        """Read the thread's children from the database, and mark those that a crash left as interrupted."""
         ws, parent = self._parent.workspace, self._parent
-        running = {c.id for c in self.running}
-        orphans = await ws.store.write(child_runs.interrupt_orphans, parent.id, ws.clock.now(), running)
-        for row in orphans:
-            text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
-            parent.emit(Notice("warning", "Child thread", text))
-        rows = await ws.store.read(child_runs.of_parent, parent.id)
-        self._waiting = {
-            r.child_id: self._bounded(r.report["block"])
-            for r in rows
-            if r.background and r.report and r.delivered_at is None and r.state != "running"
-        }
+        search = parent.id, ws.clock.now(), {c.id for c in self.running}
+        may_write = ws.owner and not ws.store.read_only_reason
+        if may_write and await ws.store.read(child_runs.find_orphans, *search):
+            for row in await ws.store.write(child_runs.interrupt_orphans, *search):
+                text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
+                parent.emit(Notice("warning", "Child thread", text))
+        self._rows = tuple(await ws.store.read(child_runs.of_parent, parent.id))
 
     def enclose(self) -> None:
         """Let running children work in the sandbox from now on, as the parent does."""
@@ -282,6 +287,12 @@ class Children:
         await child.stop("stopped by the user")
         return True
 
+    async def is_elsewhere(self, child_id: str) -> bool:
+        """Return whether a child runs in another window."""
+        await self.refresh()
+        runs = [r for r in self._rows if r.child_id == child_id and r.state == "running"]
+        return bool(runs) and child_id not in {c.id for c in self.running}
+
     async def stop_deleted(self, thread_id: str) -> None:
         """Stop the children of a thread that was deleted, or the child that was."""
         gone = [c for c in self.running if thread_id in (c.id, c.run.parent_id)]
@@ -289,8 +300,8 @@ class Children:
 
     async def listed(self) -> list[ListedChild]:
         """Return the thread's children, oldest first."""
-        rows = await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id)
-        return [self._list_child(row) for row in rows]
+        await self.refresh()
+        return [self._list_child(row) for row in self._rows]
 
     def _list_child(self, row: ChildRun) -> ListedChild:
         child = self.all.get(row.child_id)
@@ -302,13 +313,23 @@ class Children:
         return self._parent.workspace.files.agents.agents
 
     async def wait_background(self) -> bool:
-        """Wait for the children in the background; return whether a report was not delivered yet."""
+        """Wait for the children in the background here; return whether there are reports to deliver."""
         tasks = [c.task for c in self.running if c.run.background and c.task is not None]
         if tasks:
             await asyncio.wait(tasks)
-        self._drop_delivered(self._parent.engine.state.window.messages)
-        return bool(tasks) or bool(self._waiting)
+        await self.refresh()
+        return bool(self._undelivered(_merge_facts(self._parent.engine.state.window.messages)))
 
     async def close(self) -> None:
         """Stop all children: the program ends, or another thread is opened."""
         await asyncio.gather(*(c.stop("sakti ended") for c in self.running))
+
+
+def _merge_facts(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the facts that messages brought, the newest of each name."""
+    merged: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ContextPart):
+                merged |= part.facts
+    return merged

@@ -110,19 +110,29 @@ def goals(db: Database, child_ids: list[str]) -> dict[str, str]:
     return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
 
 
-def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
-    """Mark the running children of a thread that no process works on as interrupted, and return them.
+def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
+    """Return the running children of a thread that no process works on.
 
     `running`: those that this process runs.
     """
-    orphans: list[ChildRun] = []
-    for run in of_parent(db, parent_id):
-        if run.state != "running" or run.child_id in running:
-            continue
+    return [
+        run
+        for run in of_parent(db, parent_id)
+        if run.state == "running" and run.child_id not in running and not _is_worked_on(db, run.child_id, now)
+    ]
+
+
+def _is_worked_on(db: Database, child_id: str, now: int) -> bool:
+    listed = leases.list_leases(db, child_id, now)
+    return any(lease.kind == "turn" and leases.alive(lease.owner) for lease in listed)
+
+
+def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
+    """Mark the children that `find_orphans` returns as interrupted, and return them."""
+    orphans = find_orphans(db, parent_id, now, running)
+    for run in orphans:
         leases.clear_dead(db, run.child_id)
-        if not any(lease.kind == "turn" for lease in leases.list_leases(db, run.child_id, now)):
-            _update(db, run.child_id, state="interrupted", ended_at=now)
-            orphans.append(run)
+        _update(db, run.child_id, state="interrupted", ended_at=now)
     return orphans
 
 

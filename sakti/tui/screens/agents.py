@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input
 
 from sakti.agent.subagents.children import ListedChild
-from sakti.core.child_states import SIGNS, ChildState
+from sakti.core.child_states import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.core.events import (
     Event,
     MemoryActivation,
@@ -250,9 +250,11 @@ async def follow(host: Host, child_id: str) -> None:
 
 
 async def stop(host: Host, child_id: str) -> None:
-    """Stop a child, or say that it does not run."""
-    if not await host.session.children.stop(child_id):
-        host.note("This child thread is not running.", 3)
+    """Stop a child, or say why it cannot be stopped here."""
+    children = host.session.children
+    if not await children.stop(child_id):
+        elsewhere = await children.is_elsewhere(child_id)
+        host.note(RUNS_ELSEWHERE if elsewhere else "This child thread is not running.", 3)
 
 
 async def open_list(host: Host) -> None:

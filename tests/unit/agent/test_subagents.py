@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from sakti.agent.checkpoints import undoing
 from sakti.agent.reports import memory_report
 from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
-from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, get_thread_id
+from sakti.core.errors import ToolError
+from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, Notice, get_thread_id
 from sakti.core.types import ContextPart, Request, Usage
 from sakti.plain import words
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
@@ -423,7 +426,7 @@ async def test_a_child_in_the_background_reports_to_its_own_thread_only(store: S
     provider._player = lambda r: looking(r) if is_child(r) else "hello"
     await run.ask("something else")
     provider.go.set()
-    assert await run.session.children.wait_background()
+    assert not await run.session.children.wait_background(), "the open thread has no report"
     await run.ask("anything new?")
     shown = str(provider.requests[-1].messages)
     assert "Child threads" not in shown and "Report of the child" not in shown
@@ -526,6 +529,97 @@ async def test_headless_run_ends_after_its_children_in_the_background(store: Sto
     assert end.text == "with the report" and end.steps == 3, "none more after the answer to the report"
     assert [(r.state, bool(r.delivered_at)) for r in await rows(store, run)] == [("finished", True)]
     await run.session.close()
+
+
+ENDED = "The child threads in the background have ended"
+
+
+def answers_to(run: Recorded) -> list[Request]:
+    """The parent's requests."""
+    return [r for r in run.provider.requests if not is_child(r)]
+
+
+async def test_headless_run_asks_for_an_answer_to_the_reports_once(store: Store, tmp_path: Path) -> None:
+    provider = Held(delegating(looking, {**EXPLORE, "background": True}))
+    run = await session(store, tmp_path / "w", lambda _r: "", provider=provider, interactive=False)
+    run.provider = provider
+    await run.session.submit("explore it in the background")
+    await provider.wait_for(1)
+    while len(answers_to(run)) < 2:
+        await asyncio.sleep(0.001)
+    provider.go.set()
+    await run.session.wait()
+    texts = [m.text for m in answers_to(run)[-1].messages]
+    assert len(answers_to(run)) == 3 and sum(ENDED in t for t in texts) == 1, texts
+    await run.session.close()
+
+
+async def test_report_that_came_with_the_prompt_of_a_headless_run_needs_no_notice(store: Store, tmp_path: Path) -> None:
+    run = await session(store, tmp_path / "w", delegating(lambda _r: report(TRUE), {**EXPLORE, "background": True}))
+    await run.ask("explore it in the background")
+    await run.session.children.wait_background()
+    thread = run.session.thread.id
+    await run.session.close()
+    again = await session(store, tmp_path / "w", lambda _r: "noted", resume=thread, interactive=False)
+    await again.ask("and now?")
+    (request,) = again.provider.requests
+    assert "Report of the child" in str(request.messages) and ENDED not in str(request.messages)
+    await again.session.close()
+
+
+async def two_windows(store: Store, work: Path) -> tuple[Recorded, Recorded, Held]:
+    """Two windows on one thread; the first has a child that runs and one that waits for a place."""
+    calls = [{"mode": "explore", "goal": f"goal {n}", "background": True} for n in range(2)]
+    provider = Held(delegating(looking, *calls))
+    first = await session(store, work, lambda _r: "", provider=provider, overrides=("subagents.max_threads=1",))
+    first.provider = provider
+    await first.ask("explore it with two children")
+    await provider.wait_for(1)
+    second = await session(store, work, lambda _r: "noted", resume=first.session.thread.id)
+    return first, second, provider
+
+
+async def test_second_window_knows_the_children_of_the_first_and_gets_their_reports(
+    store: Store, tmp_path: Path
+) -> None:
+    first, second, provider = await two_windows(store, tmp_path / "w")
+    await second.ask("what runs?")
+    shown = str(second.provider.requests[-1].messages)
+    assert all(words in shown for words in ("goal 0", "goal 1", "do not start them again")), shown
+    listed = await second.session.children.listed()
+    assert [c.state for c in listed] == ["running", "running"]
+    child_id = listed[0].run.child_id
+    assert not await second.session.children.stop(child_id) and await second.session.children.is_elsewhere(child_id)
+    resumed = AgentTask("explore", "go on", resume=child_id)
+    with pytest.raises(ToolError, match="still running"):
+        await second.session.children.call(None, resumed)  # type: ignore[arg-type]
+    provider.go.set()
+    await first.session.children.wait_background()
+    await second.ask("and now?")
+    await first.ask("and here?")
+    for request in (second.provider.requests[-1], answers_to(first)[-1]):
+        parts = [p for m in request.messages for p in m.parts if isinstance(p, ContextPart)]
+        names = [name for p in parts for name in p.facts if name.startswith("report ")]
+        assert sorted(names) == sorted(f"report {c.run.child_id}" for c in listed)
+    assert "No child thread is running." in str(second.provider.requests[-1].messages)
+    assert not await second.session.children.is_elsewhere(child_id)
+    await second.session.close()
+    await first.session.close()
+
+
+async def test_children_of_a_killed_window_are_interrupted_in_the_other(store: Store, tmp_path: Path) -> None:
+    first, second, _provider = await two_windows(store, tmp_path / "w")
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    owner = f"{socket.gethostname()}:{gone.pid}:gone"
+    await store.write(lambda db: db.execute_sql("UPDATE leases SET owner = ?", (owner,)))
+    assert [c.state for c in await second.session.children.listed()] == ["interrupted", "interrupted"]
+    await second.ask("what runs?")
+    assert "do not start them again" not in str(second.provider.requests[-1].messages[-1:])
+    warnings = [n for n in second.of(Notice) if "was interrupted" in n.message]
+    assert len(warnings) == 2, warnings
+    await second.session.close()
+    await first.session.close()
 
 
 class Recording(ScriptedProvider):

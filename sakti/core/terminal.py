@@ -73,6 +73,13 @@ def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: in
             undo.callback(signal.signal, number, signal.signal(number, hear))
 
 
+def end_if_repeated(number: int, heard: set[int]) -> None:
+    """Remember a signal; the second SIGTERM ends the process in `STOPPING_S`, whatever hangs."""
+    if number == signal.SIGTERM and number in heard:
+        end_within(STOPPING_S, 128 + number)
+    heard.add(number)
+
+
 def end(code: int) -> NoReturn:
     """End the process at once with `code`, after flushing output and logs.
 

@@ -37,9 +37,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     told_to_go, signals = asyncio.Event(), set[int]()
 
     def leave(number: int) -> None:
-        if number == signal.SIGTERM and number in signals:
-            terminal.end_within(terminal.STOPPING_S, 128 + number)
-        signals.add(number)
+        terminal.end_if_repeated(number, signals)
         told_to_go.set()
         app.exit(128 + number)
 

@@ -54,9 +54,9 @@ def end_within(seconds: float, code: int) -> threading.Timer:
 
 
 def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: int, undo: ExitStack) -> None:
-    """Call `stop` in the running loop at the first of these signals; the second ends the process with `code`.
+    """Call `stop` in the running loop at the first of these signals; the second ends the process.
 
-    That takes `STOPPING_S`, whatever hangs. `undo` takes back the handlers.
+    The process ends with `code` in `STOPPING_S`, whatever hangs. `undo` takes back the handlers.
     """
     loop = asyncio.get_running_loop()
     heard: list[int] = []

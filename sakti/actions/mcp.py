@@ -175,13 +175,20 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
             lines = tuple(_view().tool_lines(state))
             return Text(lines or (f"{name} is {state.state}.",), title=f"MCP {name}")
         case "restart":
-            await _clients(scope).restart(_find_started(scope, name).server.name)
-            return Done(f"{name} starts again.", title="MCP")
+            return await _restart(scope, name)
         case "disable":
             await _clients(scope).disable(_find_started(scope, name).server.name)
             return Done(f"{name} is off until sakti ends; `enabled = false` in its entry keeps it off.", title="MCP")
         case _:
             return _open_list(scope)
+
+
+async def _restart(scope: Scope, name: str) -> Value:
+    """Restart a server with its entry as it is now, or start one that was added since sakti started."""
+    work, clients = _work(), _clients(scope)
+    listed = _view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
+    await clients.restart(name, work.find_server(listed, name))
+    return Done(f"{name} starts again, with its entry as it is now.", title="MCP")
 
 
 def _open_list(scope: Scope) -> Value:

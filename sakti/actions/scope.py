@@ -162,8 +162,9 @@ def confirm(question: str) -> bool:
 
 def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
     """Show the change of a file and ask about it. Raises `Refused` if it is not confirmed."""
+    if not scope.json:
+        scope.tell(Text(tuple(diff), kind="diff"))
     if scope.json or not sys.stdin.isatty():
         raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
-    scope.tell(Text(tuple(diff), kind="diff"))
     if not confirm(f"Change {path}?"):
         raise Refused("Nothing was changed.")

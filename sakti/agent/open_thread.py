@@ -396,8 +396,7 @@ class OpenThread:
 
     async def reload_row(self) -> None:
         """Read the thread's title as it is stored: a guardrail may have taken it away."""
-        assert self.thread is not None
-        thread = await self.workspace.store.read(stored_threads.get, self.thread.id)
+        thread = await self.workspace.store.read(stored_threads.get, self.id)
         if thread is not None:
             self.emit(ThreadChanged(thread))
 

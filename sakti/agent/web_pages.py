@@ -30,6 +30,10 @@ from sakti.store.secrets import masked
 
 CACHE_S, CACHE_SIZE = 900.0, 50_000_000  # how long pages are kept, and how many bytes in all
 MOST_PDF_PAGES = 200
+NO_CONTENT = (
+    "(No text could be taken from this HTML page: it has none, a script writes it, or its elements are nested too "
+    "deeply. `curl` in bash shows its source.)"
+)
 _HEADERS = {"Accept": "text/markdown, text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"}
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(r"text/.*|application/(?:json|xml|yaml|toml|javascript|x-ndjson|x-yaml|x-sh)|.*\+(?:json|xml)")
@@ -106,7 +110,8 @@ class WebPages:
             return replace(page, text=await _read_pdf(answer.body, target))
         media_type, text = await asyncio.to_thread(_decode, answer)
         if media_type in _HTML:
-            text = await asyncio.to_thread(to_markdown, text, target.url)
+            markdown = await asyncio.to_thread(to_markdown, text, target.url)
+            text = markdown if markdown.strip() or not text.strip() else NO_CONTENT
         return replace(page, text=text)
 
     def _describe(self, run: ToolContext, page: WebPage) -> Outcome:

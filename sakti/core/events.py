@@ -178,7 +178,6 @@ class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 class FreeQuestion(CardQuestion, frozen=True):
     """Question whose answer the user writes; an empty one chooses the first option, if there is one."""
 
-    options: tuple[CardOption, ...] = ()
     default: str = ""
 
 
@@ -196,7 +195,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
-    `agent` names the child that asks, with its goal, "" for the thread itself.
+    `agent` names the child that asks, with its goal, "" for the thread itself. `later` calls behind it will ask, too.
     """
 
     id: str
@@ -210,6 +209,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     is_edit: bool = False
     questions: tuple[CardQuestion, ...] = ()
     agent: str = ""
+    later: int = 0
 
     @property
     def asker(self) -> str:
@@ -494,40 +494,12 @@ class CompactionFinished(ThreadEvent, frozen=True):
 
 
 Event: TypeAlias = (
-    TurnStarted
-    | StepStarted
-    | PromptRead
-    | TextDelta
-    | ThinkingDelta
-    | ToolCallDelta
-    | ToolStarted
-    | ToolOutput
-    | ToolFinished
-    | MessageSaved
-    | StepFinished
-    | StepDiscarded
-    | RetryScheduled
-    | TurnFinished
-    | ApprovalRequested
-    | ApprovalResolved
-    | SideQuestion
-    | QueueChanged
-    | ThreadChanged
-    | AgentStarted
-    | AgentProgress
-    | AgentFinished
-    | ModelChanged
-    | TasksChanged
-    | JobsChanged
-    | McpServerChanged
-    | StoreWaiting
-    | Notice
-    | MemoryStatus
-    | StaleLeases
-    | MemoryOperation
-    | MemoryActivation
-    | CompactionFinished
-)
+    TurnStarted | StepStarted | PromptRead | TextDelta | ThinkingDelta | ToolCallDelta | ToolStarted | ToolOutput
+    | ToolFinished | MessageSaved | StepFinished | StepDiscarded | RetryScheduled | TurnFinished | ApprovalRequested
+    | ApprovalResolved | SideQuestion | QueueChanged | ThreadChanged | AgentStarted | AgentProgress | AgentFinished
+    | ModelChanged | TasksChanged | JobsChanged | McpServerChanged | StoreWaiting | Notice | MemoryStatus
+    | StaleLeases | MemoryOperation | MemoryActivation | CompactionFinished
+)  # fmt: skip
 
 
 def get_thread_id(event: Event) -> str:
@@ -576,10 +548,7 @@ def _status_json(event: MemoryStatus) -> Json:
         "step_number": event.step_number,
         "generation_count": event.generation_count,
         "windows": {
-            "active": {
-                "messages": to_builtins(event.messages),
-                "observations": to_builtins(event.observations),
-            },
+            "active": {"messages": to_builtins(event.messages), "observations": to_builtins(event.observations)},
             "buffered": {
                 "observations": to_builtins(event.buffered_observations),
                 "reflection": to_builtins(event.buffered_reflection),

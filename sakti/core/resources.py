@@ -100,7 +100,7 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """Split a prompt file into its parts by name; text before the first marker is "". Raises `ConfigError`."""
+    """Split a prompt file into its parts by name; "" is the text before the first. Raises `ConfigError`."""
     if not path.is_file():
         return {}
     try:

@@ -114,6 +114,7 @@ class MemoryEngine:
         self._budget: int | None = None
         self._last_message_at: int | None = None
         self._closed = False
+        self._leaves_out = False
         self._new_thread = False
 
     # --- opening ----------------------------------------------------------------------------------------
@@ -321,7 +322,12 @@ class MemoryEngine:
             await self._attach_facts(state, facts)
         now = self.status()
         self._emit(now)
-        return self._prepare(state, now)
+        prepared = self._prepare(state, now)
+        left_out = memory_request.describe_left_out(state, prepared.messages)
+        if left_out and not (self._leaves_out or state.held or self._patience.is_over):  # the others say it already
+            self._emit(Notice("warning", "Memory", left_out))
+        self._leaves_out = bool(left_out)
+        return prepared
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""

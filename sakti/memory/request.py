@@ -15,6 +15,7 @@ from msgspec import structs
 from sakti.core.config import MemorySettings
 from sakti.core.errors import StoreError
 from sakti.core.resources import read_prompt
+from sakti.core.text import counted
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, shared
@@ -83,6 +84,15 @@ def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
 
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
+
+
+def describe_left_out(state: MemoryState, sent: Sequence[Message]) -> str:
+    """Return the sentence about messages that are neither observed yet nor sent; "" without any."""
+    sent_ids = {m.id for m in sent}
+    missing = [m for m in state.window.messages if (m.tokens or m.parts) and m.id not in sent_ids]
+    size = f"{counted(len(missing), 'message')}, {sum(m.tokens for m in missing):,} tokens"
+    note = f"Too long for the request ({size}): left out until observed; search finds them."
+    return note if missing else ""
 
 
 class RequestBuilder:

@@ -13,10 +13,13 @@ TOOL = {"name": "echo", "description": "Echo a text.", "inputSchema": {"type": "
 
 
 @contextmanager
-def serve(token: str = "", *, late: str = "", stuck: bool = False) -> Generator[tuple[str, list[str]]]:
-    """Serve; yields the URL and the methods that were asked for. With a `token`, requests without it get 401.
+def serve(
+    token: str = "", refused: str = "", *, late: str = "", stuck: bool = False
+) -> Generator[tuple[str, list[str]]]:
+    """Serve; yields the URL and the methods that were asked for.
 
-    `stuck`: there are sessions, and the request that ends one is never answered; the method `late` is, once it came.
+    Requests of the method `refused` and those without `token` get 401. `stuck`: there are sessions, and the request
+    that ends one is never answered; the method `late` is, once it came.
     """
     methods: list[str] = []
     ending, served = threading.Event(), threading.Event()
@@ -25,7 +28,8 @@ def serve(token: str = "", *, late: str = "", stuck: bool = False) -> Generator[
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             methods.append(request["method"])
-            if token and self.headers.get("Authorization") != f"Bearer {token}":
+            is_allowed = not token or self.headers.get("Authorization") == f"Bearer {token}"
+            if not is_allowed or request["method"] == refused:
                 self.send_response(401)
                 self.send_header("Content-Length", "0")
                 self.end_headers()

@@ -73,6 +73,24 @@ def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
         assert any(key in line for line in shown), shown
 
 
+async def test_calls_that_will_ask_next_are_counted(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, msgspec.structs.replace(asked(), later=2))
+        text = screen_text(app)
+        assert "(1 of 3)" in text and "Next question" not in text
+
+
+async def test_a_reason_that_is_not_sent_is_kept(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, asked())
+        await pilot.press("n", *"why", "escape", "e", "escape", "n")
+        assert app.chat.conversation.approval.line.value == "why"
+        await ask(app, pilot, session, msgspec.structs.replace(asked(), reason="another mode asks as well"))
+        await pilot.press("n", "!", "enter")
+        await settle(app, pilot)
+        assert session.calls[-1][:3] == ("resolve", "p1", False) and "why!" in session.calls[-1]
+
+
 async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
     questions = [asked(f"p{n}", target=f"make part-{n}") for n in range(4)]
     async with running((100, 30)) as (app, pilot):
@@ -124,7 +142,7 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
     script.chmod(0o755)
     edited = []
 
-    async def lent(app, text, env, workspace):
+    async def lent(app, text, env, workspace, kind):
         edited.append(text)
         return text if len(edited) == 1 else "make one\nmake two"
 

@@ -78,7 +78,8 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
     live.claim(assistant("a1", ANSWER))
     live.end_turn()
     after = stage.text()
-    for text in (during, after):
+    assert after.count("\nsakti  12:00\n") == 1
+    for text in (during, after.replace("\nsakti  12:00\n", "\nsakti\n")):
         answer, _, below = text.partition("\nyou\n  !git status")
         whole = Stage()
         whole.live.show_user(user("u1", "go"))
@@ -94,7 +95,7 @@ def test_in_front_of_an_answer_that_is_awaited_it_stands_above(stage):
     stage.live.add_text("The answer.")
     stage.live.claim(assistant("a1", "The answer."))
     text = stage.text()
-    assert text.index("!ls") < text.index("a.py") < text.index("\nsakti\n") < text.index("The answer.")
+    assert text.index("!ls") < text.index("a.py") < text.index("\nsakti  12:00\n") < text.index("The answer.")
     label = next(b for b in stage.document.blocks if isinstance(b, Label) and b.who == "sakti")
     assert label.message_id == "a1" and stage.document.blocks[2].message_id == ""
 

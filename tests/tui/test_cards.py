@@ -51,8 +51,8 @@ async def test_keys_choose_write_and_send(running, session):
 
 async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(running, session):
     ways_out = (CardOption("Leave it out"),)
-    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name")
-    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", default="3")
+    name = FreeQuestion("srv asks: Fill it\nYour name (required)", "name", ())
+    mail, count = FreeQuestion("Mail (optional)", "mail", ways_out), FreeQuestion("n (required)", "n", (), default="3")
     async with running((80, 24)) as (app, pilot):
         await show(app, pilot, session, ApprovalRequested("f", "ask_user", "", "x", ".", questions=(name, mail, count)))
         await pilot.press("enter")
@@ -109,7 +109,9 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         await pilot.press("o", "x", "escape")
         await settle(app, pilot)
         assert not [c for c in session.calls if c[0] == "answer"]
-        await pilot.press("enter")  # no answer yet: it stays
+        await pilot.press("o")
+        assert app.chat.conversation.card.line.value == "x", "what was written is kept"
+        await pilot.press("escape", "enter")  # no answer yet: it stays
         await pilot.press("escape")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))

@@ -47,7 +47,7 @@ class FakeClients:
     def states(self) -> list[ServerState]:
         return list(self.all.values())
 
-    async def restart(self, name: str) -> None:
+    async def restart(self, name: str, server: McpServer) -> None:
         self.calls.append(f"restart {name}")
         self.all[name] = dataclasses.replace(self.all[name], state="starting", error="")
 
@@ -104,7 +104,7 @@ async def test_keys_act_on_the_chosen_server(session):
         assert session.workspace.servers.calls == ["restart git", "disable notes"]
         await pilot.press("escape")
         await settle(app, pilot)
-        assert "✗ /mcp  The server old was not started" in chat_text(app)
+        assert "✗ Configuration  old: the transport sse" in chat_text(app)
 
 
 async def test_words_behind_the_command_do_the_same(session):
@@ -114,7 +114,7 @@ async def test_words_behind_the_command_do_the_same(session):
         for words in ("tools git", "restart notes", "login git", "tools nothing", "restart"):
             await run(app, pilot, f"/mcp {words}")
         text = chat_text(app)
-        assert "git_commit  61 tokens" in text and "notes starts again." in text
+        assert "git_commit  61 tokens" in text and "notes starts again, with its entry as it is now." in text
         assert "git has no url: only servers at an" in text
         assert "The server nothing was not started in this session" in text
         assert "Write the name of a server after /mcp restart." in text

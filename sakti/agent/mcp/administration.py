@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from sakti.agent import connections, settings_file
 from sakti.agent.mcp import config, foreign
 from sakti.agent.mcp.lifecycle import MISSING_PACKAGE
 from sakti.agent.mcp.servers import McpServer, ServerState
+from sakti.core.config import load
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 from sakti.providers import keys
@@ -113,6 +115,11 @@ def find_server(listed: ServerList, name: str) -> McpServer:
     return entry.server
 
 
+def read_current(started: Tables, env: Mapping[str, str]) -> Tables:
+    """Return the entries at the start with those of the user's file as it is now. Raises `ConfigError`."""
+    return {**started, **load(user_file=config.user_file(), env=env).config.mcp}
+
+
 def find_remote(listed: ServerList, name: str) -> McpServer:
     """Return a server at an address. Raises `ConfigError`."""
     server = find_entry(listed, name).server
@@ -140,6 +147,8 @@ async def try_server(workspace: Workspace, server: McpServer) -> ServerState:
 
 def import_sdk(name: str) -> Any:
     """Import a module that needs the SDK. Raises `ConfigError` without it."""
+    if not logging.getLogger().handlers:  # no log file: the SDK's tracebacks would go to the terminal
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         return importlib.import_module(name)
     except ImportError as e:

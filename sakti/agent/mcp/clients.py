@@ -70,10 +70,17 @@ class McpClients:
         """Return the servers as they are now, by name."""
         return [connection.state for connection in self.connections.values()]
 
-    async def restart(self, name: str) -> None:
-        """End a server and start it again."""
-        await self.connections[name].close("restart")
-        self.connections[name].start(self._places)
+    async def restart(self, name: str, server: McpServer | None = None) -> None:
+        """End a server and start it again, or start a new one; `server` is its entry as it is now."""
+        if server is not None:
+            self.use([server])
+        connection = self.connections[name]
+        await connection.close("restart")
+        if server is not None and server != connection.server:
+            connection.use(server)
+            self._known[name] = KnownTools(server)
+            self.offered.pop(name, None)  # its tools are made again
+        connection.start(self._places)
 
     async def disable(self, name: str) -> None:
         """End a server for the rest of the session."""

@@ -308,8 +308,8 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
-    names = {f.name for f in dataclasses.fields(ServerSettings)}
-    adapted = {name: value for name, value in fields.items() if name in names and value is not None}
+    names = [f.name for f in dataclasses.fields(ServerSettings)]
+    adapted = {name: fields[name] for name in names if fields.get(name) is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
     timeout = adapted.get("timeout")

@@ -76,6 +76,7 @@ class Connection:
         self.resources: tuple[types.Resource, ...] = ()
         self.prompts: tuple[types.Prompt, ...] = ()
         self._client: Client | None = None
+        self._transport: StdioTransport | None = None
         self._task: asyncio.Task[None] | None = None
         self._errors: RingFile | None = None
         self._relist = asyncio.Event()
@@ -95,6 +96,11 @@ class Connection:
         if self._task is None or self._task.done():
             self.settled.clear()
             self._task = asyncio.create_task(self._run(places))
+
+    def use(self, server: McpServer) -> None:
+        """Take over a changed entry of the server, which is closed."""
+        self.server = server
+        self.state = ServerState(server, "starting")
 
     async def close(self, state: str = "disabled") -> None:
         """End the server and its process; a connection that does not end in time is abandoned."""
@@ -205,6 +211,9 @@ class Connection:
     def _explain(self, error: BaseException | str) -> str:
         text = error if isinstance(error, str) else self._explain_error(error)
         last = self._errors.last_line() if self._errors is not None and self.server.command else ""
+        if self.is_sandboxed and (hidden := faults.find_hidden(last)):
+            how = "Move it, or name its folder in `write` of the entry, which lets the server see and change it"
+            return one_line(f"the sandbox hides {hidden}, which it needs. {how}.", 400)
         return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
 
     def _set(self, state: Any, error: str = "") -> None:
@@ -224,6 +233,7 @@ class Connection:
             lambda text: self._host.notify(self.server, text),
         )
         transport.open_calls = lambda: self._calls
+        self._transport = transport
         return transport
 
     async def _make_client(self, transport: StdioTransport | None, stack: AsyncExitStack) -> Client:
@@ -327,13 +337,13 @@ class Connection:
         if client is None:
             raise ToolError(faults.explain_state(self.state))
         if self._calls == 0:
-            self._rounds = 0
+            self._rounds = self._http_status = 0
         self._calls += 1
         try:
             return await self._send(client, what, send, show)
         except MCPError as e:
             if faults.is_closed(e):
-                raise ToolError(f"The MCP server {name} ended during this call; it was not repeated.") from e
+                raise ToolError(self._explain_end()) from e
             raise ToolError(f"{name}: {self._explain_error(e)}") from e
         except InputRequiredRoundsExceededError as e:
             raise ToolError(f"{name} asked more than {MOST_ROUNDS} questions in one call, so it was ended.") from e
@@ -343,6 +353,16 @@ class Connection:
             self._calls -= 1
             if not self._calls:
                 self._end_questions()
+
+    def _explain_end(self) -> str:
+        """Return why a call ended with its connection."""
+        name = self.server.name
+        if self._transport is not None and self._transport.why:
+            return f"The MCP server {name} {self._transport.why} and was stopped; the call was not repeated."
+        if self._http_status in (401, 403):
+            how = f"It needs a login: the user can run `sakti mcp login {name}`, or change its Authorization header."
+            return f"The MCP server {name} refused this call (HTTP {self._http_status}). {how}"
+        return f"The MCP server {name} ended during this call; it was not repeated."
 
     async def _send(self, client: Client, what: str, send: Send, show: Progress) -> Any:
         loop, timeout = asyncio.get_running_loop(), self.server.timeout

@@ -6,6 +6,8 @@ An explanation continues a sentence about the server ("it ended before it was re
 from __future__ import annotations
 
 import logging
+import os
+import re
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PATH = re.compile(r"/[^\s:'\"]+")
 HTTP_ERROR = "it answered with an HTTP error"
 # Beginnings of texts that the SDK, not the server, writes into errors, and what they mean.
 _SDK_TEXTS = {
@@ -69,6 +72,12 @@ def _explain_other(error: BaseException, server: McpServer) -> str:
 
 def _translate(text: str) -> str:
     return next((meaning for begin, meaning in _SDK_TEXTS.items() if text.startswith(begin)), "")
+
+
+def find_hidden(line: str) -> str:
+    """Return the file that a server in the sandbox did not find, though it exists; "" without one."""
+    paths = _PATH.findall(line) if "No such file or directory" in line else []
+    return paths[-1] if paths and os.path.lexists(paths[-1]) else ""
 
 
 def is_closed(error: MCPError) -> bool:

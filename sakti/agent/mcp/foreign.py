@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,30 @@ _ENV = lazy_pattern(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE = "{file:"
 
 Table = Mapping[str, Any]
+_EMPTY: tuple[Any, ...] = (None, False, "", [], {})
+
+
+class _FieldReader(Mapping[str, Any]):
+    """Entry of another program that remembers which of its fields were read."""
+
+    def __init__(self, entry: Table) -> None:
+        self._entry, self._read = entry, set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return self._entry[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entry)
+
+    def __len__(self) -> int:
+        return len(self._entry)
+
+    def list_unread(self) -> list[str]:
+        """Return the fields with a value that were not read; the type follows from the others."""
+        read = self._read | {"type"}
+        unread = (name for name, value in self._entry.items() if name not in read and value not in _EMPTY)
+        return [one_line(str(name), 40) for name in unread]
 
 
 class ForeignServers(Struct, frozen=True):
@@ -57,8 +81,12 @@ def _convert_entries(entries: Table, convert: Callable[[Table], Table], path: Pa
     problems: list[str] = []
     for name, entry in entries.items():
         try:
-            if (table := _convert_entry(name, entry, convert, path)) is not None:
+            reader = _FieldReader(cast("Table", entry)) if isinstance(entry, Mapping) else entry
+            if (table := _convert_entry(name, reader, convert, path)) is not None:
                 tables[name] = table
+                if isinstance(reader, _FieldReader) and (unread := reader.list_unread()):
+                    label = one_line(name, config.LONGEST_NAME)
+                    problems.append(f"{label}: not copied, as sakti has no such setting: {', '.join(unread)}.")
         except ConfigError as e:
             problems.append(e.message)
     return ForeignServers(path, tables, tuple(problems))

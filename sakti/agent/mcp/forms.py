@@ -52,19 +52,18 @@ class FormField(Struct, frozen=True):
 
     @property
     def default(self) -> str:
-        """The default as the user would write it; "" without one."""
+        """Return the default as the user would write it; "" without one."""
         default: Any = self.schema.get("default")
         if default is None:
             return ""
-        values = cast("list[Any]", default) if isinstance(default, list) else [default]
+        values = _entries(default) if isinstance(default, list) else [default]
         labels = (next((k for k, v in self.choices.items() if v == value), str(value)) for value in values)
         return one_line(clean_text(", ".join(labels)), 200)
 
 
 def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
     """Return the fields of a form; those that are not described are left out."""
-    required: Any = schema.get("required")
-    names: list[Any] = cast("list[Any]", required) if isinstance(required, list) else []
+    names = _entries(schema.get("required"))
     tables = {name: _table(table) for name, table in _table(schema.get("properties")).items()}
     return [FormField(name, table, name in names, _read_choices(table)) for name, table in tables.items() if table]
 
@@ -147,22 +146,22 @@ def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a field that has a list of them, by their labels."""
     if schema.get("type") == "boolean":
         return {"Yes": True, "No": False}
-    table = _table(schema.get("items")) if schema.get("type") == "array" else schema
-    listed, titles = table.get("enum"), table.get("enumNames")
-    if isinstance(listed, list):
-        values = cast("list[Any]", listed)
-        names: list[Any] = cast("list[Any]", titles) if isinstance(titles, list) else []
-        pairs = [(value, names[i] if i < len(names) else value) for i, value in enumerate(values)]
-    else:
-        entries: Any = table.get("oneOf") or table.get("anyOf")
-        tables = map(_table, cast("list[Any]", entries) if isinstance(entries, list) else [])
-        pairs = [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
     choices: dict[str, Any] = {}
-    for value, title in pairs:
+    for value, title in _list_titles(_table(schema.get("items")) if schema.get("type") == "array" else schema):
         if isinstance(value, str | int | float):
             label = one_line(clean_text(str(title)), 80)
             choices[f"{label} ({one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = value
     return choices
+
+
+def _list_titles(schema: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Return the values that a schema lists, each with its title."""
+    if isinstance(schema.get("enum"), list):
+        values = _entries(schema["enum"])
+        names = _entries(schema.get("enumNames"))
+        return [*zip(values, [*names, *values[len(names) :]], strict=False)]
+    tables = map(_table, _entries(schema.get("oneOf") or schema.get("anyOf")))
+    return [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
 
 
 def _describe(field: FormField) -> str:
@@ -170,18 +169,21 @@ def _describe(field: FormField) -> str:
     schema = field.schema
     description = one_line(clean_text(str(schema.get("description") or "")), 300)
     hints = [text.format(one_line(clean_text(str(schema[key])), 60)) for key, text in _LIMITS.items() if key in schema]
-    form = str(schema.get("format") or "")
-    if form in _FORMATS:
-        hints.append(f"{form}, as in {_FORMATS[form][1]}")
-    elif field.kind in ("integer", "number"):
-        hints.insert(0, "a whole number" if field.kind == "integer" else "a number")
-    if len(field.choices) >= MOST_OPTIONS:
-        hints.append(f"one of: {one_line(', '.join(field.choices), 400)}")
-    if field.kind == "array" and (not field.choices or len(field.choices) >= MOST_OPTIONS):
-        hints.append("commas between several")
-    if field.default:
-        hints.append(f"default: {field.default}")
+    form, is_long = str(schema.get("format") or ""), len(field.choices) >= MOST_OPTIONS
+    ways = {
+        "a whole number": field.kind == "integer",
+        "a number": field.kind == "number",
+        f"{form}, as in {_FORMATS[form][1] if form in _FORMATS else ''}": form in _FORMATS,
+        f"one of: {one_line(', '.join(field.choices), 400)}": is_long,
+        "commas between several": field.kind == "array" and (is_long or not field.choices),
+        f"default: {field.default}": bool(field.default),
+    }
+    hints = [*(way for way, applies in ways.items() if applies), *hints]
     return " · ".join(part for part in (description, "; ".join(hints)) if part)
+
+
+def _entries(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _table(value: Any) -> Mapping[str, Any]:

@@ -158,10 +158,13 @@ class StdioTransport:
             async with into:
                 while not self.why and (data := await reader.read(CHUNK)):
                     self._count_in_calls(len(data))
-                    for line in lines.feed(data):
+                    try:
+                        complete = lines.feed(data)
+                    except LineLimitError:  # explained before the stream closes, which ends open calls
+                        self.why = f"wrote a line of more than {byte_size(LONGEST_LINE)}"
+                        return
+                    for line in complete:
                         await self._take(line, into)
-        except LineLimitError:
-            self.why = f"wrote a line of more than {byte_size(LONGEST_LINE)}"
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             pass  # the client has closed, or the process is gone
         finally:

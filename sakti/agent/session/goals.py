@@ -33,6 +33,7 @@ IDLE_AT_MOST = 2  # turns in a row without a tool call
 _VALUE = r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'][^\s]*)"""
 _OPTION = lazy_pattern(rf"(?:^|\s)--(until|max-turns|max-cost)(?:\s+|=){_VALUE}\s*$")
 _STRAY = lazy_pattern(rf"^--([a-z][a-z-]*)|(?:^|\s)--([a-z][a-z-]*)(?:(?:\s+|=){_VALUE})?\s*$")
+_UNCLOSED = lazy_pattern(r"""(?:^|\s)--(until|max-turns|max-cost)(?:\s+|=)(?:"[^"]*|'[^']*)$""")
 _QUOTED = lazy_pattern(r"""\s*(?:"([^"]*)"|'([^']*)')\s*""")
 _MARK = lazy_pattern(r"[*_`]*GOAL (DONE|BLOCKED):[*_`]*\s*(.*?)[*_`]*")
 
@@ -92,6 +93,8 @@ def _read_text(line: str, options: Container[str]) -> str:
     """Return the words of a goal; quotes around all of them keep what looks like an option."""
     if (quoted := _QUOTED.fullmatch(line)) is not None:
         return (quoted[1] or quoted[2] or "").strip()
+    if (unclosed := _UNCLOSED.search(line)) is not None:
+        raise ValueError(f"The quote behind --{unclosed[1]} is not closed.")
     stray = _STRAY.search(line.strip())
     if stray is not None and (name := stray[1] or stray[2]) not in options:
         where = "Write them behind the goal, each with a value; quote the goal if this belongs to it."

@@ -120,7 +120,7 @@ class Children:
         return spec
 
     def _choose_tools(self, spec: AgentSpec, task: AgentTask) -> NamedTools | None:
-        """Return the tools that a call names; None for all. Raises `ToolError` for names that the child lacks."""
+        """Return the tools that a call names; None for all. Raises `ToolError` for others."""
         if task.tools is None:
             return None
         parent = self._parent
@@ -234,12 +234,7 @@ class Children:
 
     def facts(self, messages: Sequence[Message]) -> dict[str, str]:
         """Return what the next request says of children: which run, and reports that were not delivered."""
-        sent: dict[str, str] = {}
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ContextPart):
-                    sent |= part.facts
-        self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
+        sent = self._drop_delivered(messages)
         running = [c for c in self.running if c.run.background and c.is_here]
         lines = [f"- {short(c.id)} {c.spec.name}: {one_line(c.run.goal, 200)}" for c in running]
         out = {f"{FACT} {i}": text for i, text in self._waiting.items()}
@@ -248,6 +243,13 @@ class Children:
         elif sent.get(RUNNING):
             out[RUNNING] = "No child thread is running."
         return out
+
+    def _drop_delivered(self, messages: Sequence[Message]) -> dict[str, str]:
+        """Forget reports that are in the messages; return all facts in them."""
+        parts = (part for message in messages for part in message.parts if isinstance(part, ContextPart))
+        sent = {name: text for part in parts for name, text in part.facts.items()}
+        self._waiting = {i: text for i, text in self._waiting.items() if f"{FACT} {i}" not in sent}
+        return sent
 
     # --- the life of the thread -------------------------------------------------------------------------------
 
@@ -300,10 +302,11 @@ class Children:
         return self._parent.workspace.files.agents.agents
 
     async def wait_background(self) -> bool:
-        """Wait for the children in the background; return whether there were any."""
+        """Wait for the children in the background; return whether a report was not delivered yet."""
         tasks = [c.task for c in self.running if c.run.background and c.task is not None]
         if tasks:
             await asyncio.wait(tasks)
+        self._drop_delivered(self._parent.engine.state.window.messages)
         return bool(tasks) or bool(self._waiting)
 
     async def close(self) -> None:

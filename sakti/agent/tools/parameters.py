@@ -78,7 +78,7 @@ def schema_of(parameters: Parameters) -> Json:
             continue
         plain = _plain(each, shared)
         if parameter.default is not REQUIRED and parameter.default is not None:
-            plain["default"] = msgspec.to_builtins(parameter.default)
+            plain["default"] = _plain(msgspec.to_builtins(parameter.default), {})
         if parameter.description:
             plain["description"] = parameter.description
         properties[name] = plain
@@ -88,7 +88,7 @@ def schema_of(parameters: Parameters) -> Json:
 
 
 def _plain(schema: Any, shared: Mapping[str, Any]) -> Any:
-    if isinstance(schema, list):
+    if isinstance(schema, list | tuple):  # a default may be a tuple, which a stored schema is not
         return [_plain(each, shared) for each in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema

@@ -127,5 +127,5 @@ async def _drawn(request: dict[str, Any], name: str) -> dict[str, Any]:
     except ValueError as e:
         raise ToolError(f"{name} cannot be shown: its drawing ended with exit code {ended.code}.") from e
     if "error" in drawn:
-        raise ToolError(f"{name} cannot be shown: {drawn['error']}.")
+        raise ToolError(f"{name} cannot be shown: {str(drawn['error']).rstrip('.')}.")
     return drawn

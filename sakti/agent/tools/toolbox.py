@@ -72,7 +72,7 @@ class Toolbox(Struct):
     `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
     until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
     the widest; `agent` names its mode or agent, `asker` also its goal, for questions; `only` are the rules for calls
-    of a tool that is only partly its own.
+    of a tool that is only partly its own. `later` are the calls of an answer behind those that run now.
     """
 
     tools: dict[str, Tool]
@@ -99,6 +99,7 @@ class Toolbox(Struct):
     only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
     withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
     sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
+    later: tuple[ToolCallPart, ...] = ()
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
@@ -184,7 +185,9 @@ class Toolbox(Struct):
         Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
         results: list[ToolResultPart] = []
-        for number, batch in enumerate(_batches(self.find, [self._translate(c, self.state.cwd) for c in calls])):
+        batches = _batches(self.find, [self._translate(c, self.state.cwd) for c in calls])
+        for number, batch in enumerate(batches):
+            self.later = tuple(c for each in batches[number + 1 :] for c in each)
             tasks = [
                 asyncio.create_task(
                     self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
@@ -208,12 +211,19 @@ class Toolbox(Struct):
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
+        return await self._foresee(call, thread_id) == "allow"
+
+    async def _foresee(self, call: ToolCallPart, thread_id: str) -> str:
+        """Return what the permissions of now say of a call; "" if it cannot run."""
         tool = self.find(call.name)
         if tool is None or call.arguments is None:
-            return False
+            return ""
         run = self.state.context(call.id, thread_id, "")
-        decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
-        return decision.verdict == "allow"
+        with contextlib.suppress(SaktiError):  # running it says what is wrong
+            tool.check(call.arguments, run.cwd)
+            decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
+            return decision.verdict
+        return ""
 
     async def may_read(self, path: str, thread_id: str) -> bool:
         """Return whether a file may be read now without a question."""
@@ -480,6 +490,7 @@ class Toolbox(Struct):
             call.id,
             decision.is_edit,
             agent=self.asker,
+            later=[await self._foresee(c, run.thread_id) for c in self.later].count("ask"),
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":

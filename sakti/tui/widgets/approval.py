@@ -66,6 +66,12 @@ def summary(asked: ApprovalRequested) -> str:
     return f"{question(asked.tool)} {asked.target}"
 
 
+def count_pending(pending: Sequence[ApprovalRequested]) -> int:
+    """Return how many questions wait, with those that calls behind them in the same answers will ask."""
+    agents = {p.agent for p in pending}
+    return len(pending) + sum(max(p.later for p in pending if p.agent == each) for each in agents)
+
+
 def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,
@@ -84,7 +90,8 @@ def lay_out(
         return [], False
     now = pending[at]
     room = max(4, width - 2)
-    many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
+    total = count_pending(pending)
+    many = f"  ({at + 1} of {total})" if total > 1 else ""
     head: list[Line] = [
         _title(now, many, room, palette),
         *(
@@ -95,14 +102,14 @@ def lay_out(
     ]
     reason = _reason(now, room, palette)
     list_ = _list(pending, at, room, palette)
-    keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
+    keys = _whole_keys(_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
     if keyboard != "question":
         keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
     body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
     if not cut and keyboard == "question":
-        keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
+        keys = _whole_keys(_keys(now, cut=False, many=len(pending) > 1, palette=palette, room=room), room)
         free = height - len(head) - len(keys)
     reason = reason[: max(0, free - len(body))]
     list_ = list_[: max(0, free - len(body) - len(reason))]
@@ -323,11 +330,13 @@ class ApprovalBox(Vertical):
         self._since = 0.0
         self._read = ""  # the question whose end was on the screen
         self._writing = ""
+        self._place = ("", "")  # the question that is written about, and what is written
+        self._unsent: dict[tuple[str, str], str] = {}  # what was written there and not sent
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield self.view
-        line = SafeInput(id="approval-line", compact=True)
+        line = SafeInput(id="approval-line", compact=True, select_on_focus=False)
         line.display = False
         yield line
 
@@ -378,13 +387,17 @@ class ApprovalBox(Vertical):
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
+        self._place = (self.view.current.id if self.view.current else "", what)
         self.line.display = self.view.writing = True
         self.view.refresh(layout=True)
         self.line.placeholder = placeholder
-        self.line.value = value
+        self.line.value = self._unsent.pop(self._place, value)
+        self.line.cursor_position = len(self.line.value)
         self.line.focus()
 
     def _stop_writing(self) -> None:
+        if self._writing:
+            self._unsent[self._place] = self.line.value
         self._writing = ""
         self.line.display = self.view.writing = False
         self.view.refresh(layout=True)
@@ -397,6 +410,7 @@ class ApprovalBox(Vertical):
             return
         what, text = self._writing, event.value.strip()
         self._stop_writing()
+        self._unsent.pop(self._place, None)
         self.view.focus()
         if what == "no":
             self.post_message(self.Answered(now.id, False, "once", text, None))

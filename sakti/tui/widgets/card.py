@@ -74,12 +74,12 @@ class QuestionForm(Struct):
 
     @property
     def is_written(self) -> bool:
-        """Whether the answer to the question shown is written, not chosen."""
+        """Return whether the answer to the question shown is written, not chosen."""
         return isinstance(self.question, FreeQuestion)
 
     @property
     def is_last(self) -> bool:
-        """Whether all other questions are answered."""
+        """Return whether all other questions are answered."""
         return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
     def first_open(self) -> int | None:
@@ -309,11 +309,13 @@ class CardBox(Vertical):
         self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
+        self._place: tuple[str, int] = ("", 0)  # the card and its question that is written about
+        self._unsent: dict[tuple[str, int], str] = {}  # what was written there and not sent
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield self.view
-        line = SafeInput(id="card-line", compact=True)
+        line = SafeInput(id="card-line", compact=True, select_on_focus=False)
         line.display = False
         yield line
 
@@ -408,11 +410,16 @@ class CardBox(Vertical):
             self._reply(ApprovalAnswer(True, answers=form.answers()))
 
     def _write(self, text: str, placeholder: str) -> None:
+        form = self.view.form
+        self._place = (self.current.id if self.current else "", form.at if isinstance(form, QuestionForm) else 0)
         self.line.display = self.view.writing = True
-        self.line.value, self.line.placeholder = text, placeholder
+        self.line.value, self.line.placeholder = self._unsent.pop(self._place, text), placeholder
+        self.line.cursor_position = len(self.line.value)
         self.line.focus()
 
     def _stop_writing(self) -> None:
+        if self.view.writing:
+            self._unsent[self._place] = self.line.value
         self.line.display = self.view.writing = False
         self.view.refresh(layout=True)
 
@@ -423,6 +430,7 @@ class CardBox(Vertical):
         if self._clock.monotonic() - self._since < GUARD:
             return
         self._stop_writing()
+        self._unsent.pop(self._place, None)
         self.view.focus()
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())

@@ -208,6 +208,9 @@ def test_options_are_read_from_the_end() -> None:
             ValueError, match=r"^--\S+ cannot be read: /goal takes --until, --max-turns and --max-cost\. W"
         ):
             parse_goal(wrong, 20, 5.0)
+    for wrong in ('x --until "make check', "x --until='make check --max-turns 2", 'x --max-turns "2'):
+        with pytest.raises(ValueError, match=r"The quote behind --\S+ is not closed"):
+            parse_goal(wrong, 20, 5.0)
     assert parse_goal('"support --json" --max-turns 2', 20, 5.0) == Goal("support --json", max_turns=2)
     assert parse_goal("add a --verbose flag to it", 20, 5.0).text == "add a --verbose flag to it"
 

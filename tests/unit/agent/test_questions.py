@@ -147,3 +147,15 @@ async def test_all_edits_are_offered_where_they_answer_the_question(
     assert question.is_edit is is_edit
     run.session.resolve(question.id, False)
     await run.session.wait()
+
+
+async def test_a_question_counts_the_calls_behind_it_that_will_ask(store: Store, tmp_path: Path) -> None:
+    free = Call("ls", {})
+    run = await begin(store, tmp_path / "w", "ask", (WRITE, free, MAKE, OTHER, ETC, Call("write", {}), TOUCH))
+    for waiting, later in ((1, 4), (1, 3), (2, 1), (1, 0)):
+        questions = await wait_for_questions(run, waiting)
+        assert {q.later for q in questions} == {later}
+        for question in questions:
+            run.session.resolve(question.id, False)
+        await until(lambda asked=questions: not set(asked) & set(run.session.approvals))
+    await run.session.wait()

@@ -523,7 +523,7 @@ async def test_headless_run_ends_after_its_children_in_the_background(store: Sto
 
     run = await session(store, tmp_path / "w", play, interactive=False)
     end = await run.ask("explore it in the background")
-    assert end.text == "with the report"
+    assert end.text == "with the report" and end.steps == 3, "none more after the answer to the report"
     assert [(r.state, bool(r.delivered_at)) for r in await rows(store, run)] == [("finished", True)]
     await run.session.close()
 

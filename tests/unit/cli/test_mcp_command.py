@@ -11,6 +11,7 @@ import pytest
 from keyring.backends.null import Keyring
 
 from sakti.agent import workspace as workspaces
+from sakti.agent.mcp import administration
 from sakti.agent.project import trust
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session import trusting
@@ -88,6 +89,7 @@ def test_servers_of_another_agent_are_copied_after_showing_the_change(workspace:
     (home / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
     refused = sakti("mcp", "add", "--from", "claude-code")
     assert refused.exit_code == 2 and "--yes confirms it" in refused.stderr
+    assert "+[mcp.db]" in refused.output and "sk-ant-api03-aaaa" not in refused.output
     before = config(home).read_text()
     copied = sakti("mcp", "add", "--from", "claude-code", "--yes").stdout
     assert "+[mcp.db]" in copied and "sk-ant-api03-aaaa" not in copied
@@ -190,3 +192,9 @@ async def test_the_chat_asks_about_each_need_once(workspace: Path, store: Store)
     asked.clear()
     await start(True)
     assert asked == [], "a no is an answer, too"
+
+
+def test_current_entries_are_those_of_the_file_and_of_the_command_line(workspace: Path, home: Path) -> None:
+    sakti("mcp", "add", "git", "--", "now")
+    started = {"git": {"command": "before"}, "flag": {"command": "f"}}
+    assert administration.read_current(started, {}) == {"git": {"command": "now"}, "flag": {"command": "f"}}

@@ -8,6 +8,7 @@ import pytest
 
 from sakti.core.config import load
 from sakti.core.errors import ProviderError
+from sakti.core.events import Notice
 from sakti.memory.factory import KEY, REST_MS, ChosenObserver, FallbackObserver, SizedModel
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.providers.scripted import Answer
@@ -102,6 +103,24 @@ async def test_runs_one_after_the_other_come_to_observe(store: Store, tmp_path: 
         await run.session.close()
     groups = await store.read(memory_store.current, record_id, {})
     assert groups, "the third failure falls back to code"
+
+
+async def test_a_message_without_room_is_named_while_nobody_observes_it(store: Store, tmp_path: Path) -> None:
+    def play(request):
+        return Answer(error="overloaded") if not request.tools else Answer("long " * 4000 if first(request) else "ok")
+
+    def first(request) -> bool:
+        return not any(m.role == "assistant" for m in request.messages) and "tell" in str(request.messages[-1].parts)
+
+    settings = ("memory.model=scripted/observer", "memory.observation.message_tokens=400")
+    run = await start(store, tmp_path / "w", play, overrides=settings, config=None)
+    await run.ask("tell me all")
+    assert not [n for n in run.of(Notice) if "Too long for" in n.message]
+    await run.ask("and then?")
+    await run.ask("and then again?")
+    (notice,) = [n for n in run.of(Notice) if "Too long for" in n.message]
+    assert "2 messages, 4," in notice.message and "left out until observed" in notice.message
+    await run.session.close()
 
 
 async def test_several_models_are_tried_in_order_and_by_size() -> None:

@@ -247,7 +247,7 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
         raise StoreError("disk full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(level_store, "put", full)
+        broken.setattr(level_store, "put_summaries", full)
         await talk(driver, 16)
     assert "levels" not in driver.engine.state.window.thread.metadata
     assert (await driver.store.read(row, 0))[0] == 0

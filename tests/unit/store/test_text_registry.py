@@ -87,7 +87,6 @@ def past_the_door(source: str) -> list[str]:
 
 # What these write was in the database before: it is derived, moved or said by us.
 _WITHIN = {
-    "workspaces.py": ["working_memory.content", "search_docs.text"],  # two pages that are stored already
     "maintenance/archiving.py": ["messages.parts"],
     "packing.py": ["search_docs.text", "search_docs.prev", "messages.raw_content", "messages.parts"],
     "search/index.py": ["search_docs.paths"],

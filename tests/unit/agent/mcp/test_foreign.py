@@ -18,7 +18,13 @@ CLAUDE = {
     "numStartups": 3,
     "projects": {"/p": {"mcpServers": {"local": {"command": "x"}}}},
     "mcpServers": {
-        "git": {"type": "stdio", "command": "uvx", "args": ["mcp-server-git"], "env": {"TOKEN": "${TOKEN}"}},
+        "git": {
+            "type": "stdio",
+            "command": "uvx",
+            "args": ["mcp-server-git"],
+            "env": {"TOKEN": "${TOKEN}"},
+            "alwaysAllow": ["log"],
+        },
         "web": {"type": "http", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}},
         "old": {"type": "sse", "url": "https://a.example/sse"},
         "sakti": {"type": "stdio", "command": "/home/a/.local/bin/sakti", "args": ["mcp"], "alwaysLoad": True},
@@ -33,6 +39,8 @@ env_vars = ["DOCS_KEY"]
 startup_timeout_sec = 30
 tool_timeout_sec = 90.5
 enabled_tools = ["find"]
+disabled_tools = ["drop"]
+required = false
 [mcp_servers.docs.env]
 MODE = "fast"
 [mcp_servers.figma]
@@ -68,13 +76,16 @@ def test_servers_of_claude_code(home: Path) -> None:
         "git": {"command": "uvx", "args": ["mcp-server-git"], "env": {"TOKEN": "${TOKEN}"}},
         "web": {"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}},
     }
-    (problem,) = servers.problems
+    dropped, problem = servers.problems
+    assert dropped == "git: not copied, as sakti has no such setting: alwaysAllow."
     assert "mcp.old: the transport sse is not supported; use streamable HTTP." in problem
 
 
 def test_servers_of_codex(home: Path) -> None:
     write(home, ".codex/config.toml", CODEX)
-    assert foreign.read_servers("codex", home).tables == {
+    servers = foreign.read_servers("codex", home)
+    assert servers.problems == ("docs: not copied, as sakti has no such setting: disabled_tools.",)
+    assert servers.tables == {
         "docs": {
             "command": "npx",
             "args": ["-y", "docs"],

@@ -42,7 +42,7 @@ def test_a_question_shows_title_description_limits_and_ways_out() -> None:
         "In full · at least 2 characters; at most 9 characters",
     ]
     assert isinstance(n, FreeQuestion) and n.default == "3"
-    assert n.question.endswith("a whole number; at least 1; at most 5; default: 3")
+    assert n.question.endswith("a whole number; default: 3; at least 1; at most 5")
     assert [o.label for o in ok.options] == ["Yes", "No", forms.LEAVE_OUT]
     assert [o.label for o in colour.options] == ["Rot", "Grün", forms.LEAVE_OUT]
     assert [o.label for o in forms.make_question("s", FIELDS["one"]).options] == ["Ay", "Bee"]

@@ -104,3 +104,12 @@ def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
 def test_a_refusal_of_the_sandbox_names_the_setting(text: str, hint: str) -> None:
     hinted = results.add_sandbox_hint(Outcome(text, is_error=True), "git").content
     assert (hint in hinted and hinted.startswith(text)) if hint else hinted == text
+
+
+def test_a_file_that_exists_and_was_not_found_is_hidden_by_the_sandbox(tmp_path: Path) -> None:
+    there, away = tmp_path / "there", tmp_path / "away"
+    there.touch()
+    assert faults.find_hidden(f"bwrap: execvp {there}: No such file or directory") == str(there)
+    assert faults.find_hidden(f"python3: can't open file '{there}': [Errno 2] No such file or directory") == str(there)
+    assert faults.find_hidden(f"{there}: {away}: No such file or directory") == ""
+    assert faults.find_hidden(f"{there}: Permission denied") == ""

@@ -424,6 +424,21 @@ async def test_calls_end_by_timeouts_cancellation_and_the_end_of_the_server(
         await clients.restart("fake")
         await clients.wait(["fake"], 10)
         assert (await run_call(run, "mcp__fake__echo", text="x")).content == "x"
+        with monkeypatch.context() as patch:
+            patch.setattr(transports, "MOST_IN_CALL", 1_000_000)
+            flood = await run_call(run, "mcp__fake__flood")
+        assert "fake sent more than 1.0 MB for one call and was stopped" in flood.content
+        await clients.restart("fake")
+        await clients.wait(["fake"], 10)
+        server, changed = clients.connections["fake"].server, tuple(entry(instructions="Changed.")["args"])
+        await clients.restart("fake", dataclasses.replace(server, args=changed, timeout=9.0))
+        await clients.wait(["fake"], 10)
+        assert clients.states()[0].instructions == "Changed." and clients.states()[0].server.timeout == 9.0
+        await clients.restart("more", dataclasses.replace(server, name="more"))
+        await clients.wait(["more"], 10)
+        clients.begin_step()
+        assert (await run_call(run, "mcp__more__echo", text="x")).content == "x"
+        assert (await run_call(run, "mcp__fake__echo", text="x")).content == "x"
         process = json.loads((await run_call(run, "mcp__fake__where")).content)["pid"]
         await clients.disable("fake")
         assert clients.states()[0].state == "disabled" and not Path(f"/proc/{process}").exists()
@@ -483,10 +498,15 @@ def test_without_a_server_the_sdk_is_not_imported_and_no_tool_is_added(tmp_path:
 
 
 async def test_servers_over_http_are_called_and_asked_about_and_need_logins(store: Store, tmp_path: Path) -> None:
-    with serve() as (url, methods), serve("let-me-in") as (closed, refused):
+    with (
+        serve() as (url, methods),
+        serve("let-me-in") as (closed, refused),
+        serve(refused="tools/call") as (expired, _),
+    ):
         servers = {
             "web": {"url": url},
             "closed": {"url": closed},
+            "expired": {"url": expired},
             "open": {"url": closed, "headers": {"Authorization": "Bearer let-me-in"}},
         }
         async with session(store, tmp_path / "w", [], servers) as run:
@@ -501,6 +521,7 @@ async def test_servers_over_http_are_called_and_asked_about_and_need_logins(stor
             asked = await question_of(run, "mcp__web__echo", text="hi")
             assert asked is not None and asked.reason == "Calls a tool of an MCP server"
             assert (await run_call(run, "mcp__web__echo", text="hi")).content == "echo {'text': 'hi'}"
+            assert "sakti mcp login expired" in (await run_call(run, "mcp__expired__echo")).content
 
 
 @pytest.mark.parametrize("late", ["", "tools/list"])

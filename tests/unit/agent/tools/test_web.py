@@ -178,6 +178,16 @@ async def test_a_large_page_is_cut_by_tokens_and_a_file_keeps_all_of_it(store: S
     await run.session.close()
 
 
+async def test_a_page_without_text_says_why(store: Store, tmp_path: Path) -> None:
+    deep = b"<html><body>" + b"<div>" * 5_000 + b"deep" + b"</div>" * 5_000
+    async with web({"docs.example.org/page": Page(deep)}) as fake:
+        run = await begin(store, tmp_path, fake, fetch())
+        allow_all(run)
+        await run.ask("look it up")
+    assert "nested too deeply" in results(run)[0].content
+    await run.session.close()
+
+
 async def test_pdf_and_images_are_read(store: Store, tmp_path: Path) -> None:
     pages = {
         "x.org/a": Page(pdf(2), "application/pdf"),

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.session.session import Options, Session
+from sakti.core import terminal
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
@@ -58,7 +59,6 @@ from sakti.core.events import (
 )
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
-from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.tool_names import display_name
 from sakti.core.types import Json, Usage, plain_values
@@ -138,15 +138,17 @@ def run(
     """
     asking = () if schema is None else (structured.AsksForJson(schema),)
     session = session or Session(options, processors=asking)
-    return asyncio.run(_Run(session, output, limits or Limits(), schema).play(prompt, lines))
+    with contextlib.ExitStack() as ends:  # of the process, which the end of the loop may hold up as well
+        return asyncio.run(_Run(session, output, limits or Limits(), schema, ends).play(prompt, lines))
 
 
 class _Run:
     """State of a run: its events, its usage, and its progress."""
 
-    def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
+    def __init__(self, session: Session, output: str, limits: Limits, schema: Any, ends: contextlib.ExitStack) -> None:
+        self._ends = ends
         self._session, self._output, self._limits, self._schema = session, output, limits, schema
-        self._waits = WaitNotice(session.workspace.config.store.wait)
+        self._waits = terminal.WaitNotice(session.workspace.config.store.wait)
         self._masked = _MaskedDeltas()
         self._agent = session.workspace.config.agent
         self._began = time.monotonic()
@@ -164,10 +166,8 @@ class _Run:
         session = self._session
         session.subscribe(self._hear)
         self._task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, self._stop)
+        terminal.stop_by_signals((signal.SIGINT, signal.SIGTERM), self._stop, EXIT["interrupted"], self._ends)
+        status = "error"
         try:
             status = await self._answer_all(prompt, lines)
         except asyncio.CancelledError:
@@ -187,9 +187,16 @@ class _Run:
             status = self._fail("interrupted" if self._stopped else failed, message, e.title)
         finally:
             self._task = None  # what is being closed is not stopped
-            session.hurry()
-            await session.close()
+            await self._close(EXIT[status])
+        self._ends.callback(terminal.end_within(terminal.GRACE, EXIT[status]).cancel)
         return EXIT[status]
+
+    async def _close(self, code: int) -> None:
+        """Close the session; what hangs is left behind, with the exit code."""
+        limit = terminal.end_within(terminal.CLOSING_S, code)
+        self._ends.callback(limit.cancel)
+        self._session.hurry()
+        await self._session.close()
 
     def _stop(self) -> None:
         """Stop the running turn; streamed text is kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -9,9 +10,12 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from typing import NoReturn
 
+CLOSING_S = 20.0  # seconds that closing may take: what waits for another process gives up well before
+STOPPING_S = 2.0  # seconds that are left after the second signal; timeout(1) sends each twice, at once
 GRACE = 0.3  # seconds that threads have to end when everything is stored
 WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
@@ -47,6 +51,33 @@ def end_within(seconds: float, code: int) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
+
+
+def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: int, undo: ExitStack) -> None:
+    """Call `stop` in the running loop at the first of these signals; the second ends the process.
+
+    The process ends with `code` in `STOPPING_S`, whatever hangs. `undo` takes back the handlers.
+    """
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        heard.append(number)
+        if len(heard) == 2:
+            end_within(STOPPING_S, code)
+        elif len(heard) == 1 and not loop.is_closed():
+            loop.call_soon_threadsafe(stop)
+
+    for number in numbers:
+        with contextlib.suppress(ValueError):  # only the main thread has signals
+            undo.callback(signal.signal, number, signal.signal(number, hear))
+
+
+def end_if_repeated(number: int, heard: set[int]) -> None:
+    """Remember a signal; the second SIGTERM ends the process in `STOPPING_S`, whatever hangs."""
+    if number == signal.SIGTERM and number in heard:
+        end_within(STOPPING_S, 128 + number)
+    heard.add(number)
 
 
 def end(code: int) -> NoReturn:

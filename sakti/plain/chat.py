@@ -124,9 +124,15 @@ class Chat:
             lambda before: self._suggest(before, loop),
             dumb=os.environ.get("TERM") == "dumb",
         )
+        signals = set[int]()
+
+        def leave(number: int) -> None:
+            terminal.end_if_repeated(number, signals)
+            self.leave(128 + number)
+
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError):
-                loop.add_signal_handler(number, self.leave, 128 + number)
+                loop.add_signal_handler(number, leave, number)
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
@@ -250,7 +256,9 @@ class Chat:
             self.say([f"error: {e.title}: {e.message}"])
         finally:
             self._lines.end()
+            limit = terminal.end_within(terminal.CLOSING_S, code)
             await self.session.close()
+            limit.cancel()
             terminal.ignore_interrupts()
 
     def leave(self, code: int) -> None:

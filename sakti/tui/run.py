@@ -15,8 +15,6 @@ from sakti.core.text import sanitise
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-LIMIT = 20.0  # seconds that closing may take: what waits for another process gives up well before
-
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` until the user quits; `prompt` is sent at once, `pick_thread` asks for a thread.
@@ -36,9 +34,10 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
     loop = asyncio.get_running_loop()
-    told_to_go = asyncio.Event()
+    told_to_go, signals = asyncio.Event(), set[int]()
 
     def leave(number: int) -> None:
+        terminal.end_if_repeated(number, signals)
         told_to_go.set()
         app.exit(128 + number)
 
@@ -58,7 +57,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=told_to_go)
     finally:
         terminal.ignore_interrupts()  # some press it until the shell is back
-        limit = terminal.end_within(LIMIT, 128 + signal.SIGHUP)
+        limit = terminal.end_within(terminal.CLOSING_S, 128 + signal.SIGHUP)
         session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft

@@ -144,6 +144,59 @@ def test_interrupted_keeps_what_was_said(place: Place) -> None:
     place.sound()
 
 
+HANGS = """
+import asyncio, time
+from sakti.agent.session.session import Session
+from sakti.cli import main
+
+async def stay():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+async def close(self):
+    print("closing", flush=True)
+    {hang}
+
+Session.close = close
+main()
+"""
+
+
+def end_hanging(place: Place, hang: str, *signals: signal.Signals) -> int:
+    """Return the exit code of a run whose closing hangs, after these signals."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS.format(hang=hang), "run", "hello", "--model", "openai/bench"],
+        cwd=place.folder,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["ok\n", "closing\n"]
+        for number in signals:
+            process.send_signal(number)
+        return process.wait(60)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("hang", ["await stay()", "while True: time.sleep(0.1)"])
+def test_a_second_signal_ends_a_run_that_hangs(place: Place, hang: str) -> None:
+    assert end_hanging(place, hang, signal.SIGTERM, signal.SIGINT) == 130
+
+
+def test_a_task_that_refuses_to_end_does_not_hold_up_the_end(place: Place) -> None:
+    assert end_hanging(place, "self.stay = asyncio.create_task(stay())") == 0
+
+
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_database_removed_during_a_run_is_reported(place: Place, output: str) -> None:
     answer = place.model.answer

@@ -155,6 +155,38 @@ def test_leaving_is_over_when_everything_is_stored(place: Place, *, streams: boo
     place.sound()
 
 
+STUCK_END = """
+import asyncio
+from sakti.agent.session.session import Session
+
+async def close(self):
+    print("closing", flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+Session.close = close
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--plain",)], ids=["screen", "plain"])
+def test_a_second_sigterm_ends_a_chat_that_hangs(place: Place, options: tuple[str, ...]) -> None:
+    site = place.home / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(STUCK_END)
+    place.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), place.env.get("PYTHONPATH", ""))))
+    with place.open(*options) as t:
+        t.until("ready") if options else t.started()
+        t.process.send_signal(signal.SIGTERM)
+        t.until("closing")
+        t.process.send_signal(signal.SIGTERM)
+        assert t.ended() == 128 + signal.SIGTERM
+        if not options:
+            restored(t)
+
+
 def test_suspended_and_brought_back(place: Place) -> None:
     place.model.play("say", "Said it.")
     with place.open() as t:

@@ -13,12 +13,16 @@ TOOL = {"name": "echo", "description": "Echo a text.", "inputSchema": {"type": "
 
 
 @contextmanager
-def serve(token: str = "", refused: str = "") -> Generator[tuple[str, list[str]]]:
+def serve(
+    token: str = "", refused: str = "", *, late: str = "", stuck: bool = False
+) -> Generator[tuple[str, list[str]]]:
     """Serve; yields the URL and the methods that were asked for.
 
-    Requests of the method `refused` and those without `token` get 401.
+    Requests of the method `refused` and those without `token` get 401. `stuck`: there are sessions, and the request
+    that ends one is never answered; the method `late` is, once it came.
     """
     methods: list[str] = []
+    ending, served = threading.Event(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -30,13 +34,22 @@ def serve(token: str = "", refused: str = "") -> Generator[tuple[str, list[str]]
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
+            if request["method"] == late:
+                ending.wait()
             result = _answer(request)
             body = json.dumps({"jsonrpc": "2.0", "id": request.get("id"), **result}).encode() if result else b""
             self.send_response(200 if body else 202)
             self.send_header("Content-Type", "application/json")
+            if stuck:
+                self.send_header("Mcp-Session-Id", "s1")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_DELETE(self) -> None:
+            methods.append("DELETE")
+            ending.set()
+            served.wait()
 
         def do_GET(self) -> None:
             self.send_error(405)
@@ -50,6 +63,8 @@ def serve(token: str = "", refused: str = "") -> Generator[tuple[str, list[str]]
     try:
         yield f"http://127.0.0.1:{server.server_port}/mcp", methods
     finally:
+        ending.set()
+        served.set()
         server.shutdown()
         server.server_close()
 

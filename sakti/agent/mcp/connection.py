@@ -38,6 +38,9 @@ RESTARTS = (1.0, 5.0)  # seconds until a server that died starts again
 STEADY_S = 600.0  # a server that ran so long gets all its restarts again
 LONGEST_CALL = 600.0  # seconds, whatever progress it reports
 CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
+CLOSING_S = 1.0  # seconds that a server over HTTP may take to end its session
+PROCESS_CLOSING_S = 5.0  # seconds until a process is killed, and a little more
+ABANDONING_S = 0.5  # seconds that the end may take once it is cancelled, too
 MOST_ROUNDS = 5  # questions to the user in one call
 MOST_PAGES = 100
 MOST_UNUSABLE = 5  # entries of its lists that a server's error names
@@ -100,13 +103,20 @@ class Connection:
         self.state = ServerState(server, "starting")
 
     async def close(self, state: str = "disabled") -> None:
-        """End the server and its process."""
+        """End the server and its process; a connection that does not end in time is abandoned."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None
+            task, self._task = self._task, None
+            await self._end(task)
         if state == "disabled":
             self._set("disabled")
+
+    async def _end(self, task: asyncio.Task[None]) -> None:
+        for seconds in (PROCESS_CLOSING_S if self.server.command else CLOSING_S, ABANDONING_S):
+            task.cancel()  # the second time it is the end itself, such as a request that nobody answers
+            await asyncio.wait({task}, timeout=seconds)
+            if task.done():
+                return
+        log.warning("MCP server %s: its connection does not end, so it was abandoned", self.server.name)
 
     async def _run(self, places: asyncio.Semaphore) -> None:
         """Serve until the server is closed; restart it twice when it dies."""
@@ -114,6 +124,7 @@ class Connection:
         while True:
             began = loop.time()
             error, may_restart = await self._serve(places)
+            _raise_if_cancelled()
             if loop.time() - began > STEADY_S:
                 waits = list(self.restarts)
             if isinstance(error, LoginNeededError):
@@ -403,6 +414,16 @@ class Connection:
         """Close the questions to the user whose call has ended."""
         for question in self._questions:
             question.cancel()
+
+
+def _raise_if_cancelled() -> None:
+    """Raise the cancellation of this task in place of the error that its end raised.
+
+    A task group of the SDK whose request fails while it is being cancelled raises only the failure.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _abandon_in_time(request: Awaitable[Any]) -> Any:

@@ -35,7 +35,7 @@ async def observe_on_exit(
     if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
-    loop = asyncio.get_running_loop()
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
     with contextlib.suppress(NotImplementedError, RuntimeError):
         loop.add_signal_handler(signal.SIGINT, skipped.set)
     work, skip = asyncio.create_task(session.current.engine.observe_left()), asyncio.create_task(skipped.wait())
@@ -48,5 +48,6 @@ async def observe_on_exit(
     finally:
         for task in (work, skip):
             task.cancel()
-        with contextlib.suppress(NotImplementedError, RuntimeError):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 
@@ -239,7 +240,7 @@ async def test_without_a_terminal_the_plan_is_the_result(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await start(store, tmp_path / "w", [Answer("", calls=(PLAN,))], interactive=False)
-    headless_run = headless._Run(run.session, "json", headless.Limits(), None)
+    headless_run = headless._Run(run.session, "json", headless.Limits(), None, contextlib.ExitStack())
     run.session.subscribe(headless_run._hear)
     assert headless.EXIT[await headless_run._answer("plan it")] == 0
     result = json.loads(capsys.readouterr().out)

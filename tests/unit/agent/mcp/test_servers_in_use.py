@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -522,6 +522,48 @@ async def test_servers_over_http_are_called_and_asked_about_and_need_logins(stor
             assert asked is not None and asked.reason == "Calls a tool of an MCP server"
             assert (await run_call(run, "mcp__web__echo", text="hi")).content == "echo {'text': 'hi'}"
             assert "sakti mcp login expired" in (await run_call(run, "mcp__expired__echo")).content
+
+
+@pytest.mark.parametrize("late", ["", "tools/list"])
+async def test_a_server_over_http_that_does_not_end_holds_up_nothing(
+    store: Store, tmp_path: Path, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CLOSING_S", 10.0 if late else 0.1)
+    with serve(stuck=True, late=late) as (url, methods):
+        web = {"url": url, "headers": {"Authorization": "any"}}  # so that no login makes its requests wait in line
+        async with session(store, tmp_path / "w", [], {"web": web}) as run:
+            await until(lambda: "tools/list" in methods)
+            connection = (await ready(run) if not late else clients_of(run)).connections["web"]
+            task = connection._task
+            assert task is not None
+            async with asyncio.timeout(20):
+                await connection.close()
+            assert task.cancelled() and connection.state.state == "disabled"
+        assert methods.count("initialize") == 1 and methods[-1] == "DELETE"
+
+
+async def test_a_connection_whose_end_never_ends_is_abandoned(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "CLOSING_S", 0.01)
+    monkeypatch.setattr(connections, "ABANDONING_S", 0.01)
+    gate = asyncio.Event()
+
+    async def serve_on(connection: connections.Connection, places: asyncio.Semaphore) -> None:
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
+
+    monkeypatch.setattr(connections.Connection, "_run", serve_on)
+    async with session(store, tmp_path / "w", [], {"web": {"url": "http://127.0.0.1:9/"}}) as run:
+        await until(lambda: run.session.workspace.servers.clients)
+        task = clients_of(run).connections["web"]._task
+        await until(lambda: task is not None)
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await run.session.close()
+        assert "web: its connection does not end" in caplog.text
+    gate.set()
 
 
 async def test_an_undo_restores_files_a_server_changed_and_names_what_stays(store: Store, tmp_path: Path) -> None:

@@ -317,6 +317,26 @@ async def test_a_tool_unfolds_by_click_and_by_key(running, session):
         assert "command: ls" not in chat_text(app)
 
 
+@pytest.mark.parametrize("lines", [6, 60])
+async def test_an_unfolded_block_is_in_sight(running, session, lines):
+    async with running((80, 24)) as (app, pilot):
+        await session.submit("go")
+        session.emit(StepStarted(1, "m", 900))
+        session.emit(TextDelta("\n\n".join(f"Paragraph {n}." for n in range(30))))
+        session.emit(ToolStarted(ToolCallPart("c", "grep", {"pattern": "x"})))
+        session.emit(ToolFinished(ToolResultPart("c", "grep", "\n".join(f"row {n}" for n in range(lines))), 9))
+        session.emit(TextDelta("Done."))
+        await settle(app, pilot)
+        assert "Done." in screen_text(app) and "row 1" not in screen_text(app)
+        await pilot.press("ctrl+o")
+        await settle(app, pilot)
+        assert "✓ grep" in screen_text(app) and "row 1" in screen_text(app)
+        assert "row 5" in screen_text(app)
+        await pilot.press("ctrl+o")
+        await settle(app, pilot)
+        assert "✓ grep" in screen_text(app) and "row 1" not in screen_text(app)
+
+
 async def test_how_far_the_prompt_is_read_stands_in_the_status_line(running, session):
     async with running() as (app, pilot):
         await session.submit("go")

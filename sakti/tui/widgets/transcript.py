@@ -259,14 +259,18 @@ class Transcript(TranscriptView):
         self.refresh()
 
     def _toggle(self, index: int) -> None:
-        block = self.document.blocks[index]
-        top = self.document.locate(self.scroll_offset.y)
-        block.toggle()
-        self.document.changed(index)
+        """Fold or unfold a block, and bring all of it into view, or its beginning if it is too long."""
+        document = self.document
+        document.blocks[index].toggle()
+        document.changed(index)
         self.let_go()
-        at_end = self.document.height <= self.size.height
+        at_end = document.height <= self.size.height
         self._follow = self._follow and (at_end or index == self._blocks - 1)
-        self._settle(None if self._follow else top)
+        document.measure(index)
+        top = document.top(index)
+        lowest = top + document.block_height(index) - self.size.height
+        shown = document.locate(min(top, max(self.scroll_offset.y, lowest)))
+        self._settle(None if self._follow else shown)
 
     def action_leave(self) -> None:
         """Leave selected lines, links and search, all in one step; without any, go to the prompt."""

@@ -12,6 +12,7 @@ from sakti.core.events import (
     ApprovalRequested,
     CardAnswer,
     CardOption,
+    CardQuestion,
     FreeQuestion,
     SideQuestion,
     StepStarted,
@@ -47,6 +48,15 @@ async def test_keys_choose_write_and_send(running, session):
         wanted = (CardAnswer("Database", ("Redis",)), CardAnswer("Hosts", ("home", "cloud"), "lab"))
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(True, answers=wanted))
         assert not app.chat.conversation.card.display and app.chat.focused is app.chat.prompt
+
+
+async def test_a_long_option_is_shown_whole(running, session):
+    label = "Keep the rows where they are and " + "copy what changed since, " * 6 + "then switch over"
+    question = CardQuestion("How?", "Way", (CardOption("Stop"), CardOption(label)))
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, msgspec.structs.replace(card(), questions=(question,)))
+        rows = (row.partition("┃")[2].strip(" │") for row in screen_text(app).split("\n"))
+        assert label in " ".join(" ".join(rows).split())
 
 
 async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(running, session):

@@ -134,8 +134,10 @@ def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool
         chosen = index in form.chosen[form.at]
         sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
         style = (palette.bold if index == form.cursor else palette.text) + meta
-        label = shorten(one_line(option.label, 200), max(1, room - 4))
-        out.append([Segment(f"{index + 1} {sign} ", palette.agent + meta), Segment(label, style)])
+        label = one_line(option.label, 200)
+        label = label if described or index == form.cursor else shorten(label, max(1, room - 4))
+        first, *rest = wrap([(label, style)], max(4, room - 4))
+        out += [[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))]
         if option.description and described:
             lines = wrap([(one_line(option.description, 300), palette.muted + meta)], max(4, room - 4))
             out += indent(lines[:2], Segment("    "))

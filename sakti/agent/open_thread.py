@@ -582,7 +582,7 @@ class OpenThread:
         toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.withheld = frozenset(t.name for t in tools) - toolbox.tools.keys()
         toolbox.state.job_log = job_log.JobLog(ws.store)
-        toolbox.state.jobs_changed = lambda: self.emit(JobsChanged(len(background.list_running(toolbox.state))))
+        toolbox.state.jobs_changed = lambda: self.emit(JobsChanged())
         toolbox.state.spend = lambda usage: self.children.spend(usage)
         toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox

@@ -339,9 +339,7 @@ class TasksChanged(Struct, frozen=True):
 
 
 class JobsChanged(ThreadEvent, frozen=True):
-    """A background command began or ended; `running` counts those that run."""
-
-    running: int
+    """A background command of the thread or of one of its running children began or ended."""
 
 
 class McpServerChanged(Struct, frozen=True):

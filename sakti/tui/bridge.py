@@ -166,7 +166,7 @@ def _follow_turn(
 def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting | McpServerChanged) -> None:
     """Show events outside of the conversation."""
     if isinstance(event, JobsChanged):
-        chat.status_line.jobs = event.running
+        chat.status_line.jobs = len(chat.host.session.background_commands())
     elif isinstance(event, StoreWaiting):
         chat.status_line.waiting(event.seconds)
     elif isinstance(event, McpServerChanged):

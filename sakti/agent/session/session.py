@@ -399,14 +399,20 @@ class Session:
         return state is not None and background.stop_own_command(state, call_id)
 
     def background_commands(self) -> dict[str, Running]:
-        """Return the agent's commands that run in the background, by number."""
-        state = self._tool_state
-        return background.list_running(state) if state is not None else {}
+        """Return the commands of the agent and its children that run in the background, by number."""
+        owners = self._job_owners.items()
+        return {place + n: job for place, state in owners for n, job in background.list_running(state).items()}
 
     def list_jobs(self) -> dict[str, Running | StoredJob]:
-        """Return the agent's commands in the background by number, also ended and lost ones."""
-        state = self._tool_state
-        return {**self.current.running.past_jobs, **(state.background if state is not None else {})}
+        """Return the commands of the agent and its children in the background by number, also ended and lost ones."""
+        jobs = {place + n: job for place, state in self._job_owners.items() for n, job in state.background.items()}
+        return {**self.current.running.past_jobs, **jobs}
+
+    @property
+    def _job_owners(self) -> dict[str, ToolState]:
+        """Return who may have background commands, by what their numbers begin with: of a child, its id."""
+        own = {"": self._tool_state} if self._tool_state is not None else {}
+        return own | {f"{child}:": state for child, state in self.children.tool_states().items()}
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
@@ -418,8 +424,9 @@ class Session:
         """End a background command and all that it started; return the names of survivors."""
         if number in self.current.running.past_jobs:
             raise SaktiError("It ended with an earlier sakti.", title="Jobs")
-        state = self._tool_state
-        return await background.stop_command(state, number) if state is not None else []
+        child, colon, own_number = number.rpartition(":")
+        state = self._job_owners.get(child + colon)
+        return await background.stop_command(state, own_number) if state is not None else []
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

@@ -24,6 +24,7 @@ from sakti.core.events import (
     AgentProgress,
     Event,
     Gauge,
+    JobsChanged,
     MemoryActivation,
     MemoryStatus,
     Notice,
@@ -289,7 +290,7 @@ class Child:
         """Take in an event of the child, and pass on what concerns the parent."""
         for listener in tuple(self.listeners):
             listener(event)
-        if isinstance(event, TasksChanged):
+        if isinstance(event, TasksChanged | JobsChanged):
             self.parent.emit(event)
         elif self._take_in(event):
             self.show()

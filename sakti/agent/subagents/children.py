@@ -16,7 +16,7 @@ from sakti.agent.subagents import definitions, files
 from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.tools import AgentTask, make_agent
-from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.core.child_states import ChildState
 from sakti.core.config import refuse_mode
 from sakti.core.errors import SaktiError, ToolError
@@ -64,6 +64,11 @@ class Children:
     @property
     def running(self) -> list[Child]:
         return [c for c in self.all.values() if c.is_running]
+
+    def tool_states(self) -> dict[str, ToolState]:
+        """Return the state of each running child's tools by the child's short id."""
+        toolboxes = {short(child.id): child.thread.made_toolbox for child in self.running}
+        return {name: toolbox.state for name, toolbox in toolboxes.items() if toolbox is not None}
 
     def tools(self) -> list[Tool]:
         """Return the tool `agent`, unless children are off."""

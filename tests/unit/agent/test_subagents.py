@@ -19,7 +19,7 @@ from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.tools import AgentTask
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.errors import ToolError
-from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, Notice, get_thread_id
+from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, JobsChanged, Notice, get_thread_id
 from sakti.core.types import ContextPart, Request, Usage
 from sakti.plain import words
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
@@ -388,6 +388,28 @@ async def test_background_report_comes_with_the_next_step_once(store: Store, tmp
     assert [g.origin for g in run.session.current.engine.state.window.active] == ["thread", "report"]
     refused = await run.session.children.call(None, AgentTask(**EXPLORE))  # type: ignore[arg-type]
     assert "Nothing was started" in refused.content
+    await run.session.close()
+
+
+async def test_commands_of_a_child_in_the_background_are_listed_and_ended(store: Store, tmp_path: Path) -> None:
+    def work(request: Request) -> Played:
+        steps = (Call("bash", {"command": "sleep 60", "background": True}), Call("wait", {"job": "1"}))
+        count = sum(len(m.tool_results) for m in request.messages)
+        return Answer(calls=(steps[count],)) if count < len(steps) else report()
+
+    goal = {"mode": "default", "goal": "serve"}
+    overrides = ("approval.mode=edits", 'approval.allow=["bash"]')
+    run = await session(store, tmp_path / "w", delegating(work, goal), overrides=overrides)
+    await run.session.submit("serve in a child")
+    async with asyncio.timeout(20):
+        while not run.session.background_commands():
+            await asyncio.sleep(0.02)
+    (number,) = run.session.list_jobs()
+    (row,) = await rows(store, run)
+    assert number == f"{row.child_id[-8:]}:1" and run.of(JobsChanged)
+    assert await run.session.end_background(number) == []
+    await run.session.wait()
+    assert not run.session.background_commands()
     await run.session.close()
 
 

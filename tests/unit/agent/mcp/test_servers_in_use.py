@@ -539,7 +539,7 @@ async def test_a_server_over_http_that_does_not_end_holds_up_nothing(
             async with asyncio.timeout(20):
                 await connection.close()
             assert task.cancelled() and connection.state.state == "disabled"
-        assert methods.count("initialize") == 1 and methods[-1] == "DELETE"
+        assert methods.count("initialize") == 1 and "DELETE" in methods
 
 
 async def test_a_connection_whose_end_never_ends_is_abandoned(

@@ -404,15 +404,15 @@ class Session:
         return {place + n: job for place, state in owners for n, job in background.list_running(state).items()}
 
     def list_jobs(self) -> dict[str, Running | StoredJob]:
-        """Return the commands of the agent and its children in the background by number, also ended and lost ones."""
+        """Return the background commands of the agent and its children by number, also ended and lost ones."""
         jobs = {place + n: job for place, state in self._job_owners.items() for n, job in state.background.items()}
         return {**self.current.running.past_jobs, **jobs}
 
     @property
     def _job_owners(self) -> dict[str, ToolState]:
         """Return who may have background commands, by what their numbers begin with: of a child, its id."""
-        own = {"": self._tool_state} if self._tool_state is not None else {}
-        return own | {f"{child}:": state for child, state in self.children.tool_states().items()}
+        owners = {f"{child}:": state for child, state in self.children.tool_states().items()}
+        return owners if self._tool_state is None else {"": self._tool_state, **owners}
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Run = Callable[..., Awaitable[Value | None]]
     from sakti.actions.spec import Action, Arg
 
+
 CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
 Needs = Literal["nothing", "loop", "store", "session"]
 Kind = Literal["text", "whole", "number", "path", "flag"]

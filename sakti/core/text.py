@@ -12,7 +12,7 @@ import re
 import unicodedata
 from pathlib import Path
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import describe_compaction, in_a_line, taken_back
-from sakti.core import tool_names
+from sakti.core import types as core_types
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -17,7 +17,7 @@ from sakti.core.events import (
     MemoryActivation,
     SideQuestion,
 )
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import (
     ContextPart,
@@ -73,14 +73,14 @@ def format_time(ms: int) -> str:
 
 def call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
-    part = tool_names.unwrap(part)
+    part = core_types.unwrap(part)
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
     main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
     if main is None:
         main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return one_line(f"{tool_names.display_name(part.name)} {main}", 200)
+    return one_line(f"{core_types.display_name(part.name)} {main}", 200)
 
 
 def describe_result(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
@@ -143,7 +143,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     request = (
-        "run this command?" if first.tool == "bash" else f"allow {one_line(tool_names.display_name(first.tool), 60)}?"
+        "run this command?" if first.tool == "bash" else f"allow {one_line(core_types.display_name(first.tool), 60)}?"
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]

@@ -17,7 +17,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import (
     ContextPart,
     FilePart,

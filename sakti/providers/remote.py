@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sakti.core import network
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, ModelInfo, Part, Request, ToolCallPart, Usage
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts, serving

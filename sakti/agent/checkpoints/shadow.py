@@ -26,9 +26,8 @@ from sakti.agent.checkpoints.targets import NOTHING, Targets
 from sakti.agent.judge.secrets import secret_filter, secret_reason
 from sakti.agent.judge.where import Place
 from sakti.core import resources
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.errors import SaktiError
-from sakti.core.ids import Ids
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 

@@ -22,7 +22,7 @@ from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secre
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.where import Access, Place
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
 Paths: TypeAlias = tuple[tuple[Path, Access], ...]

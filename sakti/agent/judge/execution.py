@@ -21,7 +21,7 @@ from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntr
 from sakti.agent.judge.shell import Script, list_unclear, with_nested
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place, is_system
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _NAMES = frozenset(
     ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zprofile .zshenv .zlogin .zlogout"

@@ -16,7 +16,7 @@ from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place
 from sakti.agent.judge.words import has_plain_sets
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
 MOST_COMMANDS = 300  # that loops make of one

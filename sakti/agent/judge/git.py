@@ -25,7 +25,7 @@ from sakti.agent.judge.programs import (
 )
 from sakti.agent.judge.repository_config import is_harmless
 from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
 _ESCAPES = (

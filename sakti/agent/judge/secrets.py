@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sakti.agent.judge.where import Place
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _DATA = ("yaml", "yml", "json", "toml", "ini", "txt", "xml", "cfg", "conf", "properties", "csv", "enc")
 SECRET_NAMES = (

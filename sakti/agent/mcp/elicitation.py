@@ -15,7 +15,7 @@ from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import forms, schemas
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer
-from sakti.core import tool_names
+from sakti.core import types as core_types
 from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardOption, CardQuestion, Notice
 from sakti.core.text import one_line
@@ -34,7 +34,7 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
     if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
-    name = tool_names.PREFIX + tool_names.clean_name(server.name)
+    name = core_types.PREFIX + core_types.clean_name(server.name)
     digest = schemas.digest(command)[:12]
     rule = f"{name} # {digest}"
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())

@@ -15,7 +15,7 @@ from sakti.agent.mcp import config
 from sakti.core.config.reading import LONGEST as LONGEST_SETTINGS
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 
 LONGEST = 50_000_000  # bytes; claude-code keeps its whole state in that file

@@ -17,8 +17,7 @@ from sakti.agent.mcp.schemas import clean_name
 from sakti.agent.mcp.servers import McpServer, ServerState
 from sakti.core.events import Notice
 from sakti.core.text import one_line
-from sakti.core.tool_names import PREFIX
-from sakti.core.types import Json
+from sakti.core.types import PREFIX, Json
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.clients import McpClients

@@ -11,7 +11,7 @@ from sakti.agent.mcp.servers import McpServer, McpTool
 from sakti.core import json_schema
 from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.core.tokens import estimate_tokens
-from sakti.core.tool_names import PREFIX, clean_name
+from sakti.core.types import PREFIX, clean_name
 
 LONGEST_NAME = 64
 LONGEST_TEXT = 2_000  # bytes of a description, or of a server's instructions

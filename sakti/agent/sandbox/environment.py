@@ -15,8 +15,8 @@ from pathlib import Path
 from sakti.agent.judge import repository_config
 from sakti.agent.judge.where import resolve_path
 from sakti.agent.sandbox import repositories
-from sakti.core.patterns import lazy_pattern
-from sakti.core.programs import find_program
+from sakti.core.lazy import lazy_pattern
+from sakti.core.resources import find_program
 from sakti.store.secrets import has_secret
 
 _NAMES = frozenset(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sakti.agent.judge import repository_config
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Of a folder that git keeps.
 KEPT = ("hooks", "config", "info", "config.worktree", "commondir")

@@ -17,7 +17,7 @@ from typing import Any, cast
 from sakti.agent.judge.where import resolve_path
 from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 LONGEST = 3_600  # seconds that a command may have; a larger number is one of milliseconds

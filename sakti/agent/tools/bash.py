@@ -28,7 +28,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 
 if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Enclosed, Sandbox

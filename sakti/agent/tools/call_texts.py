@@ -11,7 +11,7 @@ import re
 from typing import Any, cast
 
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import DEEPEST, Json
 
 _HEREDOC = lazy_pattern(

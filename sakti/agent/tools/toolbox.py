@@ -22,13 +22,13 @@ from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.read import read
+from sakti.core import types as core_types
 from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.tool_names import CALL, display_name
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
@@ -306,7 +306,7 @@ class Toolbox(Struct):
 
     def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        if call.name == CALL and call.arguments is not None:
+        if call.name == core_types.CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)
@@ -565,7 +565,7 @@ def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
         return tool.effect, arguments
     if tool.remote.reads_only:
         return "own", {}
-    return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
+    return tool.effect, {"command": core_types.display_name(tool.name), "confined": tool.remote.is_confined}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.

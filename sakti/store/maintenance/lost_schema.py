@@ -18,7 +18,7 @@ from pathlib import Path
 import apsw
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store import opening, text_registry
 
 PAGE = 4096

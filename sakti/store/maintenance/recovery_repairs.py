@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from sakti.store import packing, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity

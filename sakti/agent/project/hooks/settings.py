@@ -23,7 +23,7 @@ from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
 from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import display_path, one_line
 
 OFF = "disableAllHooks"

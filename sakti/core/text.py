@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from sakti.core.lazy import lazy_pattern
 
@@ -232,3 +233,11 @@ def lookalikes(text: str) -> tuple[str, ...]:
         if wide or ("LATIN" in scripts and scripts & set(_LIKE_LATIN)):
             words.append(word)
     return tuple(dict.fromkeys(words))
+
+
+def show_value(value: Any) -> str:
+    """Write a value for a message: on one line, cut, whatever it is."""
+    try:
+        return one_line(repr(value), 80)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
+        return "that"

@@ -25,11 +25,11 @@ from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import network as core_network
 from sakti.core import resources
-from sakti.core.config.load import table_of
-from sakti.core.config.reading import SERVERS, parse, show_value
+from sakti.core.config.conversion import table_of
+from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import one_line, show_value
 
 MOST = 32  # servers that start
 MOST_ENTRIES = 200  # of one file that are read

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.config.check import wrong
+from sakti.core.config.conversion import table_of
 from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
-from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern

@@ -48,13 +48,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
         {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
         for t in request.tools
     ]
-    edges = _edges([b for b in request.system if b.text.strip()])
-    for index in edges:
-        system[index]["cache_control"] = _EPHEMERAL
-    used = len(edges)
-    if tools and not edges:
-        tools[-1]["cache_control"] = _EPHEMERAL
-        used = 1
+    used = _mark_prefix(system, tools, _edges([b for b in request.system if b.text.strip()]))
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 
@@ -73,6 +67,16 @@ def render(request: Request, provider: str = "anthropic") -> Json:
     return merged(body, request.extra)
 
 
+def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[int]) -> int:
+    """Mark the edges of the system prompt, or the last tool; return the number of breakpoints used."""
+    for index in edges:
+        system[index]["cache_control"] = _EPHEMERAL
+    if tools and not edges:
+        tools[-1]["cache_control"] = _EPHEMERAL
+        return 1
+    return len(edges)
+
+
 def _messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
     out: list[Json] = []
     for turn in turns(messages, provider, model):
@@ -86,12 +90,8 @@ def _block(part: Part) -> Json:
     match part:
         case TextPart(text):
             return _text(text)
-        case ThinkingPart(text, _, opaque):
-            if "block" in opaque:
-                return dict(opaque["block"])
-            if "redacted" in opaque:
-                return {"type": "redacted_thinking", "data": opaque["redacted"]}
-            return {"type": "thinking", "thinking": text, "signature": opaque.get("signature", "")}
+        case ThinkingPart():
+            return _thinking_block(part)
         case ToolCallPart(call_id, name):
             return {"type": "tool_use", "id": valid_id(call_id), "name": name, "input": call_arguments(part)}
         case ToolResultPart(call_id, _, content, is_error):
@@ -105,6 +105,14 @@ def _block(part: Part) -> Json:
             return _text(file_text(part))
         case _:
             raise TypeError(f"{type(part).__name__} is never sent")
+
+
+def _thinking_block(part: ThinkingPart) -> Json:
+    if "block" in part.opaque:
+        return dict(part.opaque["block"])
+    if "redacted" in part.opaque:
+        return {"type": "redacted_thinking", "data": part.opaque["redacted"]}
+    return {"type": "thinking", "thinking": part.text, "signature": part.opaque.get("signature", "")}
 
 
 def _text(text: str) -> Json:

@@ -60,15 +60,18 @@ def render(request: Request, provider: str) -> Json:
     if moving := _system_text(request, stable=False):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    body: Json = {"model": request.model, "messages": messages}
-    if request.tools:
-        functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
-        body["tools"] = [{"type": "function", "function": function} for function in functions]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    body: Json = {"model": request.model, "messages": messages, **_tools(request)}
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
     return merged(body | _options(request, provider), request.extra)
+
+
+def _tools(request: Request) -> Json:
+    if not request.tools:
+        return {}
+    functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
+    tools: Json = {"tools": [{"type": "function", "function": function} for function in functions]}
+    return tools | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
 def _system_text(request: Request, *, stable: bool) -> str:
@@ -161,17 +164,10 @@ def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
     content: list[Json] = []
     images, parts = split_tool_images(turn.parts)
     for part in parts:
-        match part:
-            case ToolResultPart(call_id, _, output):
-                messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
-            case TextPart(text):
-                content.append({"type": "text", "text": text})
-            case FilePart():
-                content.append({"type": "text", "text": file_text(part)})
-            case ImagePart():
-                content.append(_image(part))
-            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
-                pass  # not of a user, or rendered as text before
+        if isinstance(part, ToolResultPart):
+            messages.append({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
+        else:
+            content += _content(part)
     if images:
         words = content or ([{"type": "text", "text": asked}] if asked else [])
         content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
@@ -180,6 +176,19 @@ def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
     elif content:
         messages.append({"role": "user", "content": content})
     return messages
+
+
+def _content(part: Part) -> list[Json]:
+    """Render a part of a user's message; parts of other roles and parts sent as text give nothing."""
+    match part:
+        case TextPart(text):
+            return [{"type": "text", "text": text}]
+        case FilePart():
+            return [{"type": "text", "text": file_text(part)}]
+        case ImagePart():
+            return [_image(part)]
+        case ToolResultPart() | ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+            return []
 
 
 def _image(part: ImagePart) -> Json:
@@ -196,6 +205,12 @@ def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
     if wire_id and wire_id != call.wire["id"]:
         return call.has_arguments() and (bool(call.pieces) or name != call.name)
     return not wire_id and bool(call.pieces) and call.has_arguments()
+
+
+def _first_choice(event: Json) -> Json | None:
+    """Return the answer of an event; others are answers beside this one."""
+    choices = cast("list[Json]", event.get("choices") or [])
+    return next((c for c in choices if not c.get("index")), None)
 
 
 _THINKING, _TEXT = -2, -1  # positions of the blocks before the calls
@@ -215,8 +230,7 @@ class ChatStreamParser(StreamParser):
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
             self._count(event["usage"])
-        choices = cast("list[Json]", event.get("choices") or [])
-        choice = next((c for c in choices if not c.get("index")), None)  # others are answers beside this one
+        choice = _first_choice(event)
         if choice is None:
             return []
         if choice.get("error"):
@@ -297,12 +311,17 @@ class ChatStreamParser(StreamParser):
     def _part(self, block: StreamedBlock) -> Part | None:
         if block.kind != "thinking":
             return super()._part(block)
+        opaque = self._opaque(block)
+        return self._thinking_part(block.text, opaque) if block.pieces or opaque else None
+
+    def _opaque(self, block: StreamedBlock) -> Json:
+        """Fields that go back to the server with the thinking, those of calls included."""
         opaque = {name: value for name, value in block.wire.items() if name in ("field", "details")}
         if "details" in opaque and opaque.get("field") == "reasoning":
             del opaque["field"]  # details repeat the text of `reasoning`
         if extra := {c.call_id: c.wire["extra_content"] for c in self._calls if "extra_content" in c.wire}:
             opaque["extra"] = extra
-        return self._thinking_part(block.text, opaque) if block.pieces or opaque else None
+        return opaque
 
     def _read_usage(self, counts: Json) -> Usage:
         return read_usage(counts)

@@ -70,24 +70,22 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
     body: Json = {"model": request.model, "input": items, "store": False}
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
         body["instructions"] = instructions
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": t.name,
-                "description": t.description,
-                "parameters": t.parameters,
-                "strict": False,
-            }
-            for t in request.tools
-        ]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    body |= _tools(request)
     if request.messages:
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
     return merged(body | _options(request, provider), request.extra)
+
+
+def _tools(request: Request) -> Json:
+    if not request.tools:
+        return {}
+    tools = [
+        {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+        for t in request.tools
+    ]
+    return {"tools": tools} | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
 def _options(request: Request, provider: str) -> Json:
@@ -250,6 +248,8 @@ class ResponsesStreamParser(StreamParser):
 
     def _read(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "").removeprefix("response.")
+        if kind in ("failed", "error") or (not kind and "error" in event):
+            raise from_event((kind and event.get("response")) or event, self._where)
         if block_kind := _DELTAS.get(kind):
             return self._add(self._block(event, block_kind), str(event.get("delta") or ""))
         match kind:
@@ -262,10 +262,6 @@ class ResponsesStreamParser(StreamParser):
                 self._block(event, self._kind(item.get("type"))).wire = item
             case "completed" | "incomplete" | "done" | "cancelled":
                 return self._finish(cast("Json", event.get("response") or {}), kind)
-            case "failed" | "error":
-                raise from_event(event.get("response") or event, self._where)
-            case "" if "error" in event:
-                raise from_event(event, self._where)
             case _:
                 return []  # parts that begin or end, and what newer servers send, carry nothing to show
         return []
@@ -326,9 +322,7 @@ class ResponsesStreamParser(StreamParser):
                 text = _text_of(block.wire) or block.text
                 return TextPart(text, self._message_opaque(block.wire)) if text else None
             case "thinking":
-                fields = {k: v for k, v in block.wire.items() if k in _REASONING_FIELDS and v is not None}
-                usable = fields.keys() & {"encrypted_content", "id"}
-                return self._thinking_part(block.text, {"item": {"summary": list[Any](), **fields}} if usable else {})
+                return self._thinking_part(block.text, _reasoning_opaque(block.wire))
             case "call":
                 if not block.call_id:
                     self._open_call(block, block.wire.get("call_id"), block.name or block.wire.get("name"))
@@ -342,6 +336,13 @@ class ResponsesStreamParser(StreamParser):
 
     def _read_usage(self, counts: Json) -> Usage:
         return read_usage(counts)
+
+
+def _reasoning_opaque(item: Json) -> Json:
+    """Fields that go back to the server with the thinking; none without content or an id."""
+    fields = {k: v for k, v in item.items() if k in _REASONING_FIELDS and v is not None}
+    usable = fields.keys() & {"encrypted_content", "id"}
+    return {"item": {"summary": list[Any](), **fields}} if usable else {}
 
 
 def _text_of(item: Json) -> str:

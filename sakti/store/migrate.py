@@ -14,9 +14,8 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
-from sakti.store import database_file, failures, packing
+from sakti.store import copies, database_file, failures, packing
 from sakti.store.connection import Connection, Database, plain
-from sakti.store.maintenance import copying
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -294,7 +293,7 @@ def _back_up(db: Database, backup: Path) -> Path:
     def is_wanted(copied: Connection) -> bool:
         return _applied_versions(copied) == before and not _is_from_before(backup, before)
 
-    copying.copy(db, backup, replace=True, wanted=is_wanted)
+    copies.copy(db, backup, replace=True, wanted=is_wanted)
     return backup
 
 

@@ -20,7 +20,7 @@ from sakti.core.types import ModelInfo, Request, Usage
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store import memory
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import integrity
 from sakti.store.threads import child_runs, messages
 from tests.crash import processes
@@ -156,7 +156,7 @@ async def check(folder: Path) -> None:
     assert len(reports) == len(set(reports)), "a report is in the log twice"
     assert set(reports) == {r.child_id for r in runs if r.delivered_at}, "a delivered report is not in the log"
     assert not await store.read(integrity.wrong_states, record)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     states = await store.read(lambda db: db.execute_sql("SELECT state FROM jobs").fetchall())
     assert all(state != "running" for (state,) in states), states
     await session.close()

@@ -28,7 +28,6 @@ from sakti.store.database import Store
 from sakti.store.log import erasure
 from sakti.store.log.erasure import ERASED
 from sakti.store.maintenance import archiving, upkeep
-from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
@@ -250,7 +249,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
-    for find in (shared_logs.reflections, shared_logs.words):
+    for find in (erasure.reflections, erasure.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
     for table in tables():
@@ -261,7 +260,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
             await upkeep.until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
-    await store.write(shared_logs.count_again, resource_id, store.clock.now())
+    await store.write(erasure.count_again, resource_id, store.clock.now())
 
 
 async def go_on(store: Store) -> None:
@@ -335,12 +334,12 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title goes with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
-    shared_logs.begin(db, thread_id, now)
+    erasure.begin(db, thread_id, now)
     return thread.resource_id
 
 
-def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
-    index_upkeep.with_deferred_merge(db, partial(shared_logs.work_off, steps=steps))
+def _work_off(db: Database, steps: Sequence[erasure.Step]) -> None:
+    index_upkeep.with_deferred_merge(db, partial(erasure.work_off, steps=steps))
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:

@@ -25,8 +25,8 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
 from sakti.store import leases
 from sakti.store.connection import Database
-from sakti.store.memory import compactions
 from sakti.store.memory import group_rows as rows
+from sakti.store.memory import moves
 from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.memory.moves import (
     Activate,
@@ -58,9 +58,9 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
         case Activate():
             done = _activate(db, record_id, thread_id, move, now)
         case UndoCompaction():
-            done = compactions.undo_compaction(db, record_id, thread_id, move, now)
+            done = moves.undo_compaction(db, record_id, thread_id, move, now)
         case UndoReflection():
-            done = compactions.undo_reflection(db, record_id, move, now)
+            done = moves.undo_reflection(db, record_id, move, now)
     figures(db, record_id, thread_id, now)
     return done
 

@@ -15,7 +15,7 @@ from sakti.memory.log import lines
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance, purging
+from sakti.store.maintenance import checks, purging
 from sakti.store.search import search
 from sakti.store.threads import messages, summaries, threads
 from tests.fakes.memory import Driver, ScriptedObserver, settings
@@ -354,7 +354,7 @@ async def test_forgetting_for_good_leaves_no_byte_of_the_line(tmp_path: Path) ->
     assert not copy.exists()
     with pytest.raises(MemoryFailure):
         await driver.engine.undo_correction()
-    assert all(f.ok for f in await driver.store.read(maintenance.check))
+    assert all(f.ok for f in await driver.store.read(checks.check))
     await driver.close()
     for file in tmp_path.glob("m.db*"):
         assert b"zanzibar" not in file.read_bytes(), file.name

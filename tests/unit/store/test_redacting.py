@@ -12,9 +12,9 @@ import pytest
 from sakti.agent.threads import redact as redaction
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store import secrets, user_state
+from sakti.store import copies, secrets, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import copying, maintenance, redacting, upkeep
+from sakti.store.maintenance import checks, redacting, upkeep
 from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
 from sakti.store.threads import messages, summaries, threads
@@ -76,7 +76,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def make() -> None:
         store = await Store.open(tmp_path / "data" / "x.db", synchronous="NORMAL")
         await fill(store)
-        await store.read(copying.copy, tmp_path / "data" / "x.db.backup-1")
+        await store.read(copies.copy, tmp_path / "data" / "x.db.backup-1")
         await store.close()
 
     with monkeypatch.context() as patched:
@@ -108,7 +108,7 @@ async def test_not_a_byte_is_left(old: Path) -> None:
     said = await store.read(messages.after, "t", -1)
     assert secrets.marks_in(said[0].text) and said[3].text == "nothing to hide, heron"
     assert [type(p) for p in said[1].parts] == [ToolCallPart] and (said[1].part_tokens, said[1].tokens) == ((6,), 9)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert (await store.read(search, "heron", Scope("/w"))).total == 1
     assert (await store.read(search, "rotate soon", Scope("/w"))).total == 1
     again = await redaction.redact(store, do=False)

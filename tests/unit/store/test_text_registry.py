@@ -91,7 +91,7 @@ _WITHIN = {
     "packing.py": ["search_docs.text", "search_docs.prev", "messages.raw_content", "messages.parts"],
     "search/index.py": ["search_docs.paths"],
     "tasks/search.py": ["task_words.idents"],
-    "maintenance/recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
+    "maintenance/recovery.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }
 
 

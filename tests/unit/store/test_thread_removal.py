@@ -12,7 +12,7 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
 from sakti.store import leases
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance, purging, upkeep
+from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import search
 from sakti.store.threads import removal as thread_removal
@@ -76,7 +76,7 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
         assert await found(store, word) == 0
     assert await store.read(memory_log.carry_over, "workspace", "another") is None
     assert await store.read(memory_log.find_message, "workspace", driver.said[0].id) is None
-    findings = await store.read(maintenance.check)
+    findings = await store.read(checks.check)
     assert all(f.ok for f in findings)
     assert await found(store, "xylophone") == 0, "the check does not bring it back"
     assert [c.thread.id for c in await store.read(thread_removal.list_deleted, "workspace")] == ["t1"]
@@ -122,7 +122,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "'t1'" in row or "xylophone" in row]
     assert await found(store, "bassoon")
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert await store.read(thread_removal.list_deleted, "workspace") == []
 
 
@@ -202,7 +202,7 @@ async def test_what_a_shared_log_made_of_it_and_of_others_is_taken_back_for_the_
     ]
     assert lines == [f"line-{g}" for g, _, _ in groups]
     assert record == (40, 1)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
 
 
 def says(db, group, text, **metadata):

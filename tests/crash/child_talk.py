@@ -22,7 +22,8 @@ from sakti.store import memory
 from sakti.store.database import Store
 from sakti.store.maintenance import checks
 from sakti.store.memory import integrity
-from sakti.store.threads import child_runs, messages
+from sakti.store.threads import messages
+from sakti.store.threads import runs as run_store
 from tests.crash import processes
 from tests.crash.talk import Points, open_acks, watch
 
@@ -143,7 +144,7 @@ async def check(folder: Path) -> None:
     await session.compact()
     assert [e.status for e in ended] == ["answered"], ended
     assert session.thread is not None
-    runs = await store.read(child_runs.of_parent, session.thread.id)
+    runs = await store.read(run_store.of_parent, session.thread.id)
     stored = [
         m for i in (session.thread.id, *(r.child_id for r in runs)) for m in await store.read(messages.after, i, -1)
     ]

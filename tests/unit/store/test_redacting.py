@@ -17,7 +17,7 @@ from sakti.store.database import Store
 from sakti.store.maintenance import checks, redacting, upkeep
 from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import messages, summaries, threads
+from sakti.store.threads import fork, messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -59,7 +59,7 @@ async def fill(store: Store) -> None:
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
     await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)
-    await store.write(summaries.keep_carry_over, "t", f"head {KEY}", [summaries.CarriedPiece("thread", "t", TEXT)])
+    await store.write(fork.keep_carry_over, "t", f"head {KEY}", [fork.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
     await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
 

@@ -15,8 +15,8 @@ from sakti.store.log import lines as memory_log
 from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import search
+from sakti.store.threads import fork, threads
 from sakti.store.threads import removal as thread_removal
-from sakti.store.threads import summaries, threads
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
@@ -229,9 +229,7 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
         says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
 
     await store.write(say)
-    await store.write(
-        summaries.keep_carry_over, "b", "head", [summaries.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
-    )
+    await store.write(fork.keep_carry_over, "b", "head", [fork.CarriedPiece("line", "line-b4", f"* it is blue{notes}")])
     await store.write(thread_removal.delete_thread, "a", 5)
     await purging.purge_thread(store, "a")
     left = await everything(store)
@@ -239,5 +237,5 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
     (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
     assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
     assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
-    assert await store.read(summaries.read_carried_text, "b") == f"head\n* {line[0].content}"
+    assert await store.read(fork.read_carried_text, "b") == f"head\n* {line[0].content}"
     assert (await store.read(search.search, "blue", search.Scope("/w"))).hits

@@ -152,6 +152,11 @@ def _has(db: Connection, condition: str, *values: str) -> bool:
     return db.execute_sql(f"SELECT 1 FROM tasks WHERE {condition} LIMIT 1", values).fetchone() is not None
 
 
+def _list_ids(db: Connection, sql: str, values: Sequence[object]) -> list[str]:
+    # SQL: runs without peewee, whose import takes 60 ms
+    return [row[0] for row in db.execute_sql(sql, values)]
+
+
 def _map_ids(db: Connection, column: str, task_ids: Iterable[str], condition: str = "") -> dict[str, Any]:
     """Map ids of tasks to a column, in one statement."""
     sql = f"SELECT t.id, t.{column} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value{condition}"
@@ -223,11 +228,8 @@ def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
 
 def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
-    # SQL: runs without peewee, whose import takes 60 ms
-    rows = db.execute_sql(
-        "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
-    )
-    return {r[0] for r in rows}
+    sql = "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL"
+    return set(_list_ids(db, sql, (resource_id, type)))
 
 
 def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
@@ -534,11 +536,10 @@ def _newest(db: Connection, match: str) -> int | None:
 
 def _rank(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
     newest = _newest(db, match) or 0
-    # SQL: FTS5, for which peewee has no operator
-    rows: Sequence[tuple[str]] = db.execute_sql(
+    return _list_ids(
+        db,
         "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"
         " WHERE task_words MATCH ? AND rowid >= ?) w JOIN tasks t ON t.pk = w.pk"
         " WHERE t.resource_id = ? AND t.deleted_at IS NULL ORDER BY w.score, t.status = 'closed', t.pk DESC LIMIT ?",
         (match, newest, resource_id, limit),
-    ).fetchall()
-    return [r[0] for r in rows]
+    )

@@ -69,7 +69,7 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
     tasks = _clear_tasks(db, copies, texts)
     erase_copies(db, [*texts, *tasks])
     for one in copies:
-        _index_next(db, one)
+        _index_next(db, one["group_id"], one["line"])
     corrections.next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return Erased([one["id"] for one in copies], texts, tasks)
@@ -119,10 +119,10 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
     return [*corrections.clear_tasks(db, thread_id, texts).texts, *corrections.texts_of(before)]
 
 
-def _index_next(db: Database, row: Json) -> None:
-    """Index the line behind an erased one again: search keeps the text before each line beside it."""
+def _index_next(db: Database, group_id: str, number: int) -> None:
+    """Index the line behind a changed one again: search keeps the text before each line beside it."""
     line = ObservationRow
-    behind = line.select(line.pk).where(line.group_id == row["group_id"], line.line > row["line"], line.forgotten == 0)
+    behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
     for pk in rows.first(db, behind.order_by(line.line)) or ():
         reindexing.index_line(db, pk)
 
@@ -196,13 +196,14 @@ def words(db: Database, thread_id: str) -> list[Step]:
         return []
     # SQL: joins groups and lines of several threads in one statement
     lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
-    own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
-    others = "\n".join(NOTE.sub("", text) for r in lines if r[0] != thread_id for text in r[3:]).casefold()
+    own_lines = [r for r in lines if r[0] == thread_id]
+    others = [r for r in lines if r[0] != thread_id]
+    own_text = "\n".join(text for r in own_lines for text in r[3:]).casefold()
+    other_text = "\n".join(NOTE.sub("", text) for r in others for text in r[3:]).casefold()
     steps: list[Step] = []
-    for thread, line_id, metadata, *_ in lines:
-        texts = [] if thread == thread_id else [r["text"] for r in json.loads(metadata).get(KEY, [])]
-        phrases = tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in others)
-        if phrases:
+    for _, line_id, metadata, *_ in others:
+        texts = [r["text"] for r in json.loads(metadata).get(KEY, [])]
+        if phrases := tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in other_text):
             steps.append(("unsay", line_id, phrases))
     return steps
 
@@ -217,8 +218,8 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
                 rows.delete(db, ObservationRow, id=line_id)
             case ("group", group_id):
                 rows.delete(db, GroupRow, id=group_id)
-            case (_, line_id, said):
-                _remove_note(db, line_id, said)
+            case (_, line_id, phrases):
+                _remove_note(db, line_id, phrases)
 
 
 def _shared_record(db: Database, thread_id: str) -> str | None:
@@ -259,15 +260,14 @@ def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
 
 def _made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
     """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
-    tainted = {i for i, g in groups.items() if g.is_of(thread_id)}
+    own_groups = {i for i, g in groups.items() if g.is_of(thread_id)}
     gone: set[str] = set()
-    while more := {i for i, g in groups.items() if i not in gone and tainted.intersection(g.merged)}:
+    while more := {i for i, g in groups.items() if i not in gone and (own_groups | gone).intersection(g.merged)}:
         gone |= more
-        tainted |= more
     used = {i: set(g.merged) for i, g in groups.items() if g.state != "discarded"}
-    stood_for = {m for i in gone for m in used.get(i, ())}
-    still = {m for i, merged in used.items() if i not in gone for m in merged}
-    return gone, stood_for - tainted - still
+    sources = set[str]().union(*(merged for i, merged in used.items() if i in gone))
+    still_used = set[str]().union(*(merged for i, merged in used.items() if i not in gone))
+    return gone, sources - own_groups - gone - still_used
 
 
 def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) -> None:
@@ -278,7 +278,7 @@ def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) 
             rows.update(db, GroupRow, group_id, thread_id=other)
 
 
-def _remove_note(db: Database, line_id: str, said: Sequence[str]) -> None:
+def _remove_note(db: Database, line_id: str, phrases: Sequence[str]) -> None:
     """Remove from a line the note that it replaces these words."""
     row = ObservationRow
     line: Any = row.select().where(row.id == line_id).get_or_none(db)
@@ -286,16 +286,16 @@ def _remove_note(db: Database, line_id: str, said: Sequence[str]) -> None:
         return
     replaced = line.metadata.get(KEY, [])
     for one in replaced:
-        if one["text"] in said:
+        if one["text"] in phrases:
             words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
             _take_words(db, line_id, line.group_id, words)
-    remaining = [r for r in replaced if r["text"] not in said]
-    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: remaining} if remaining else {})
+    remaining = [r for r in replaced if r["text"] not in phrases]
+    metadata = {**line.metadata, KEY: remaining}
+    if not remaining:
+        del metadata[KEY]
     rows.update(db, row, line_id, metadata=metadata)
-    behind = row.select(row.pk).where(row.group_id == line.group_id, row.line > line.line, row.forgotten == 0)
-    after = rows.first(db, behind.order_by(row.line))
-    for changed in (line.pk, *(after or ())):
-        reindexing.index_line(db, changed)
+    reindexing.index_line(db, line.pk)
+    _index_next(db, line.group_id, line.line)
 
 
 def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:

@@ -229,27 +229,32 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
         raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
     groups = _own_groups(db, done, record_id, thread_id)
     ready = set(done.before.get("buffered", ()))
-    back = [g for g in groups if g.id in ready]
+    back = [g.id for g in groups if g.id in ready]
     created = [g for g in groups if g.id not in ready]
     transition(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
-    transition(db, [g.id for g in back], "active", "buffered", now)
+    transition(db, back, "active", "buffered", now)
     for group in created:
         rows.unindex(db, group)
     end = rows.cursor(db, record_id, thread_id)
     reports = _take_back_reports(db, record_id, thread_id, end, now)
     discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)
-    record, row = MemoryRecordRow, MessageRow
+    record = MemoryRecordRow
     record.update(
         total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in groups),
         last_buffered_at_tokens=done.before["last_buffered_at_tokens"],
         last_observed_at=done.before["last_observed_at"],
     ).where(record.id == record_id).execute(db)
-    behind = (row.thread_id == thread_id) & (row.message_index > end)
-    tokens = row.select(fn.COALESCE(fn.SUM(row.token_count), 0))
-    pending = tokens.where(behind, row.state != "withheld").scalar(db)
+    pending = _count_pending_tokens(db, thread_id, end)
     threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
     mark_undone(db, done.id, now)
     return Advanced(removed=tuple(groups))
+
+
+def _count_pending_tokens(db: Database, thread_id: str, end: int) -> int:
+    """Return the tokens of the messages behind index `end`."""
+    row = MessageRow
+    behind = (row.thread_id == thread_id) & (row.message_index > end) & (row.state != "withheld")
+    return row.select(fn.COALESCE(fn.SUM(row.token_count), 0)).where(behind).scalar(db)
 
 
 def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> list[str]:
@@ -263,16 +268,18 @@ def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, n
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
     """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
     groups = rows.groups_by_id(db, done.group_ids)
+    states = {g.state for g in groups}
+    reason = ""
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):
-        raise MemoryFailure("Cannot be undone: it also covers work outside this thread.", code="conflict")
-    if any(g.state == "superseded" for g in groups):
-        raise MemoryFailure(
-            "Cannot be undone: a reflection was made from its observations; undo that first.", code="conflict"
-        )
-    if not groups or len(groups) != len(done.group_ids) or any(g.state != "active" for g in groups):
-        raise MemoryFailure("Cannot be undone: its observations are no longer in the log.", code="conflict")
-    if rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
-        raise MemoryFailure("Cannot be undone: more was observed after it.", code="conflict")
+        reason = "it also covers work outside this thread"
+    elif "superseded" in states:
+        reason = "a reflection was made from its observations; undo that first"
+    elif states != {"active"} or len(groups) != len(done.group_ids):
+        reason = "its observations are no longer in the log"
+    elif rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
+        reason = "more was observed after it"
+    if reason:
+        raise MemoryFailure(f"Cannot be undone: {reason}.", code="conflict")
     return groups
 
 
@@ -317,13 +324,13 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
 
 def _target(db: Database, record_id: str, generation: int | None) -> Group:
     """Return the reflection to undo; it must be in the log."""
-    active = [g for g in rows.groups(db, record_id, "active") if g.kind == "reflection"]
-    merged = [g for g in rows.groups(db, record_id, "superseded") if g.kind == "reflection"]
-    candidates = [g for g in (*merged, *active) if generation is None or g.generation == generation]
-    if not candidates or (generation is None and not active):
+    merged, active = _reflections(db, record_id, "superseded"), _reflections(db, record_id, "active")
+    target = next(reversed(active), None)
+    if generation is not None:
+        target = next((g for g in (*reversed(active), *reversed(merged)) if g.generation == generation), None)
+    if target is None:
         text = "There is no reflection" if generation is None else f"There is no generation {generation} in the log"
         raise MemoryFailure(f"{text} to undo.", code="not_found")
-    target = candidates[-1]
     if target.state == "superseded":
         above = next(g for g in (*merged, *active) if target.id in g.merged_group_ids)
         raise MemoryFailure(
@@ -332,6 +339,10 @@ def _target(db: Database, record_id: str, generation: int | None) -> Group:
             code="conflict",
         )
     return target
+
+
+def _reflections(db: Database, record_id: str, state: GroupState) -> list[Group]:
+    return [g for g in rows.groups(db, record_id, state) if g.kind == "reflection"]
 
 
 def _task_back(db: Database, target: Group) -> None:

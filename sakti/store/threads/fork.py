@@ -195,9 +195,10 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
 
 def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    parts = (part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups))
-    waiting = (g for g in groups.values() if g.state == "buffered" and g.kind == "observation")
-    return [p for p in parts if p.end is not None], [g for g in waiting if (g.end or 0) <= last]
+    active = (g for g in groups.values() if g.state == "active")
+    waiting = (g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation"))
+    log = [part for g in active for part in up_to(g, last, groups) if part.end is not None]
+    return log, [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -77,6 +77,20 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
 
 
+def _describe_messages(messages: Iterable[Message], name: Callable[[str], str]) -> list[list[int] | list[str]]:
+    """Return ranges of stored messages, and the role and named text of the others."""
+    described: list[list[int] | list[str]] = []
+    for message in messages:
+        last = described[-1] if described else None
+        if message.index < 0 or "synthetic" in message.metadata:
+            described.append([message.role, name(plain_text(message.parts))])
+        elif last is not None and last[-1] == message.index - 1:
+            last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
+        else:
+            described.append([message.index, message.index])
+    return described
+
+
 def describe_request(request: Request) -> SentRequest:
     """Return the stored description of a request.
 
@@ -89,18 +103,9 @@ def describe_request(request: Request) -> SentRequest:
         texts[digest := hash_text(text)] = text
         return digest
 
-    messages: list[list[int] | list[str]] = []
-    for message in request.messages:
-        last = messages[-1] if messages else None
-        if message.index < 0 or "synthetic" in message.metadata:
-            messages.append([message.role, name(plain_text(message.parts))])
-        elif last is not None and last[-1] == message.index - 1:
-            last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
-        else:
-            messages.append([message.index, message.index])
     description: Json = {
         "blocks": [[b.kind, name(b.text)] for b in request.system],
-        "messages": messages,
+        "messages": _describe_messages(request.messages, name),
         "tool_choice": request.tool_choice,
         "effort": request.effort,
         "max_output_tokens": request.max_output_tokens,

@@ -14,11 +14,11 @@ CEILINGS = {
     "functions with complexity over 15": 0,
     "functions with more than 7 arguments": 33,
     "imports inside functions": 48,
-    "assignments to found, said, told, …": 144,
+    "assignments to found, said, told, …": 143,
     "silent `case _: pass`": 7,
     "test names that continue the one above": 0,
     "class names used more than once": 10,
-    "functions with complexity over 10 (%)": 5.9,
+    "functions with complexity over 10 (%)": 5.7,
     "functions named by a participle (%)": 2.4,
     "docstrings with dialect (%)": 0.2,
 }

@@ -12,7 +12,7 @@ from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
 from sakti.store.secrets import masked
-from sakti.store.threads.jobs import StoredJob
+from sakti.store.threads.runs import StoredJob
 
 LOOK = 1.0  # seconds between two looks at what a command left running
 LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended command

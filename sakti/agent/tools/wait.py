@@ -12,7 +12,7 @@ from sakti.agent.tools import background
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.processes import Running
-from sakti.store.threads import jobs
+from sakti.store.threads import runs
 
 NAME = "wait"
 INTERVAL = 0.05  # seconds between two looks
@@ -40,7 +40,7 @@ def make(is_steered: Callable[[], bool]) -> Tool:
         except TimeoutError:
             pass
         tail = background.last_lines(running)
-        details = {jobs.ENDED: int(job)} if running.is_reported else {}
+        details = {runs.ENDED: int(job)} if running.is_reported else {}
         return Outcome(f"[{why}]\n{tail}".rstrip(), details={"exit_code": running.exit_code, **details})
 
     return wait
@@ -70,7 +70,7 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
     code = running.process.returncode
     running.is_reported = not members
     state = "[still running]" if members else f"[ended with exit code {code}]"
-    details = {} if members else {jobs.ENDED: int(id)}
+    details = {} if members else {runs.ENDED: int(id)}
     return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code, **details})
 
 
@@ -87,5 +87,5 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     result = f"Command {id} had ended already." if over else f"Command {id} ended."
     if survivors:
         result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
-    details = {"exit_code": running.process.returncode, jobs.ENDED: int(id)}
+    details = {"exit_code": running.process.returncode, runs.ENDED: int(id)}
     return Outcome(result, is_error=bool(survivors), details=details)

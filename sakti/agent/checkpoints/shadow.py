@@ -22,9 +22,8 @@ from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_s
 from sakti.agent.checkpoints.records import Mark, PendingCall, Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
-from sakti.agent.checkpoints.targets import NOTHING, Targets
-from sakti.agent.judge.secrets import secret_filter, secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.expansion import NOTHING, Targets
+from sakti.agent.judge.workspace_view import Place, secret_filter, secret_reason
 from sakti.core import resources
 from sakti.core.clock import Clock
 from sakti.core.errors import SaktiError

@@ -22,8 +22,8 @@ from sakti.agent.judge.programs import (
     has_option,
     list_operands,
 )
-from sakti.agent.judge.where import Access
 from sakti.agent.judge.words import VARIABLE
+from sakti.agent.judge.workspace_view import Access
 from sakti.core.patterns import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])

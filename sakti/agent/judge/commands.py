@@ -14,14 +14,21 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, execution, expansion, git, hard, repository_config, shell
+from sakti.agent.judge import call_forms, execution, expansion, git, hard, repositories, shell
 from sakti.agent.judge.execution import Visibility, explain_guard
 from sakti.agent.judge.policy import Kind, skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
-from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
-from sakti.agent.judge.where import Access, Place
+from sakti.agent.judge.workspace_view import (
+    Access,
+    Place,
+    holds_secrets,
+    list_exclusions,
+    list_secret_files,
+    secret_filter,
+    secret_reason,
+)
 from sakti.core.patterns import lazy_pattern
 
 _GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
@@ -206,7 +213,7 @@ def _may_copy_secrets(simple: Simple, script: Script) -> bool:
 
 def _find_tracked_secret(place: Place) -> str:
     """Return a file with secrets that is in a repository's index, or the index if it cannot be read."""
-    tracked = repository_config.list_tracked(place.cwd)
+    tracked = repositories.list_tracked(place.cwd)
     if tracked is None:
         return "the index"
     is_secret = secret_filter(place.workspace, place)
@@ -372,10 +379,10 @@ _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
     """Return why a reading git command may do more in its folder, "" if it does not."""
-    if setting := repository_config.names_program(place.cwd):
+    if setting := repositories.names_program(place.cwd):
         return f"Runs git where the repository's setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(p.is_dir() for p, _ in paths)
-    if compares and not repository_config.has_repository(place.cwd):
+    if compares and not repositories.has_repository(place.cwd):
         return "Compares folders that are in no repository"
     return ""
 
@@ -399,7 +406,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleComman
         return SimpleCommand("guarded", "Changes git's settings", argv, redirected)
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
-    if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+    if _edits_by_git(argv, place) and not exact and not repositories.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return SimpleCommand("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"

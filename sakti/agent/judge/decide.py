@@ -20,8 +20,7 @@ from sakti.agent.judge import policy as rule_texts
 from sakti.agent.judge.execution import explain_guard
 from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
+from sakti.agent.judge.workspace_view import Access, Facts, Place, RemoteFacts, is_system, secret_reason
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports

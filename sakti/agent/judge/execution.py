@@ -20,25 +20,9 @@ from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntry, find_program, is_met, list_operands
 from sakti.agent.judge.shell import Script, list_unclear, with_nested
 from sakti.agent.judge.syntax import Simple, Word
-from sakti.agent.judge.where import Place, is_system
+from sakti.agent.judge.workspace_view import LISTS, Place, is_system
 from sakti.core.patterns import lazy_pattern
 
-_NAMES = frozenset(
-    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zprofile .zshenv .zlogin .zlogout"
-    " .cshrc .kshrc .inputrc .gitconfig .envrc .mcp.json .vimrc .exrc .gvimrc .nvimrc .emacs .tmux.conf .screenrc"
-    " .lldbinit .gdbinit .mise.toml .tool-versions .pdbrc .pythonrc .irbrc .pryrc .xinitrc .xprofile .xsession"
-    " .curlrc .wgetrc .pam_environment .netrwhist .editorconfig-exec .direnvrc crontab authorized_keys".split()
-)
-_FOLDERS = frozenset(".git .sakti .vscode .idea .husky .githooks systemd autostart launchagents launchdaemons".split())
-# Files that run when something else is run, though no command names them.
-RUN_LATER = frozenset(
-    "conftest.py Makefile makefile GNUmakefile justfile package.json pyproject.toml setup.py setup.cfg tox.ini"
-    " noxfile.py pytest.ini sitecustomize.py usercustomize.py .pre-commit-config.yaml .gitattributes .gitmodules"
-    " Dockerfile docker-compose.yml compose.yaml build.rs Cargo.toml build.gradle build.gradle.kts pom.xml"
-    " eslint.config.js jest.config.js vitest.config.ts vite.config.ts webpack.config.js tsconfig.json Rakefile"
-    " Gemfile CMakeLists.txt BUILD WORKSPACE".split()
-)
-RUN_LATER_FOLDERS = frozenset((".github", ".devcontainer", ".claude", ".cursor", ".venv", "node_modules", ".cargo"))
 _SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
 _OF_A_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a|fi)?sh\b")
 _NOT_THERE = "runs a file that does not exist yet"
@@ -137,7 +121,7 @@ def explain_guard(path: Path) -> str:
     Letters count as small ones: on some systems both are the same file.
     """
     parts = [part.lower() for part in path.parts]
-    if path.name.lower() in _NAMES or not _FOLDERS.isdisjoint(parts) or _of_hooks(parts):
+    if path.name.lower() in LISTS.autorun_names or not LISTS.autorun_folders.isdisjoint(parts) or _of_hooks(parts):
         return "Can run code later, without asking"
     return ""
 
@@ -154,7 +138,7 @@ def runs_later(path: Path, place: Place) -> bool:
     """Return whether a change of a file takes effect when something else is run."""
     root = next((r for r in place.roots if path.is_relative_to(r)), None)
     inside = path.relative_to(root).parts if root is not None else path.parts
-    return path.name in RUN_LATER or bool(RUN_LATER_FOLDERS & set(inside[:-1]))
+    return path.name in LISTS.run_later_names or bool(LISTS.run_later_folders & set(inside[:-1]))
 
 
 class Visibility(Struct, frozen=True):

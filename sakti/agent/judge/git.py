@@ -23,8 +23,8 @@ from sakti.agent.judge.programs import (
     list_operands,
     take_value,
 )
-from sakti.agent.judge.repository_config import is_harmless
-from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
+from sakti.agent.judge.repositories import is_harmless
+from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES
 from sakti.core.patterns import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
@@ -252,7 +252,7 @@ def _selects_files(arguments: Sequence[str], folder: Path) -> bool:
 @functools.cache
 def _exclude_secrets() -> str:
     """Return pathspecs without the files with secret names, quoted for the shell."""
-    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(SECRET_FOLDERS)))
+    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(LISTS.secret_folders)))
     return "".join(f" ':(top,exclude,glob,icase){n}'" for n in names)
 
 

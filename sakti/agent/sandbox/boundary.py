@@ -14,10 +14,9 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.secrets import secret_filter
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge import repositories as judge_repositories
+from sakti.agent.judge.workspace_view import LevelName, Place, secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
-from sakti.agent.sandbox import repositories
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
@@ -193,8 +192,10 @@ def drawn(
 
 def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
     """Folders that hold the repositories of a root, the common one of a worktree too."""
-    folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.find_git_folder(g, root)) is not None))
-    if root == workspace and (common := repositories.find_common_folder(workspace)) is not None:
+    folders = list(
+        dict.fromkeys(k for g in git_paths if (k := judge_repositories.find_git_folder(g, root)) is not None)
+    )
+    if root == workspace and (common := judge_repositories.find_common_folder(workspace)) is not None:
         folders.append(common)
     return folders
 
@@ -207,7 +208,7 @@ def _read_only_below(
     yield from (g for g in git_paths if g.is_file())  # they name the folder of a worktree or submodule: none else
     yield from (t for t in texts if t.is_relative_to(root))
     for git in folders:
-        yield from repositories.list_protected(git, root)
+        yield from judge_repositories.list_protected(git, root)
 
 
 def _folders_above(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:

@@ -24,9 +24,8 @@ from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
-from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.context import AgentCommand, Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
-from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 

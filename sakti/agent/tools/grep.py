@@ -14,13 +14,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from sakti.agent.judge.secrets import other_name, secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, other_name, secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import one_row
-from sakti.agent.tools.walk import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes
+from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes, one_row
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.merging import folded, merge_change, unfold
-from sakti.agent.tools.textfile import Line
+from sakti.agent.tools.textfile import Line, folded, merge_change, unfold
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 

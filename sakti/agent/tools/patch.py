@@ -23,8 +23,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
-from sakti.agent.tools.merging import folded, merge_change
-from sakti.agent.tools.textfile import Line
+from sakti.agent.tools.textfile import Line, folded, merge_change
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 

@@ -12,14 +12,13 @@ from msgspec import Struct, field, structs
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_hooks, call_texts, tool_search
-from sakti.agent.tools.approvals import Approvals
+from sakti.agent.tools import call_hooks, tool_search
+from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
-from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.read import read
 from sakti.core.config import SESSION_MODES, SessionMode
@@ -310,7 +309,7 @@ class Toolbox(Struct):
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)
-        arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
+        arguments = call.arguments if call.arguments is not None else forms.parse_leniently(call.raw)
         name = call.name if self.find(call.name) is not None else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
@@ -353,9 +352,7 @@ class Toolbox(Struct):
         if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
-            raise ToolError(
-                f"The arguments of {call.name} {call_texts.explain_unreadable(call.raw)}; write the call again."
-            )
+            raise ToolError(f"The arguments of {call.name} {forms.explain_unreadable(call.raw)}; write the call again.")
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 

@@ -560,10 +560,7 @@ class OpenThread:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
-        tools += [
-            tool_approvals.make_ask_user(approvals),
-            tool_approvals.make_present_plan(approvals, self.approve_plan),
-        ]
+        tools += tool_approvals.make_cards(approvals, self.approve_plan)
         tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools if t.name not in state.missing_tools},

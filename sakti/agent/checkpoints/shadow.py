@@ -176,9 +176,13 @@ class Shadow(Struct, dict=True):
         if changes or lost or stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
-            used = {c.path for c in changes}
-            self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
+            self._drop_unused(before, changes)
         return lost
+
+    def _drop_unused(self, before: Before, changes: Sequence[PathChange]) -> None:
+        """Drop the contents that were kept before a call and that it did not change."""
+        used = {c.path for c in changes}
+        self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()

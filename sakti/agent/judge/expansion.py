@@ -1,4 +1,4 @@
-"""Expand the words of a command as the shell does, and find the files that it lists, removes or writes.
+"""Expand words of a command as the shell does, and find the files that it lists, removes or writes.
 
 For `read_targets`, whose files are kept before the command runs, everything that can be read counts, even if the
 command is not understood: keeping a file too many harms nothing.
@@ -331,11 +331,15 @@ def _of_git(simple: Simple, _words: Sequence[Word], place: Place) -> Targets:
     return Targets(removed=named or (place.cwd,))
 
 
+def _removes_by_find(argv: Sequence[str]) -> bool:
+    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in _STARTERS}
+    return "-delete" in argv or not programs <= LISTS.lookers
+
+
 def _removed_by_find(simple: Simple, place: Place) -> Iterator[Path]:
     """Yield the files below the start of a `find` that removes some; only one test of a name is looked at."""
     argv = simple.argv
-    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in _STARTERS}
-    if "-delete" not in argv and programs <= LISTS.lookers:
+    if not _removes_by_find(argv):
         return
     end = next((n for n, a in enumerate(argv) if n and a[:1] in "-!("), len(argv))
     starts = _paths(simple.words[1:end] or (Word("."),), place)

@@ -1,4 +1,4 @@
-"""Where a call acts, which files there hold secrets, and the facts of a tool that are needed to judge it.
+"""Describe where a call acts, which files there hold secrets, and the facts of its tool.
 
 Secret files are recognised by name, by folder, and as the same file under another name.
 """
@@ -114,7 +114,7 @@ def resolve_path(folder: Path, path: str) -> Path:
 
 
 class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that the judge knows by name, and programs whose operands are kept; the schema of `files.toml`."""
+    """Files that the judge knows by name, and programs that change files; schema of `files.toml`."""
 
     secret_names: tuple[str, ...]
     secret_stems: tuple[str, ...]
@@ -156,11 +156,14 @@ def secret_reason(path: Path, place: Place) -> str:
     return f"the same file as {place.show(other)}, which holds secrets" if other is not None else ""
 
 
+def _is_own(text: str, place: Place) -> bool:
+    """Return whether a path is in a folder of sakti's data or configuration."""
+    return any(text == own or text.startswith(f"{own}/") for own in map(str, place.own))
+
+
 def _by_name(path: Path, place: Place) -> str:
     text = str(path)
-    if any(text == own or text.startswith(f"{own}/") for own in map(str, place.own)) and not any(
-        path.is_relative_to(folder) for folder in place.readable
-    ):
+    if _is_own(text, place) and not any(path.is_relative_to(folder) for folder in place.readable):
         return "sakti's own data"
     if any(part.lower() in LISTS.secret_folders for part in path.parts):
         return "a folder of credentials"

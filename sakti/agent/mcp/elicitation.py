@@ -112,14 +112,18 @@ def make_question(text: str, field: FormField, problem: str = "") -> CardQuestio
     return CardQuestion("\n".join(lines), header, options, field.kind == "array")
 
 
-def read_answer(field: FormField, answer: CardAnswer) -> Value:
-    """Return the value of a field, None if it was left out. Raises `WrongAnswer`."""
+def _list_words(field: FormField, answer: CardAnswer) -> list[str]:
+    """Return the values in an answer: its choices, those written in a list, or its text."""
     text = answer.text.strip()
     words = [choice for choice in answer.choices if choice != LEAVE_OUT or choice in field.choices]
     if field.kind == "array":
-        words += [part.strip() for part in text.split(",") if part.strip()]
-    elif text:
-        words = [text]
+        return words + [part.strip() for part in text.split(",") if part.strip()]
+    return [text] if text else words
+
+
+def read_answer(field: FormField, answer: CardAnswer) -> Value:
+    """Return the value of a field, None if it was left out. Raises `WrongAnswer`."""
+    words = _list_words(field, answer)
     if not words:
         if field.is_required:
             raise WrongAnswer("An answer is required.")

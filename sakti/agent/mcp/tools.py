@@ -1,4 +1,4 @@
-"""Make tools of servers for the toolbox, and their results: text for the model, images, files for the rest.
+"""Make tools of servers for the toolbox, and results of their answers: text, images, files.
 
 The last list of a server's tools and the descriptions that the user approved are stored.
 """
@@ -13,7 +13,7 @@ import json
 import mimetypes
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,16 +57,24 @@ _REFUSALS = (
 )
 
 
-def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counter, *, takes_images: bool) -> Outcome:
-    """Return a tool's result for the model and the screen; a long one is cut, and a file keeps all of it."""
+def _read_blocks(
+    blocks: Sequence[types.ContentBlock], run: ToolContext, most: int
+) -> tuple[list[str], list[ImagePart]]:
+    """Return the texts of blocks, and at most so many pictures."""
     texts: list[str] = []
     pictures: list[ImagePart] = []
-    for block in result.content:
-        picture = _read_image(block) if takes_images and len(pictures) < MOST_IMAGES else None
+    for block in blocks:
+        picture = _read_image(block) if len(pictures) < most else None
         if picture is not None:
             pictures.append(picture)
         else:
             texts.append(block_text(block, run))
+    return texts, pictures
+
+
+def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counter, *, takes_images: bool) -> Outcome:
+    """Return a tool's result for the model and the screen; a long one is cut, and a file keeps all of it."""
+    texts, pictures = _read_blocks(result.content, run, MOST_IMAGES if takes_images else 0)
     details: Json = {}
     if result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)

@@ -335,19 +335,9 @@ class Masks(Struct):
                 entries = list(scanned)
         except OSError:
             return None
-        folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
         names = {e.name for e in entries}
         repository = ".git" if ".git" in names else "." if names.issuperset(_BARE) else ""
-        for e in entries:
-            if e.is_dir(follow_symlinks=False):
-                if e.name != ".git":
-                    (passed if e.name in DEPENDENCIES else folders).append(e.name)
-                continue
-            if is_secret is None:
-                continue
-            inodes.append((e.inode(), e.name))
-            if is_secret(f"{relative}/{e.name}" if relative else e.name):
-                secret.append(e.name)
+        folders, passed, secret, inodes = _sort_entries(entries, relative, is_secret)
         texts = tuple(sorted(names & _TEXT_NAMES))
         return _Folder(
             changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
@@ -367,15 +357,18 @@ class Masks(Struct):
             out.add(target)
             if seen.st_nlink > 1:
                 several.add((seen.st_dev, seen.st_ino))
-        numbers = {inode for _, inode in several}
-        for folder, listing in self._known.items() if several else ():
+        return out | set(self._find_links(several)) if several else out
+
+    def _find_links(self, files: set[tuple[int, int]]) -> Iterator[Path]:
+        """Yield the paths in the workspace of files that are named by device and inode."""
+        numbers = {inode for _, inode in files}
+        for folder, listing in self._known.items():
             for inode, name in listing.inodes:
                 if inode in numbers:
                     path = Path(folder, name)
-                    seen = path.lstat()
-                    if (seen.st_dev, seen.st_ino) in several:
-                        out.add(path)
-        return out
+                    status = path.lstat()
+                    if (status.st_dev, status.st_ino) in files:
+                        yield path
 
 
 def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
@@ -384,3 +377,24 @@ def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
         path = Path(folder, location.path)
         if location.path.partition("/")[0] in names and os.path.lexists(path):
             yield path
+
+
+def _sort_entries(
+    entries: Iterable[os.DirEntry[str]], relative: str, is_secret: Callable[[str], bool] | None
+) -> tuple[list[str], list[str], list[str], list[tuple[int, str]]]:
+    """Return folders, folders of dependencies, secret files and the inodes of files.
+
+    Without `is_secret` only folders are looked at.
+    """
+    folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
+    for e in entries:
+        if e.is_dir(follow_symlinks=False):
+            if e.name != ".git":
+                (passed if e.name in DEPENDENCIES else folders).append(e.name)
+            continue
+        if is_secret is None:
+            continue
+        inodes.append((e.inode(), e.name))
+        if is_secret(f"{relative}/{e.name}" if relative else e.name):
+            secret.append(e.name)
+    return folders, passed, secret, inodes

@@ -290,15 +290,21 @@ class LinuxSandbox(Struct, dict=True):
             program
         )
 
-    def _look(self) -> Level:
+    def _find_obstacle(self) -> str:
+        """Return why commands cannot run in a sandbox, as far as no program has to be started to know it."""
         if self.off:
-            return Level("unsandboxed", self.off)
+            return self.off
         if self.system not in ("linux", "darwin"):
-            return Level("unsandboxed", "sakti has no sandbox for this system")
+            return "sakti has no sandbox for this system"
         if why := impossible(self.workspace):
-            return Level("unsandboxed", why)
+            return why
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
-            return Level("unsandboxed", "the workspace lies in a folder that commands must not see")
+            return "the workspace lies in a folder that commands must not see"
+        return ""
+
+    def _look(self) -> Level:
+        if obstacle := self._find_obstacle():
+            return Level("unsandboxed", obstacle)
         if self.system == "darwin":
             return self._seatbelt_level()
         if backends.program(self.machine) is None:

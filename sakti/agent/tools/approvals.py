@@ -118,6 +118,11 @@ def make_ask_user(approvals: Approvals) -> Tool:
     return ask_user
 
 
+def make_cards(approvals: Approvals, approve: PlanApproval) -> list[Tool]:
+    """Make the tools that ask the user by a card."""
+    return [make_ask_user(approvals), make_present_plan(approvals, approve)]
+
+
 class PlanApproval(Protocol):
     """Function that carries an approved plan to the board and the thread."""
 

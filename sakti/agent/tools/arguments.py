@@ -218,15 +218,21 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
         tool, values = _editor(values)
     if tool not in _NAMES:
         return tool, arguments
-    if tool == "ls" and _truth(values.get("recursive")):
-        tool, values = "glob", {**values, "pattern": "**/*"}
-    if tool == "glob" and _bare(name) == "filesearch":
-        values = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
-                 for k, v in values.items()}  # fmt: skip
+    tool, values = _list_by_glob(name, tool, values)
     out = translate_arguments(tool, values, cwd)
     if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
         return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
+
+
+def _list_by_glob(name: str, tool: str, values: Json) -> tuple[str, Json]:
+    """Turn a recursive listing and a search for a part of a name into calls of glob."""
+    if tool == "ls" and _truth(values.get("recursive")):
+        return "glob", {**values, "pattern": "**/*"}
+    if tool == "glob" and _bare(name) == "filesearch":
+        pairs = [("pattern", f"**/*{v}*") if plain(k) == "query" else (k, v) for k, v in values.items()]
+        return "glob", dict(pairs)
+    return tool, values
 
 
 def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
@@ -236,7 +242,15 @@ def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
     """
     values = {k: v for k, v in _unwrap(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
-    names = _NAMES[tool]
+    named, rest = _map_names(_NAMES[tool], values)
+    if special is not None:
+        special(named, rest, cwd)
+    _check_text(tool, named)
+    return named | {k: v for k, v in rest.items() if plain(k) not in FOREIGN.dropped}
+
+
+def _map_names(names: Mapping[str, str], values: Json) -> tuple[Json, Json]:
+    """Return the arguments that have a name of ours, and the rest; our exact names come before other ones."""
     exact = {k for k in values if k in names.values()}
     named: Json = {}
     rest: Json = {}
@@ -246,10 +260,7 @@ def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
             named[ours] = value
         else:
             rest[key] = value
-    if special is not None:
-        special(named, rest, cwd)
-    _check_text(tool, named)
-    return named | {k: v for k, v in rest.items() if plain(k) not in FOREIGN.dropped}
+    return named, rest
 
 
 def _unwrap(arguments: Json) -> Json:
@@ -299,15 +310,19 @@ def _one(named: Json, key: str) -> None:
 def _bash(named: Json, rest: Json, cwd: Path) -> None:
     command = named.get("command")
     if isinstance(command, list):
-        words = [str(w) for w in cast("list[Any]", command)]
-        shell = len(words) == 3 and Path(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc", "-ic")
-        named["command"] = words[2] if shell else shlex.join(words)
+        named["command"] = _join_words([str(w) for w in cast("list[Any]", command)])
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
     if isinstance(folder, str) and folder.strip() and resolve_path(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     _set_timeout(named, rest)
+
+
+def _join_words(words: Sequence[str]) -> str:
+    """Return the command that words mean, without a shell around it."""
+    shell = len(words) == 3 and Path(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc", "-ic")
+    return words[2] if shell else shlex.join(words)
 
 
 def _set_timeout(named: Json, rest: Json) -> None:
@@ -381,6 +396,11 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
     single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _REPLACEMENT}
     if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
         single["all"] = True
+    _set_edits(named, single, line, text)
+
+
+def _set_edits(named: Json, single: Json, line: int | None, text: Any) -> None:
+    """Make a list of edits of a `single` replacement, or of a text to insert behind a line."""
     if line is not None:
         named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
@@ -414,10 +434,14 @@ def _insertion(named: Json, rest: Json) -> tuple[int | None, Any]:
     return line, text
 
 
+def _list_paths(tables: Sequence[Json]) -> set[str]:
+    return {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+
+
 def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
     """Move the file that all `edits` name from them to the call's `path`."""
     tables = [cast("Json", e) for e in edits if isinstance(e, dict)]
-    paths = {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+    paths = _list_paths(tables)
     if not paths:
         return edits
     if "path" in named:
@@ -426,6 +450,12 @@ def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
         raise ToolError("edit changes one file: call it once for each file.")
     named["path"] = paths.pop()
     return [{k: v for k, v in e.items() if _NAMES["edit"].get(plain(k)) != "path"} for e in tables]
+
+
+def _field_of_replacement(key: str, value: Any) -> str:
+    if plain(key) == "after" and isinstance(value, int):  # a line to insert behind, not a text
+        return "after"
+    return _REPLACEMENT.get(plain(key), key)
 
 
 def _change(value: Any) -> Any:
@@ -437,8 +467,7 @@ def _change(value: Any) -> Any:
     out: Json = {}
     for key, each in cast("Json", value).items():
         name = plain(key)
-        ours = _REPLACEMENT.get(name, key)
-        ours = "after" if name == "after" and isinstance(each, int) else ours  # a line to insert behind, not a text
+        ours = _field_of_replacement(key, each)
         is_one_of_ours = name in _REPLACEMENT or name == "after"
         if each is not None and ours not in out and (is_one_of_ours or name not in FOREIGN.dropped):
             out[ours] = each
@@ -467,17 +496,21 @@ def _grep(named: Json, rest: Json, _cwd: Path) -> None:
     if isinstance(named.get("include"), list):
         named["include"] = "{" + ",".join(map(str, named["include"])) + "}"
     _set_grep_limits(named, rest)
-    if (regular := _take(rest, "isregexp")) is not None and "literal" not in named:
-        named["literal"] = not _truth(regular)
-    sensitive = _take(rest, "casesensitive")
-    if sensitive is not None and "ignore_case" not in named:
-        named["ignore_case"] = not _truth(sensitive)
+    _set_opposite(named, rest, "literal", "isregexp")
+    _set_opposite(named, rest, "ignore_case", "casesensitive")
     shape = _take(rest, "outputmode")
     if isinstance(shape, str) and "files_only" not in named:
         named["files_only"] = shape != "content"
     kind = _take(rest, "type", "filetype", "language")
     if isinstance(kind, str) and kind and "include" not in named:
         named["include"] = FOREIGN.file_types.get(kind.lower(), f"*.{kind.lower()}")
+
+
+def _set_opposite(named: Json, rest: Json, ours: str, theirs: str) -> None:
+    """Set our flag by one that means the opposite."""
+    value = _take(rest, theirs)
+    if value is not None and ours not in named:
+        named[ours] = not _truth(value)
 
 
 def _set_grep_limits(named: Json, rest: Json) -> None:

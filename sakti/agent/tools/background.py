@@ -1,4 +1,4 @@
-"""Keep the commands that run in the background of a session, with the tools wait, bash_output and kill."""
+"""Keep the background commands of a session, with the tools wait, bash_output and kill."""
 
 from __future__ import annotations
 

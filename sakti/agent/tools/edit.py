@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,17 +165,22 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile
         if change.kind == "delete":
             out[target] = ChangedFile(target, there.name, there.before, "", None)
             continue
-        before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-        after = patches.apply_update(before, _with_values(change, before), there.name)
         goal = run.resolve(str(resolve_path(folder, change.move_to))) if change.move_to else target
-        if goal != target:
-            if os.path.lexists(goal):
-                raise ToolError(f"{run.state.show(goal)} already exists; nothing was changed.")
-            out[target] = ChangedFile(target, there.name, there.before, "", None)
-            out[goal] = ChangedFile(goal, run.state.show(goal), None, after, encoded.encode(after))
-        else:
-            out[target] = ChangedFile(target, there.name, there.before, after, encoded.encode(after))
+        out |= {c.path: c for c in _update(run, change, there, goal)}
     return list(out.values())
+
+
+def _update(run: ToolContext, change: patches.FileChange, there: ChangedFile, goal: Path) -> Iterator[ChangedFile]:
+    """Yield the changes of a file that a patch changes in its place, or moves to `goal`."""
+    before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
+    after = patches.apply_update(before, _with_values(change, before), there.name)
+    if goal == there.path:
+        yield ChangedFile(goal, there.name, there.before, after, encoded.encode(after))
+        return
+    if os.path.lexists(goal):
+        raise ToolError(f"{run.state.show(goal)} already exists; nothing was changed.")
+    yield ChangedFile(there.path, there.name, there.before, "", None)
+    yield ChangedFile(goal, run.state.show(goal), None, after, encoded.encode(after))
 
 
 def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import functools
 import itertools
 import os
 import re
@@ -164,9 +165,12 @@ def _walk_files(root: Path, workspace: Path, stop: threading.Event) -> Iterator[
         here = Path(folder)
         specs = _specs_at(here, root, specs)
         names[:] = sorted(n for n in names if n not in SKIPPED and not _is_ignored(specs, here / n, folder=True))
-        for path in (here / name for name in sorted(filenames)):
-            if not _is_ignored(specs, path) and path.is_file() and not path.is_symlink():
-                yield path.relative_to(root).as_posix()
+        listed = filter(functools.partial(_is_listed, specs), map(here.joinpath, sorted(filenames)))
+        yield from (path.relative_to(root).as_posix() for path in listed)
+
+
+def _is_listed(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path) -> bool:
+    return not _is_ignored(specs, path) and path.is_file() and not path.is_symlink()
 
 
 def _specs_at(

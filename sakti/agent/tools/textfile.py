@@ -171,9 +171,12 @@ def _decode_by_guess(data: bytes) -> FileText:
     for name in encodings.likely(data) if evidence >= FEW else ():
         if text := _exact(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
-    controls = any(0x80 <= b <= 0x9F for b in data)
-    text = (controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
-    return replace(text, guess="weak")
+    return replace(_decode_western(data), guess="weak")
+
+
+def _decode_western(data: bytes) -> FileText:
+    has_controls = any(0x80 <= b <= 0x9F for b in data)
+    return (has_controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
 
 
 # --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------
@@ -297,13 +300,19 @@ def carry(old: str, new: str, there: str) -> str:
     return indent + (after if before == bare else _carry(before, after, bare)) + blanks
 
 
-def _carry(old: str, new: str, there: str) -> str:
+def _count_equal(old: str, new: str) -> tuple[int, int]:
+    """Return how many characters are equal at the beginning and, beyond these, at the end."""
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1
     back = 0
     while back < min(len(old), len(new)) - shared and old[-1 - back] == new[-1 - back]:
         back += 1
+    return shared, back
+
+
+def _carry(old: str, new: str, there: str) -> str:
+    shared, back = _count_equal(old, new)
     ours, theirs = {h: t for t, h in _boundaries(old).items()}, _boundaries(there)
     head = max(h for h, t in ours.items() if h <= shared and t in theirs)
     tail = min(h for h, t in ours.items() if h >= max(head, len(old) - back) and t in theirs)
@@ -327,15 +336,21 @@ def merge_change(
         if tag == "equal":
             out += there[i:i_end]
             continue
-        for k in range(j, j_end):
-            at = i + k - j
-            paired = at < i_end
-            body = adapt(carry(old[at].body, new[k].body, there[at].body) if paired else new[k].body)
-            line_end = there[at].end if paired and old[at].end and new[k].end else ""
-            out.append(Line(body, line_end or (end if new[k].end else "")))
+        out += _merge_lines(there[i:i_end], old[i:i_end], new[j:j_end], end, adapt)
     if out and there and old[-1].end and not there[-1].end:  # a file without a last line end stays one
         out[-1] = Line(out[-1].body, "")
     return _join_lines(out, end)
+
+
+def _merge_lines(
+    there: Sequence[Line], old: Sequence[Line], new: Sequence[Line], end: str, adapt: Callable[[str], str]
+) -> Iterator[Line]:
+    """Yield the lines of a change; each keeps what it has in common with the old line at its place."""
+    for k, line in enumerate(new):
+        paired = k < len(old)
+        body = adapt(carry(old[k].body, line.body, there[k].body) if paired else line.body)
+        line_end = there[k].end if paired and old[k].end and line.end else ""
+        yield Line(body, line_end or (end if line.end else ""))
 
 
 def _join_lines(lines: Sequence[Line], end: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -117,9 +117,13 @@ class Toolbox(Struct):
         patches = not small and knows_patches(self.model())
         if (small, memory, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
-            tools = [self.tools[n] for n in self._list_names(small=small, memory=memory, left_out=left_out)]
-            self._specs[small, memory, patches] = tuple(t.short_spec() if small else t.spec() for t in tools)
+            names = self._list_names(small=small, memory=memory, left_out=left_out)
+            self._specs[small, memory, patches] = self._describe(names, small=small)
         return self._specs[small, memory, patches]
+
+    def _describe(self, names: Iterable[str], *, small: bool) -> tuple[ToolSpec, ...]:
+        tools = [self.tools[name] for name in names]
+        return tuple(t.short_spec() if small else t.spec() for t in tools)
 
     def _list_names(self, *, small: bool, memory: bool, left_out: str) -> list[str]:
         """Return the names of the tools for a model, in order."""
@@ -277,7 +281,7 @@ class Toolbox(Struct):
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
-            outcome = _add_notes(outcome, decision, record.lost)
+            outcome = call_hooks.add_notes(outcome, decision, record.lost)
             if tool.effect == "write" and not outcome.is_error:
                 self._note_changes(run, tool, arguments, outcome)
         except Denied as e:
@@ -285,15 +289,19 @@ class Toolbox(Struct):
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
             outcome = call_hooks.describe_failure(call, e)
+        return await self._run_hooks_after(call, outcome, judged.note, started if ran else None), started
+
+    async def _run_hooks_after(self, call: ToolCallPart, outcome: Outcome, note: str, started: float | None) -> Outcome:
+        """Return an outcome as its hooks leave it; `started` is when the tool began, None if it did not run."""
         try:
-            if judged.note:
-                outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
-            if ran and self.guard is not None:
-                took = round((clock.monotonic() - started) * 1000)
+            if note:
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{note}")
+            if started is not None and self.guard is not None:
+                took = round((self.state.clock.monotonic() - started) * 1000)
                 outcome = await self.guard.after(call, outcome, took)
-            return await call_hooks.after(self.hooks, call, outcome), started
+            return await call_hooks.after(self.hooks, call, outcome)
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
-            return call_hooks.describe_failure(call, e), started
+            return call_hooks.describe_failure(call, e)
 
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember changed files that run later, with diffs, until a command that runs them is approved."""
@@ -493,11 +501,7 @@ class Toolbox(Struct):
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
         if not answer.approved:
-            if not self.approvals.interactive:
-                why = call_hooks.explain_change(call, decision) or answer.note
-                raise Denied(f"Denied: {why}.", why)
-            note = f" They say: {answer.note}" if answer.note else ""
-            raise Denied(f"The user denied this call.{note}", answer.note)
+            raise call_hooks.explain_denial(call, decision, answer.note, interactive=self.approvals.interactive)
         if found.remote is not None:
             found.remote.note_use(not answer.is_judged)
         self._grant(answer.grant, decision.rules)
@@ -572,14 +576,6 @@ _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 def knows_patches(model: str) -> bool:
     """Return whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
-
-
-def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:
-    """Add to a result what its approval noted, and the files that /undo cannot restore."""
-    notes = [decision.note] if decision.note and not decision.outside else []
-    if lost:
-        notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
-    return structs.replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

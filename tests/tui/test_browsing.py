@@ -373,3 +373,41 @@ async def test_letters_that_acted_before_a_word_was_recognised_are_typed_too(run
             assert not app.chat.screen.selections or not text
             app.chat.prompt.put("")
             app.chat.browse("")
+
+
+def keys_of(*parts: str) -> list[events.Key]:
+    """The keys of names, and of the letters of texts in quotes."""
+    keys: list[events.Key] = []
+    for part in parts:
+        if part.startswith("'"):
+            keys += [events.Key(_character_to_key(letter), letter) for letter in part[1:]]
+        else:
+            keys.append(events.Key(part, "\r" if part == "enter" else None))
+    return keys
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("f6", "'/th", "enter", "'n", "escape", "escape", "'hi"), ("ctrl+f", "'re"), ("f1", "'un", "escape", "'hi")],
+)
+async def test_keys_of_a_burst_act_as_if_typed_slowly(running, session, parts):
+    session.views.messages["t1"] = [user(f"m{n}", f"the third question, number {n}", n) for n in range(3)]
+    ends = []
+    for burst in (False, True):
+        async with running((100, 30)) as (app, pilot):
+            for key in keys_of(*parts):
+                app.post_message(key)
+                if not burst:
+                    await pilot.pause()
+            await settle(app, pilot)
+            ends.append((type(app.screen), app.focused.id, getattr(app.focused, "value", None), app.chat.prompt.value))
+    assert ends[0] == ends[1]
+
+
+async def test_a_reason_typed_in_one_burst_with_its_key_is_the_reason(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, asked())
+        for key in keys_of("'nyes, but not today", "enter"):
+            app.post_message(key)
+        await settle(app, pilot)
+        assert session.calls[-1] == ("resolve", "p1", False, "once", "yes, but not today", None)

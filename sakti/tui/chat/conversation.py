@@ -59,7 +59,7 @@ class Conversation(Vertical):
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
         self.view = ThreadView(host, self.transcript, self.visit_bar, self._on_loaded)
-        self.find = ThreadFind(host, self, self.transcript, self.view)
+        self.find = ThreadFind(host, self.transcript, self.view)
         self._completer = Completer(host.session, self.prompt, self.completions)
 
     def compose(self) -> ComposeResult:
@@ -72,8 +72,9 @@ class Conversation(Vertical):
             yield self.prompt
 
     async def mount_hidden(self) -> None:
-        """Mount the parts that only a question or a visit shows."""
+        """Mount the parts that only a question, a visit or a search shows."""
         await self.mount(self.visit_bar, before=self.start)
+        await self.mount(self.find.bar, after=self.transcript)
         await self.mount(self.aside, self.card, self.approval, before=self.queue)
 
     def on_mount(self) -> None:

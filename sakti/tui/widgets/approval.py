@@ -353,7 +353,7 @@ class ApprovalBox(Vertical):
             self._since = self._clock.monotonic()
             self._stop_writing()
         if pending and take_focus and not self._writing:
-            self.view.focus()
+            self.screen.set_focus(self.view)
 
     @on(ApprovalView.Key)
     def _key(self, event: ApprovalView.Key) -> None:
@@ -393,7 +393,7 @@ class ApprovalBox(Vertical):
         self.line.placeholder = placeholder
         self.line.value = self._unsent.pop(self._place, value)
         self.line.cursor_position = len(self.line.value)
-        self.line.focus()
+        self.screen.set_focus(self.line)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -411,7 +411,7 @@ class ApprovalBox(Vertical):
         what, text = self._writing, event.value.strip()
         self._stop_writing()
         self._unsent.pop(self._place, None)
-        self.view.focus()
+        self.screen.set_focus(self.view)
         if what == "no":
             self.post_message(self.Answered(now.id, False, "once", text, None))
         elif what == "edit" and text:
@@ -422,5 +422,5 @@ class ApprovalBox(Vertical):
         if not self._writing:
             return False
         self._stop_writing()
-        self.view.focus()
+        self.screen.set_focus(self.view)
         return True

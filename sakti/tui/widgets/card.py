@@ -344,7 +344,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm) and form.is_written and not form.is_answered(form.at):
             self._write_answer(form)
         else:
-            self.view.focus()
+            self.screen.set_focus(self.view)
 
     def _write_answer(self, form: QuestionForm) -> None:
         question, hint = form.question, "your answer"
@@ -417,7 +417,7 @@ class CardBox(Vertical):
         self.line.display = self.view.writing = True
         self.line.value, self.line.placeholder = self._unsent.pop(self._place, text), placeholder
         self.line.cursor_position = len(self.line.value)
-        self.line.focus()
+        self.screen.set_focus(self.line)
 
     def _stop_writing(self) -> None:
         if self.view.writing:
@@ -433,7 +433,7 @@ class CardBox(Vertical):
             return
         self._stop_writing()
         self._unsent.pop(self._place, None)
-        self.view.focus()
+        self.screen.set_focus(self.view)
         if isinstance(form, QuestionForm):
             form.write(event.value.strip())
             if form.is_written and form.is_answered(form.at):
@@ -445,7 +445,7 @@ class CardBox(Vertical):
         """Handle Esc: close the line, else decline the card. False if there is no card."""
         if self.view.writing:
             self._stop_writing()
-            self.view.focus()
+            self.screen.set_focus(self.view)
         elif isinstance(self.view.form, PlanForm) and self.view.form.way:
             self.view.form.way = ""
             self.view.refresh(layout=True)

@@ -276,10 +276,11 @@ class SaktiApp(App[int]):
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
             self.chat.stopping.disarm()
         try:
-            if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-                await self._keys_in_order.take(event)
-            else:
+            if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
                 await super().on_event(event)
+            elif self._keys_in_order.is_next(event):
+                await self._type(event)
+                self._keys_in_order.follow(event)
         except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
             if not self.screen_stack or self.screen is self.chat:
                 raise

@@ -95,16 +95,21 @@ class KeyQueue:
         self._settling: asyncio.Task[None] | None = None
         self.waiting: deque[events.Key | events.Paste] = deque()
 
-    async def take(self, event: events.Key | events.Paste) -> None:
-        """Hand on a key now, or after those before it."""
+    def is_next(self, event: events.Key | events.Paste) -> bool:
+        """Return whether a key can be handed on now; if not, it is handed on after those before it."""
         if self._settling is not None:
             self.waiting.append(event)
-        elif (start := await self._hand_on(event)) is not None:
+        return self._settling is None
+
+    def follow(self, event: events.Key | events.Paste) -> None:
+        """Let the next keys wait until one that was handed on has had its effect."""
+        if (start := self._effect_of(event)) is not None:
             self._settling = asyncio.create_task(self._hand_on_rest(start))
 
-    async def _hand_on(self, event: events.Key | events.Paste) -> MessagePump | None:
+    def _effect_of(self, event: events.Key | events.Paste) -> MessagePump | None:
         """Return where the effect of a key begins; None if it is text in a line."""
-        await self._handle(event)
+        if not self._app.screen_stack:  # the window is closing
+            return None
         focused = self._app.focused
         is_typed = isinstance(event, events.Paste) or is_text(event)
         return None if is_typed and isinstance(focused, Input | TextArea) else focused or self._app.screen
@@ -115,7 +120,9 @@ class KeyQueue:
                 await self._settle(start)
                 start = None
                 while self.waiting and start is None:
-                    start = await self._hand_on(self.waiting.popleft())
+                    event = self.waiting.popleft()
+                    await self._handle(event)
+                    start = self._effect_of(event)
         except Exception as error:
             self._app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]  as for the first key
         finally:

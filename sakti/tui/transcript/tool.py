@@ -18,7 +18,7 @@ from sakti.core import child_states, tool_names
 from sakti.core.child_states import ChildState
 from sakti.core.events import AgentFinished, AgentProgress
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -191,7 +191,7 @@ class ToolBlock(Block, eq=False):
     def show_progress(self, event: AgentProgress | AgentFinished) -> None:
         """Show how the child thread goes on that it started."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
-        took = duration(int(event.seconds) * 1000)
+        took = format_duration(int(event.seconds) * 1000)
         self.child_state = event.state
         if isinstance(event, AgentFinished):
             self.progress = f"{child_states.describe_state(event.state, event.marks)}{price} · {took}"
@@ -263,7 +263,7 @@ class ToolBlock(Block, eq=False):
         }.get(self.state, ("✓", palette.ok))
 
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
-        clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
+        clock = f" {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
             case _ if self.child_state is not None:
                 return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]
@@ -297,7 +297,7 @@ class ToolBlock(Block, eq=False):
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
-            out.append((f"{' · ' if out else ''}{duration(self.duration_ms)}", palette.faint))
+            out.append((f"{' · ' if out else ''}{format_duration(self.duration_ms)}", palette.faint))
         return [*out, *self._describe_size(palette, dot=bool(out))]
 
     def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
@@ -350,7 +350,7 @@ class ToolBlock(Block, eq=False):
         if self.dropped and self._whole:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {rows - shown:,} lines above{'' if self._whole else KEY}"
+            return f"… {counted(rows - shown, 'line')} above{'' if self._whole else KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
@@ -382,7 +382,7 @@ def output_size(output: str, details: Json) -> str:
     for key, one in (("matches", "match"), ("entries", "entry")):
         count = details.get(key)
         if isinstance(count, int) and count:
-            return f"{count:,} {key if count > 1 else one}"
+            return counted(count, one, key)
     lines = output.rstrip("\n").count("\n") + 1
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
@@ -441,11 +441,3 @@ def _first_text(value: object) -> str:
         ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
         return next((text for each in ranked if (text := _first_text(each))), "")
     return ""
-
-
-def duration(ms: int) -> str:
-    """Return seconds for people: 1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
-    seconds = ms / 1000
-    if seconds >= 60:
-        return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
-    return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"

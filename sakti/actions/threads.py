@@ -188,7 +188,7 @@ async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
     if scope.live is not None:
         await scope.live.open_thread(made.id)
         return None
-    text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
+    text = f"{made.id[-8:]}  {made.title}: {counted(made.metadata['forked_at'] + 1, 'message')}."
     return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": to_builtins(made)})
 
 

@@ -18,6 +18,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
 from sakti.core.errors import ToolError
+from sakti.core.text import counted
 from sakti.store.secrets import reveal_marks
 
 
@@ -93,7 +94,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
 def _insert(text: str, after: int, new: str) -> str:
     lines = textfile.lines(text)
     if not 0 <= after <= len(lines):
-        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert after.")
+        raise ToolError(f"the file has {counted(len(lines), 'line')}; there is no line {after} to insert after.")
     end = textfile.usual_end(lines)
     put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
     head = lines[:after]

@@ -8,6 +8,7 @@ from typing import Annotated
 from sakti.agent.tools import changes, textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.text import counted
 
 
 def _preview(run: ToolContext, path: str, content: str) -> str:
@@ -25,4 +26,4 @@ async def write(
     await asyncio.to_thread(changes.put, run, [change])
     what = "created" if change.before is None else "replaced"
     number = len(textfile.bodies(content))
-    return Outcome(f"{change.name} {what}: {number} line{'s' * (number != 1)}.", details=changes.details([change]))
+    return Outcome(f"{change.name} {what}: {counted(number, 'line')}.", details=changes.details([change]))

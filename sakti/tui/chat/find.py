@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from sakti.core.text import phrase
+from sakti.core.text import counted, phrase
 from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
 from sakti.tui.transcript.seek import rows_with, seek
@@ -151,7 +151,7 @@ class ThreadFind:
             bar.say("no match in this thread")
         elif self._at < 0:
             messages = len(self._places)
-            bar.say(f"{total:,} in {messages:,} message{'s' * (messages > 1)} · enter goes there")
+            bar.say(f"{total:,} in {counted(messages, 'message')} · enter goes there")
         else:
             newer = len(self._places) - self._at
             bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")

@@ -22,7 +22,7 @@ from textual.widgets import Input
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
@@ -195,7 +195,10 @@ def lay_out_plan(
     rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
     free = max(1, height - len(head) - len(keys))
     if len(rows) > free:
-        rows = [*rows[: free - 1], [Segment(f"… {len(rows) - free + 1} more lines, v shows all", palette.muted)]]
+        rows = [
+            *rows[: free - 1],
+            [Segment(f"… {counted(len(rows) - free + 1, 'more line')}, v shows all", palette.muted)],
+        ]
     return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
 
 

@@ -324,6 +324,7 @@ async def new(scope: Scope) -> None:
     summary="delete the last message for good (3: the third last); a preview comes first, `yes` deletes it",
     hint="[N | yes]",
     needs="session",
+    after_turn="delete the message",
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good; a preview comes first."""

@@ -8,7 +8,9 @@ import pytest
 from msgspec import structs
 from textual import events
 
+from sakti.actions import registry
 from sakti.actions.line import file_choices, fuzzy, query_at
+from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import (
@@ -651,6 +653,17 @@ async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width
         assert "esc stop turn" in last
         if width == 140:
             assert "≈112k of 200k" in last or "≈112.5k of 200k" in last
+
+
+async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks(running, session):
+    async with running((100, 30)) as (app, _):
+        await session.submit("go")
+        for name, action in registry.chat().items():
+            if action.after_turn:
+                with pytest.raises(Refused, match=f"stop it with Esc, then {action.after_turn}"):
+                    await app.chat.conversation.run(f"/{name}")
+                assert app.screen is app.chat, name
+        assert registry.chat()["undo"].after_turn and registry.chat()["model"].after_turn
 
 
 async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):

@@ -289,13 +289,13 @@ class Conversation(Vertical):
         """Let the user change the plan in an editor; a text that is no plan is kept for the next edit."""
         text = (await self._edit_text(form.draft or form.text, "plan")).rstrip("\n")
         try:
-            plans.from_markdown(text)
+            plan = plans.from_markdown(text, plans.from_markdown(form.text))
         except SaktiError as e:
             form.draft = text
             self._host.say(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
         form.draft = ""
-        self.card.change_plan(text)
+        self.card.change_plan(plans.to_markdown(plan))
 
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
         """Show the open approvals and the oldest card."""

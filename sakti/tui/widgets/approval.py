@@ -417,6 +417,11 @@ class ApprovalBox(Vertical):
         elif what == "edit" and text:
             self.post_message(self.Answered(now.id, True, "once", "", text))
 
+    @property
+    def escape(self) -> str:
+        """Return what Esc does while the question has the keyboard; "" otherwise."""
+        return "back" if self._writing else "prompt" if self.view.active else ""
+
     def leave_line(self) -> bool:
         """Esc in the line: back to the keys. False when the line was not open."""
         if not self._writing:

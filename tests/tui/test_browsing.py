@@ -136,7 +136,7 @@ async def test_the_last_line_names_what_is_browsed_and_the_way_out(running, sess
         assert [line.split()[:3] for line in seen] == [
             [title, "esc", "prompt"] for title in ("Messages", "Memory", "Observations", "Tasks")
         ]
-        assert "p pin · e edit · x forget · u undo · / filter" in seen[2] and "F3 hide" in seen[2]
+        assert "/ filter · e edit · x forget · u undo · p pin" in seen[2] and "F3 hide" in seen[2]
         await press(app, pilot, "f6")
         assert app.chat.prompt.has_focus and "F1 help" in last_line(app)
         await press(app, pilot, "tab")
@@ -155,6 +155,7 @@ async def test_the_way_out_stands_in_every_width(running, session, width):
         app.chat.browse("log")
         await settle(app, pilot)
         assert last_line(app).startswith(" Observations  esc prompt")
+        assert last_line(app).rstrip().endswith((" esc prompt", " F1 all keys", " [ past")), last_line(app)
         app.note("a note that is much longer than the line is wide, and then some more words " * 3)
         await pilot.pause()
         assert last_line(app).startswith(" Observations  esc prompt · a n")

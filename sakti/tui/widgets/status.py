@@ -57,12 +57,25 @@ ROOMY = 120  # columns from which the line says why there is no sandbox
 class Browsing(Struct, frozen=True):
     """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
-    Each key has its Textual name, its display form and its description.
+    Each key has its Textual name, its display form and its description. The last one shows all keys: it is named if
+    not every other one has room.
     """
 
     title: str
     back: str
     keys: tuple[tuple[str, str, str], ...]
+
+
+def _name_keys_in(browsing: Browsing, room: int) -> list[tuple[str, str, str]]:
+    """Return the keys of an area that have room, all or the first ones and the last."""
+    widths = [3 + cell_len(f"{name} {what}") for _, name, what in browsing.keys]
+    *keys, all_keys = browsing.keys
+    if sum(widths[:-1]) <= room:
+        return keys
+    for count in range(len(keys), -1, -1):
+        if sum(widths[:count]) + widths[-1] <= room:
+            return [*keys[:count], all_keys]
+    return []
 
 
 class StatusLine(Widget):
@@ -155,12 +168,9 @@ class StatusLine(Widget):
             room = max(0, self.size.width - cell_len(text.plain) - 4)
             warn = self.get_component_rich_style("status--warn", partial=True)
             return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
-        for pressed, name, what in browsing.keys:
-            piece = f"{name} {what}"
+        for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
-            if start + len(piece) + 1 > self.size.width:
-                break
-            self._spots.append((start, start + len(piece), f"app.simulate_key({pressed!r})"))
+            self._spots.append((start, start + cell_len(f"{name} {what}"), f"app.simulate_key({pressed!r})"))
             text.append(" · ", muted).append(name, key).append(f" {what}", muted)
         return text
 

@@ -27,6 +27,7 @@ def status(
     approximate: bool,
     reason: str = "",
     left: Backlog | None = None,
+    unsent: int = 0,
 ) -> MemoryStatus:
     """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers()
@@ -62,6 +63,7 @@ def status(
         left,
         _retry_at(state),
         str(state.phase),
+        unsent,
     )
 
 

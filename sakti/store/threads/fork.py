@@ -25,7 +25,7 @@ from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 from sakti.store.threads import summaries, threads
 
-_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
+_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE, threads.UNDO_OF)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
 
 
@@ -53,6 +53,8 @@ def fork(
     if last is None:
         raise StoreError("There is no message to fork from.")
     metadata = _metadata_until(parent.metadata, last)
+    if undo:
+        metadata |= {threads.UNDO_OF: thread_id}
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,

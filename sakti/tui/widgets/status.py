@@ -72,7 +72,7 @@ class StatusLine(Widget):
     `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
     the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
     model, shown if there is room. `stops`: the activity that Esc would stop,
-    `closes`: what it does first.
+    `closes`: what it does first. `covered`: by a screen, which Esc closes before all that.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -91,6 +91,7 @@ class StatusLine(Widget):
     why: reactive[str] = reactive("")
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
+    covered: reactive[bool] = reactive(False)
     download: reactive[str] = reactive("")
     importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
@@ -219,7 +220,7 @@ class StatusLine(Widget):
 
     def render(self) -> Text:
         text = Text(no_wrap=True, overflow="crop", end="")
-        if self.browsing is not None:
+        if self.browsing is not None and not self.covered:
             return self._append_area(self.browsing, text)
         text.append(" ")
         state = self._activity.state
@@ -227,6 +228,14 @@ class StatusLine(Widget):
             self._append_parts(state, text)
             self._append_reason(text)
         return text
+
+    @property
+    def _first_escape(self) -> str:
+        """Return what Esc does before it stops anything; "" if it stops something now."""
+        return "back" if self.covered else self.closes
+
+    def _name_escape(self) -> str:
+        return self._first_escape or (f"stop {self.stops}" if self.stops else "")
 
     def _append_notice(self, state: State | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
@@ -242,14 +251,14 @@ class StatusLine(Widget):
         elif state is not None and retries:
             seconds = max(0, round(state.since - self._clock.monotonic()))
             text.append(shorten(f"retrying in {seconds} s  {state.text}", max(8, width - 20)), warn)
-            text.append(" · esc gives up", muted)
+            text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
         elif self._work is not None:
             since, what = self._work
             took = f" · {int(self._clock.monotonic() - since)} s"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
-            text.append(f" · esc stop {self.stops}", muted)
+            text.append(f" · esc {self._name_escape()}", muted)
         else:
             return False
         return True
@@ -264,7 +273,7 @@ class StatusLine(Widget):
             self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
-        escape = self.closes or (f"stop {self.stops}" if self.stops else "")
+        escape = self._name_escape()
         stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
         room = width - cell_len(text.plain) - 1
         parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)

@@ -69,6 +69,7 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
     return f"{head}\n{text}\n</observation-group>"
 
 
+LOG_KINDS = ("observations", "reflection")  # of blocks
 REMINDER_ID = "synthetic-reminder"
 SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
 
@@ -116,7 +117,7 @@ class ContextBuilder:
             block = self._cache.get(key)
             if block is None:
                 text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
-                kind = "reflection" if group.kind == "reflection" else "observations"
+                kind = LOG_KINDS[group.kind == "reflection"]
                 block = Block(kind, text, tokens=self._counter.count(text))
                 self._last_dates[group.id] = dates.last_header(group.text)
             fresh[key] = block

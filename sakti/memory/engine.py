@@ -22,6 +22,7 @@ from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status
+from sakti.memory import context as memory_context
 from sakti.memory import request as memory_request
 from sakti.memory.factory import FallbackObserver
 from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
@@ -415,13 +416,17 @@ class MemoryEngine:
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
             left=status.estimate_backlog(self.state, observer, self._rates),
             unsent=self._count_unsent(),
+            rest="off" if not self._settings.enabled else "" if self._writes else "read-only",
         )
 
-    def _count_unsent(self) -> int:
-        """Return the pending tokens that the next request leaves out."""
+    def _count_unsent(self) -> tuple[int, int]:
+        """Return the tokens of pending messages and of the log that the next request leaves out."""
         if not self._settings.enabled:
-            return 0  # a number of messages is sent
-        return memory_request.count_unsent(self.state.window, self._messages())[1]
+            return 0, 0  # a number of messages is sent
+        state = self.state
+        log = sum(b.tokens for b in self._request.blocks(state) if b.kind in memory_context.LOG_KINDS)
+        messages = memory_request.count_unsent(state.window, self._messages())[1]
+        return messages, max(0, state.observation_tokens() - log)
 
     def _announce(self) -> None:
         if not self._closed and self._state is not None:

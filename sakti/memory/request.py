@@ -98,8 +98,8 @@ def describe_unsent(messages: int, tokens: int) -> str:
     """Return the sentence about messages that are neither observed yet nor sent in full; "" without any."""
     size = f"{counted(messages, 'message')}, {tokens:,} tokens"
     note = (
-        f"Too long for the request ({size}): only the beginning and the end of the newest are sent until it is observed."
-        " /compact observes now; search finds all of it."
+        f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
+        " observed. /compact observes now; search finds them whole."
     )
     return note if tokens else ""
 

@@ -52,10 +52,9 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery, sent_prefix
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, cards, catalog, job_log
+    from sakti.agent.tools import background, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
-    from sakti.agent.tools import wait as wait_tool
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
@@ -561,8 +560,8 @@ class OpenThread:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
-        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
-        tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
+        tools += tool_approvals.make_cards(approvals, self.approve_plan)
+        tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools if t.name not in state.missing_tools},
             state,

@@ -114,7 +114,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     if window.pending < numbers.threshold or waits:
         return ""
     if state.phase is Phase.CATCHING_UP:
-        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+        return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"

@@ -110,6 +110,8 @@ def describe_unsent(status: MemoryStatus) -> str:
     """Describe the messages that the next request leaves out, and the way out; "" without any."""
     if not status.unsent:
         return ""
+    if status.backlog is not None and not status.backlog.paused:
+        return f"{count_k(status.unsent)} not sent until observed"
     resume = "/memory resume" if status.phase == "paused" else "/compact"
     return f"{count_k(status.unsent)} not sent: no room. {resume} observes them"
 

@@ -12,7 +12,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import TaskError, ToolError
 from sakti.core.ids import Ids
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json
+from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions
@@ -244,6 +244,11 @@ def brought_along(metadata: Json) -> Json:
         return {}
     keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, fork.CARRY_OVER_KEY
     return {key: metadata[key] for key in keys if key in metadata}
+
+
+def successor_metadata(thread: Thread) -> Json:
+    """Return the metadata of the empty thread in which `thread` goes on after an undo of its first turn."""
+    return brought_along(thread.metadata) | {thread_store.UNDO_OF: thread.id}
 
 
 def succeed(stored: Json, planned_in: str) -> Json:

@@ -103,7 +103,7 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
     text = "Nothing was observed." if done.warnings else "Nothing to observe."
     if done.messages:
         sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
-        text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"
+        text = f"{counted(done.messages, 'message')} observed in {counted(done.lines, 'line')}: {sizes}"
     failed = bool(done.warnings) and not done.messages
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
@@ -222,7 +222,8 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
         tokens = session.current.engine.status().observations.tokens
     return Done(
-        f"{done.messages} messages are back in the window.", json={**to_builtins(done), "observation_tokens": tokens}
+        f"Back in the window: {counted(done.messages, 'message')}.",
+        json={**to_builtins(done), "observation_tokens": tokens},
     )
 
 
@@ -303,10 +304,12 @@ async def compact(scope: Scope, focus: str) -> Value | None:
         if status is None or not status.observations.tokens:
             return Done("Nothing to compact yet: the last exchange is kept as it is.")
         return Done("Nothing to compact: everything but the last exchange is already observed.")
-    scope.tell(Done(f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting"))
+    scope.tell(
+        Done(f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting")
+    )
     status = session.current.status
     who = one_line(status.observer, 40) if status is not None else "memory"
-    with scope.working(f"compacting: {who} reads {messages} messages"):
+    with scope.working(f"compacting: {who} reads {counted(messages, 'message')}"):
         await session.compact(focus)
     return None  # the event says what it did
 

@@ -1,11 +1,8 @@
-"""Execute imported modules, and compute attributes, at their first use.
+"""Execute imported modules, compile patterns and compute attributes at their first use.
 
-    with lazy_imports:
-        from sakti.store.threads import threads as stored_threads
-
-Only modules of this package can be imported so, not names out of them. A file that is missing is missed at once, what
-its execution raises comes with the first use. `importlib.util.LazyLoader` shows a second thread a module that is half
-executed (Python 3.11); here that thread waits.
+`lazy_imports` is a context: modules of this package that are imported in it are executed when they are first used. A
+missing file is an error at once, what its execution raises comes with the first use. `importlib.util.LazyLoader` shows
+a second thread a module that is half executed (Python 3.11); here that thread waits.
 """
 
 from __future__ import annotations

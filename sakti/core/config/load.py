@@ -232,13 +232,13 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     """Return a class of settings with the value at `path` set. Raises ConfigError."""
     head, *rest = path
     hint = typing.get_type_hints(node.__class__).get(head)
-    child = getattr(node, head, None)
-    is_table = isinstance(child, Mapping)
-    if hint is None or (rest and not is_table and not dataclasses.is_dataclass(child)):
+    child: Any = getattr(node, head, None)
+    is_group = dataclasses.is_dataclass(child)
+    if hint is None or (rest and not is_group and not isinstance(child, Mapping)):
         raise ConfigError(f"{origin}: unknown setting {show_value(name)}.{_suggest(name) if hint is None else _LISTED}")
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
-    elif dataclasses.is_dataclass(child):
+    elif is_group:
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)

@@ -255,18 +255,21 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
 
 
 def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
-    group = [event] if event.batch is None else rows.events_of_batch(db, event.batch)
-    imported = [e.task_id for e in group if e.action == "import" and event.batch is not None]
-    action = event.action if event.batch is None or event.action == "close" else "import"
-    changed = [e for e in group if e.batch is None or e.action != "import"]
-    done = [(action, task) for e in changed if (task := _one(db, actor, e)) is not None]
-    added = questions.get_many(db, imported)
-    rows.delete_many(db, actor.resource_id, list(added), actor.now)
+    if event.batch is None:
+        task = _undo_one(db, actor, event)
+        done, added = [] if task is None else [(event.action, task)], list[Task]()
+    else:
+        group = rows.events_of_batch(db, event.batch)
+        action = "close" if event.action == "close" else "import"
+        tasks = [_undo_one(db, actor, e) for e in group if e.action != "import"]
+        done = [(action, task) for task in tasks if task is not None]
+        added = list(questions.get_many(db, [e.task_id for e in group if e.action == "import"]).values())
+    rows.delete_many(db, actor.resource_id, [task.id for task in added], actor.now)
     refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
-    return done + [("import", task) for task in added.values()]
+    return done + [("import", task) for task in added]
 
 
-def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
+def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
     """Undo one change; None if nothing changes."""
     values, task_id = event.after or {}, event.task_id
     task = questions.get(db, task_id)

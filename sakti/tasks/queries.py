@@ -164,10 +164,10 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:
-        states = questions.states(db, frontier)
-        if ready := next((t for t in frontier if states[t] == "ready"), ""):
-            return steps, ready
-        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
+        by_state = {state: task for task, state in reversed(questions.states(db, frontier).items())}
+        if "ready" in by_state:
+            return steps, by_state["ready"]
+        working = working or by_state.get("in_progress", "")
         level = _waits_for(db, frontier)
         steps |= level
         targets = dict.fromkeys(target for pairs in level.values() for target, _ in pairs)

@@ -122,17 +122,23 @@ def create(
     others += [(other, g.BLOCKS) for other in depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
     rows.insert(db, task)
-    for target, kind in targets:
-        if kind == g.PARENT:
-            refuse_closed_parent(target)
-        if kind == g.PARENT and type == "epic":
-            refuse_new_epic_in_task(target)
-        connect(db, actor, task, target, kind, count=False)
-    store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())
+    _connect_new(db, actor, task, targets)
     if origin := _origin(db, message_id):
         rows.add_link(db, task.id, origin, "reference", actor.now)
     rows.add_event(db, task, "create", actor.name, actor.now, None, {"title": title})
     return task
+
+
+def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
+    """Add the edges of a new task."""
+    for target, kind in targets:
+        if kind == g.PARENT:
+            refuse_closed_parent(target)
+            if task.type == "epic":
+                refuse_new_epic_in_task(target)
+        connect(db, actor, task, target, kind, count=False)
+    if targets:
+        store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)])
 
 
 def _origin(db: Database, message_id: str | None) -> str | None:
@@ -152,7 +158,21 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
     check_claim(actor, task, "Changing", force=force)
-    fields = {k: v for k, v in changes.items() if k not in ("labels", "metadata")}
+    fields = _clean_fields({k: v for k, v in changes.items() if k not in ("labels", "metadata")})
+    if "type" in fields:
+        _check_epics(db, task, fields["type"])
+    if "labels" in changes:
+        rows.set_labels(db, task.id, clean_labels(changes["labels"]))
+    if "metadata" in changes:
+        rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
+    after = changed(db, actor, task, "update", **fields)
+    if "type" in fields:
+        refuse_open_parts(db, actor.resource_id, [task.id])
+    return after
+
+
+def _clean_fields(fields: Json) -> Json:
+    """Return checked values of a task's columns. Raises `TaskError`."""
     check_text("description", fields.get("description"))
     check_text("assignee", fields.get("assignee"))
     if "title" in fields:
@@ -163,15 +183,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         fields["assignee"] = fields["assignee"] or None
     if "type" in fields:
         check_choice("type", fields["type"], TYPES)
-        _check_epics(db, task, fields["type"])
-    if "labels" in changes:
-        rows.set_labels(db, task.id, clean_labels(changes["labels"]))
-    if "metadata" in changes:
-        rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
-    after = changed(db, actor, task, "update", **fields)
-    if "type" in fields:
-        refuse_open_parts(db, actor.resource_id, [task.id])
-    return after
+    return fields
 
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
@@ -377,14 +389,20 @@ def depend(
         kind = kind or g.BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
-        kinds = [kind] if kind else g.EDGE_TYPES
-        done = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
-        if not done:
-            what = f"has no {kind} edge to" if kind else "does not depend on"
-            raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
+        done = _remove_edges(db, task, target, kind)
     for each in done:
         rows.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
     return task
+
+
+def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> list[str]:
+    """Remove the edges of a type, of all types without one; return their types. Raises `TaskError` (not_found)."""
+    kinds = [kind] if kind else g.EDGE_TYPES
+    removed = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
+    if not removed:
+        what = f"has no {kind} edge to" if kind else "does not depend on"
+        raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
+    return removed
 
 
 def depend_all(

@@ -25,7 +25,7 @@ from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import replaced
-from sakti.store.memory import Group
+from sakti.store.memory import Group, GroupState
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import (
     CarryOverRow,
@@ -172,25 +172,28 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
-    states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
+    states: dict[str, GroupState] = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
-        state = states.get(group.id, "superseded")
-        copy = replace(
-            group,
-            id=new_group[group.id],
-            record_id=record,
-            thread_id=made.id,
-            state=state,
-            first_message_id=new_ids.get(group.first_message_id or ""),
-            last_message_id=new_ids.get(group.last_message_id or ""),
-            message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
-            merged_group_ids=tuple(new_group[m] for m in group.merged_group_ids),
-            metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
-            superseded_at=group.superseded_at if state == "superseded" else None,
-        )
+        copy = _copied_group(group, states.get(group.id, "superseded"), new_ids | new_group)
+        copy = replace(copy, record_id=record, thread_id=made.id)
         rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
+
+
+def _copied_group(group: Group, state: GroupState, new_ids: dict[str, str]) -> Group:
+    """Return a group with the new ids of itself, its messages and its sources."""
+    return replace(
+        group,
+        id=new_ids[group.id],
+        state=state,
+        first_message_id=new_ids.get(group.first_message_id or ""),
+        last_message_id=new_ids.get(group.last_message_id or ""),
+        message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
+        merged_group_ids=tuple(new_ids[m] for m in group.merged_group_ids),
+        metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
+        superseded_at=group.superseded_at if state == "superseded" else None,
+    )
 
 
 def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
@@ -227,6 +230,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
 
 def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
     parent: Any = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
+    observations = [g for g in log if g.kind == "observation"]
     generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
     rows.insert(
         db,
@@ -240,10 +244,10 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         generation_count=generation,
         last_observed_at=parent.last_observed_at if log else None,
         last_reflection_at=parent.last_reflection_at if generation else None,
-        total_tokens_observed=sum(g.message_tokens for g in log if g.kind == "observation"),
+        total_tokens_observed=sum(g.message_tokens for g in observations),
         observation_token_count=sum(g.observation_tokens for g in log),
         observed_timezone=parent.observed_timezone,
-        metadata={k: v for k, v in parent.metadata.items() if k in ("actor", "corrections", "paused")},
+        metadata={k: parent.metadata[k] for k in parent.metadata.keys() & {"actor", "corrections", "paused"}},
         created_at=made.created_at,
         updated_at=made.created_at,
     )

@@ -426,12 +426,16 @@ def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
     if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
         return 1 + count_unfinished(entries[:-1])
-    last = _find_last_answer(list(group_entries(entries)))
-    answer = list(itertools.chain.from_iterable(last))
-    if not answer or any(e.kind == "end" for e in answer):
-        return 0
-    is_open = any(e.is_open for e in last[0]) or _has_open_call(part for e in answer for part in e.parts)
-    return len(answer) if is_open else 0
+    groups = _find_last_answer(list(group_entries(entries)))
+    answer = list(itertools.chain.from_iterable(groups))
+    return len(answer) if groups and _is_unfinished(groups[0], answer) else 0
+
+
+def _is_unfinished(first: Sequence[Entry], answer: Sequence[Entry]) -> bool:
+    """Return whether an answer, which begins with the group `first`, is still being written or waits for a result."""
+    if any(e.kind == "end" for e in answer):
+        return False
+    return any(e.is_open for e in first) or _has_open_call(part for e in answer for part in e.parts)
 
 
 def _find_last_answer(groups: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:

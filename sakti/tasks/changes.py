@@ -257,16 +257,21 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
 def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
     if event.batch is None:
         task = _undo_one(db, actor, event)
-        done, added = [] if task is None else [(event.action, task)], list[Task]()
-    else:
-        group = rows.events_of_batch(db, event.batch)
-        action = "close" if event.action == "close" else "import"
-        tasks = [_undo_one(db, actor, e) for e in group if e.action != "import"]
-        done = [(action, task) for task in tasks if task is not None]
-        added = list(questions.get_many(db, [e.task_id for e in group if e.action == "import"]).values())
-    rows.delete_many(db, actor.resource_id, [task.id for task in added], actor.now)
-    refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
-    return done + [("import", task) for task in added]
+        done = [] if task is None else [(event.action, task)]
+        refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
+        return done
+    return _take_back_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
+
+
+def _take_back_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
+    """Undo changes that were made together; imported tasks are deleted."""
+    group = rows.events_of_batch(db, batch)
+    undone = [_undo_one(db, actor, e) for e in group if e.action != "import"]
+    changed_tasks = [task for task in undone if task is not None]
+    imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
+    rows.delete_many(db, actor.resource_id, list(imported), actor.now)
+    refuse_open_parts(db, actor.resource_id, [task.id for task in changed_tasks])
+    return [(action, task) for task in changed_tasks] + [("import", task) for task in imported.values()]
 
 
 def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:

@@ -198,10 +198,9 @@ def _copied_group(group: Group, state: GroupState, new_ids: dict[str, str]) -> G
 
 def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    active = (g for g in groups.values() if g.state == "active")
-    waiting = (g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation"))
-    log = [part for g in active for part in up_to(g, last, groups) if part.end is not None]
-    return log, [g for g in waiting if (g.end or 0) <= last]
+    log = [part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups)]
+    waiting = [g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation")]
+    return [part for part in log if part.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
@@ -240,7 +239,7 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         scope="thread",
         thread_id=made.id,
         resource_id=made.resource_id,
-        origin_type="reflection" if generation else "observation" if log else "initialization",
+        origin_type=_origin_type(log),
         generation_count=generation,
         last_observed_at=parent.last_observed_at if log else None,
         last_reflection_at=parent.last_reflection_at if generation else None,
@@ -251,6 +250,13 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         created_at=made.created_at,
         updated_at=made.created_at,
     )
+
+
+def _origin_type(log: Sequence[Group]) -> str:
+    """Return the kind of the newest change of a log."""
+    if any(group.kind == "reflection" for group in log):
+        return "reflection"
+    return "observation" if log else "initialization"
 
 
 def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:

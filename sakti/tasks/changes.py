@@ -95,7 +95,7 @@ def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, b
     rows.add_event(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
 
 
-def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
+def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
     """Change fields and log the change; a shrunk task gets its full text back first."""
     if rows.unshrink(db, task.id, actor.now):
         task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning

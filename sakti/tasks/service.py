@@ -28,7 +28,7 @@ from sakti.tasks.changes import (
     TYPES,
     Actor,
     CycleError,
-    changed,
+    apply_change,
     check_choice,
     check_claim,
     check_priority,
@@ -165,7 +165,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         rows.set_labels(db, task.id, clean_labels(changes["labels"]))
     if "metadata" in changes:
         rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
-    after = changed(db, actor, task, "update", **fields)
+    after = apply_change(db, actor, task, "update", **fields)
     if "type" in fields:
         refuse_open_parts(db, actor.resource_id, [task.id])
     return after
@@ -259,7 +259,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
     check_claim(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
-    released = changed(db, actor, task, "release", status="open", **nobody)
+    released = apply_change(db, actor, task, "release", status="open", **nobody)
     before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _leave(db, actor, task, before)
     return released
@@ -298,7 +298,7 @@ def close(
     if task.status == "closed":
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
-        _refuse_unfinished(db, task)
+        _refuse_open_children(db, task)
     check_claim(actor, task, "Closing", force=force)
     parts = _open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
@@ -333,7 +333,7 @@ def _end(
     return closed, moved
 
 
-def _refuse_unfinished(db: Database, task: Task) -> None:
+def _refuse_open_children(db: Database, task: Task) -> None:
     if why := _blocking_reasons(db, task):
         raise TaskError(f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked")
     if children := store_graph.open_children(db, [task.id]).get(task.id):
@@ -361,7 +361,7 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
     for parent in questions.get_many(db, parents).values():
         refuse_closed_parent(parent)
-    return changed(db, actor, task, "reopen", **REOPENED)
+    return apply_change(db, actor, task, "reopen", **REOPENED)
 
 
 # --- edges and links --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ unobserved.
 
 A new thread may also begin with a block of earlier work. It names the source of each piece, and stays as it was when
 the thread began, so that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected
-lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed`).
+lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed_lines`).
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ def has_removed(db: Database, thread_id: str) -> bool:
     return any(line.is_removed for line in read_carried_lines(db, thread_id))
 
 
-def drop_removed(db: Database, thread_id: str) -> None:
+def drop_removed_lines(db: Database, thread_id: str) -> None:
     """Delete the lines that the user removed."""
     gone = [line.position for line in read_carried_lines(db, thread_id) if line.is_removed]
     row = CarryOverRow

@@ -25,7 +25,7 @@ from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import replaced
-from sakti.store.memory import Group, GroupState
+from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import (
     CarryOverRow,
@@ -172,7 +172,7 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
-    states: dict[str, GroupState] = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
+    states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
         copy = _copied_group(group, states.get(group.id, "superseded"), new_ids | new_group)
@@ -181,7 +181,7 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
         _copy_lines(db, group, copy, ids)
 
 
-def _copied_group(group: Group, state: GroupState, new_ids: dict[str, str]) -> Group:
+def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
     """Return a group with the new ids of itself, its messages and its sources."""
     return replace(
         group,

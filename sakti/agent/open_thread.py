@@ -30,6 +30,7 @@ from sakti.core.events import (
     assign_thread,
 )
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery, sent_prefix
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, cards, catalog, job_log
+    from sakti.agent.tools import background, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
-    from sakti.agent.tools import wait as wait_tool
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
@@ -304,7 +304,7 @@ class OpenThread:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             count = await self._load_newer(thread)
         if count:
-            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            text = f"Added to this thread in another window: {counted(count, 'message')}. The agent sees them."
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:
@@ -561,8 +561,8 @@ class OpenThread:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
-        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
-        tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
+        tools += tool_approvals.make_cards(approvals, self.approve_plan)
+        tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools if t.name not in state.missing_tools},
             state,

@@ -259,7 +259,7 @@ class _Import(Struct):
         task = questions.get(self.db, edge[0])
         if task is not None:
             details: Json = {"on": edge[1], "type": edge[2], "add": add}
-            rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, None, details, batch=self.batch)
+            rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, (None, details), batch=self.batch)
 
 
 def _fields(issue: Json, now: int) -> Json:

@@ -92,7 +92,7 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    rows.add_event(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, difference(before, after), batch=batch)
 
 
 def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
@@ -246,7 +246,7 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
         rows.mark_events_undone(db, event, actor.now)
         if done:
             details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
-            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, None, details)
+            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, (None, details))
             out += done
             count -= 1
     if not out:

@@ -125,7 +125,7 @@ def create(
     _connect_new(db, actor, task, targets)
     if origin := _origin(db, message_id):
         rows.add_link(db, task.id, origin, "reference", actor.now)
-    rows.add_event(db, task, "create", actor.name, actor.now, None, {"title": title})
+    rows.add_event(db, task, "create", actor.name, actor.now, (None, {"title": title}))
     return task
 
 
@@ -391,7 +391,7 @@ def depend(
     else:
         done = _remove_edges(db, task, target, kind)
     for each in done:
-        rows.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
+        rows.add_event(db, task, "dep", actor.name, actor.now, (None, {"on": target.id, "type": each, "add": add}))
     return task
 
 
@@ -427,7 +427,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     if message_store.get(db, message_id) is None:
         raise TaskError(f"There is no message {message_id!r}.", code="not_found")
     if rows.add_link(db, task.id, message_id, "reference", actor.now):
-        rows.add_event(db, task, "link", actor.name, actor.now, None, {"message": message_id})
+        rows.add_event(db, task, "link", actor.name, actor.now, (None, {"message": message_id}))
     return task
 
 
@@ -450,14 +450,14 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         task = find(db, actor.resource_id, text)
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
-        rows.add_event(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
+        rows.add_event(db, task, "restore", actor.name, actor.now, ({"deleted": True}, {"deleted": False}))
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     current = questions.get(db, task.id)
     assert current is not None
     before, _ = difference(task, current)
-    rows.add_event(db, task, "restore", actor.name, actor.now, before, {})
+    rows.add_event(db, task, "restore", actor.name, actor.now, (before, {}))
     return current
 
 

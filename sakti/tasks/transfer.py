@@ -293,7 +293,7 @@ def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) ->
         rows.set_metadata(db, here.id, source | values.pop("metadata"))
     after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
     old, new = difference(here, after)
-    rows.add_event(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
+    rows.add_event(db, after, "update", actor.name, actor.now, (old, new | {"version": newer.updated_at}), batch=batch)
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:

@@ -333,24 +333,26 @@ def list_claimed(db: Connection, resource_id: str) -> list[Task]:
     return _read_tasks(db, f"tasks t WHERE t.resource_id = ? AND {claimed} {_ORDER}", (resource_id,))
 
 
-def select(
-    db: Connection,
-    resource_id: str,
-    *,
-    status: str | None = None,
-    type: str | None = None,
-    label: str | None = None,
-    assignee: str | None = None,
-    limit: int = 20,
-    offset: int = 0,
-) -> tuple[list[Task], int]:
-    """Return tasks that match the filters, most urgent first, and their number.
+class TaskFilter(Struct, frozen=True):
+    """Conditions for tasks; None: any.
 
     `status` None: not closed; "all": any; "ready" and "blocked": open ones in that state.
     """
-    states, where = _STATES[status], ["t.resource_id = ?"]
+
+    status: str | None = None
+    type: str | None = None
+    label: str | None = None
+    assignee: str | None = None
+
+
+def select(
+    db: Connection, resource_id: str, wanted: TaskFilter, *, limit: int = 20, offset: int = 0
+) -> tuple[list[Task], int]:
+    """Return tasks that match a filter, most urgent first, and their number."""
+    states, where = _STATES[wanted.status], ["t.resource_id = ?"]
+    label, assignee = wanted.label, wanted.assignee
     values: list[object] = [resource_id]
-    for name, value in (("type", type), ("assignee", assignee)):
+    for name, value in (("type", wanted.type), ("assignee", assignee)):
         if value is not None:
             where.append(f"t.{name} = ?")
             values.append(value)
@@ -360,7 +362,7 @@ def select(
         values.insert(0, label)
     clause = " AND ".join(where)
     if label is None and assignee is None:
-        state_counts = counts(db, resource_id, type)
+        state_counts = counts(db, resource_id, wanted.type)
         total = sum(state_counts[state] for state in states)
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"

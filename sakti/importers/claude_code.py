@@ -243,7 +243,7 @@ def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
 
 
 def _prompt(path: Path, value: Json, end: int) -> Entry:
-    """Return the entry of a typed prompt; those of unknown sessions are one thread for each day and project."""
+    """Return the entry of a typed prompt; those without a session are a thread for each day and project."""
     session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
     time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")
     name = session or f"{project}:{time // 86_400_000}"

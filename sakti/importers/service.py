@@ -432,7 +432,7 @@ def count_unfinished(entries: Sequence[Entry]) -> int:
 
 
 def _is_unfinished(first: Sequence[Entry], answer: Sequence[Entry]) -> bool:
-    """Return whether an answer, which begins with the group `first`, is still being written or waits for a result."""
+    """Return whether an answer is still being written or waits for a result; `first`: its first group."""
     if any(e.kind == "end" for e in answer):
         return False
     return any(e.is_open for e in first) or _has_open_call(part for e in answer for part in e.parts)

@@ -396,7 +396,10 @@ def depend(
 
 
 def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> list[str]:
-    """Remove the edges of a type, of all types without one; return their types. Raises `TaskError` (not_found)."""
+    """Remove the edges of a type, of all types without one; return their types.
+
+    Raises `TaskError` (not_found).
+    """
     kinds = [kind] if kind else g.EDGE_TYPES
     removed = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
     if not removed:

@@ -208,7 +208,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     store_graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
-        rows.add_event(db, task, "import", actor.name, actor.now, None, version, batch=batch)
+        rows.add_event(db, task, "import", actor.name, actor.now, (None, version), batch=batch)
     differing = tuple(read.differing)
     return Imported(
         len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere

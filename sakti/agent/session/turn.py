@@ -420,7 +420,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
     saved = await append(turn, structs.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
-    await turn.store.write(removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
+    await turn.store.write(removal.forget_prompts, turn.resource_id, turn.thread_id, refused.text)
     return saved
 
 

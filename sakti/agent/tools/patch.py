@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
-from sakti.agent.tools.textfile import Line, folded, merge_change
+from sakti.agent.tools.textfile import Line, fold_text, merge_change
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -190,7 +190,7 @@ def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
 
 
 # What is compared, the strictest first: the line, without blanks at its end, without blanks round it, plain signs.
-_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
+_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: fold_text(body).strip())
 
 
 def _skip_context(bodies: Sequence[str], hunk: Hunk, at: int, what: str) -> int:

@@ -30,6 +30,7 @@ from sakti.core.events import (
     assign_thread,
 )
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ with lazy_imports:
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
-    from sakti.store.threads import child_runs
     from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import runs
     from sakti.store.threads import threads as stored_threads
     from sakti.tasks import service
 
@@ -260,7 +261,7 @@ class OpenThread:
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
+        self.usage = await ws.store.read(runs.total_usage, thread.id, "actor")
         await self.prefix.load()
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
@@ -303,7 +304,7 @@ class OpenThread:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             count = await self._load_newer(thread)
         if count:
-            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            text = f"Added to this thread in another window: {counted(count, 'message')}. The agent sees them."
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:

@@ -14,7 +14,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.resources import read_prompt
 from sakti.core.types import Json
 from sakti.memory.modes import FieldType
-from sakti.store.threads.child_runs import TOOL
+from sakti.store.threads.runs import TOOL
 
 LONGEST_GOAL = 8_000  # characters
 

@@ -16,9 +16,10 @@ from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
+from sakti.core.text import format_duration
 from sakti.store.secrets import masked
-from sakti.store.threads import jobs
-from sakti.store.threads.jobs import StoredJob
+from sakti.store.threads import runs
+from sakti.store.threads.runs import StoredJob
 
 WAIT = "wait"
 INTERVAL = 0.05  # seconds between two looks of wait
@@ -77,8 +78,7 @@ def describe_state(running: Running | StoredJob) -> str:
     code = running.exit_code
     if isinstance(running, StoredJob) or code is not None:
         return f"ended with exit code {code}"
-    seconds = int(time.monotonic() - running.began)
-    return f"running for {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"running for {seconds} s"
+    return f"running for {format_duration(int(time.monotonic() - running.began) * 1000)}"
 
 
 def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
@@ -177,7 +177,7 @@ def make_wait(is_steered: Callable[[], bool]) -> Tool:
         except TimeoutError:
             pass
         tail = last_lines(running)
-        details = {jobs.ENDED: int(job)} if running.is_reported else {}
+        details = {runs.ENDED: int(job)} if running.is_reported else {}
         return Outcome(f"[{why}]\n{tail}".rstrip(), details={"exit_code": running.exit_code, **details})
 
     return wait
@@ -207,7 +207,7 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
     code = running.process.returncode
     running.is_reported = not members
     state = "[still running]" if members else f"[ended with exit code {code}]"
-    details = {} if members else {jobs.ENDED: int(id)}
+    details = {} if members else {runs.ENDED: int(id)}
     return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code, **details})
 
 
@@ -224,5 +224,5 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     result = f"Command {id} had ended already." if over else f"Command {id} ended."
     if survivors:
         result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
-    details = {"exit_code": running.process.returncode, jobs.ENDED: int(id)}
+    details = {"exit_code": running.process.returncode, runs.ENDED: int(id)}
     return Outcome(result, is_error=bool(survivors), details=details)

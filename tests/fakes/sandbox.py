@@ -43,7 +43,7 @@ class FakeSandbox:
         pass
 
     @contextmanager
-    def enclosed(
+    def enclose(
         self,
         argv: Sequence[str],
         cwd: Path,

@@ -10,32 +10,26 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.agent.judge import commands, execution, git
 from sakti.agent.judge import policy as rule_texts
+from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
 from sakti.agent.judge.execution import explain_guard
 from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
 from sakti.agent.judge.workspace_view import Access, Facts, RemoteFacts, WorkspaceView, is_system, secret_reason
+from sakti.core import hosts
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tool_names import list_arguments
 from sakti.core.types import Json
 from sakti.store.secrets import marks_in
-
-with lazy_imports:
-    from sakti.agent.judge import commands, execution, git
-    from sakti.core import hosts
-
-if TYPE_CHECKING:
-    from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
-
 
 _VERSION = (["--version"], ["--help"], ["version"])
 
@@ -159,9 +153,9 @@ def judge(
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        found = commands.read(str(arguments.get("command", "")), place)
-        decision = _run(tool.rule_name, arguments, mode, rules, place, found)
-        return replace(decision, command=found.rewritten, note=found.omission)
+        analysis = commands.read(str(arguments.get("command", "")), place)
+        decision = _run(tool.rule_name, arguments, mode, rules, place, analysis)
+        return replace(decision, command=analysis.rewritten, note=analysis.omission)
     if tool.remote is not None:
         return _remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
     if tool.effect == "fetch":

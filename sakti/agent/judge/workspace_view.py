@@ -158,7 +158,7 @@ def secret_reason(path: Path, place: WorkspaceView) -> str:
 
 def _is_own(text: str, place: WorkspaceView) -> bool:
     """Return whether a path is in a folder of sakti's data or configuration."""
-    return any(text == own or text.startswith(f"{own}/") for own in map(str, place.own))
+    return any(text == folder or text.startswith(f"{folder}/") for folder in map(str, place.own))
 
 
 def _by_name(path: Path, place: WorkspaceView) -> str:
@@ -211,12 +211,12 @@ def other_name(place: WorkspaceView) -> Callable[[Path], bool]:
 
     @functools.cache
     def inodes() -> frozenset[tuple[int, int]]:
-        found: set[tuple[int, int]] = set()
+        numbers: set[tuple[int, int]] = set()
         for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
             with contextlib.suppress(OSError):
                 seen = file.stat()
-                found.add((seen.st_dev, seen.st_ino))
-        return frozenset(found)
+                numbers.add((seen.st_dev, seen.st_ino))
+        return frozenset(numbers)
 
     def test(path: Path) -> bool:
         try:
@@ -251,10 +251,10 @@ def _secret_pattern() -> re.Pattern[str]:
 def secret_filter(root: Path, place: WorkspaceView) -> Callable[[str], bool]:
     """Return a test whether the file at a path relative to `root` is secret or sakti's."""
     pattern = _secret_pattern()
-    own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
-    if own:
-        inside = tuple(f"{o}/" for o in own)
-        return lambda path: bool(pattern.search(path.lower())) or path in own or path.startswith(inside)
+    own_names = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
+    if own_names:
+        inside = tuple(f"{o}/" for o in own_names)
+        return lambda path: bool(pattern.search(path.lower())) or path in own_names or path.startswith(inside)
     return lambda path: bool(pattern.search(path.lower()))
 
 

@@ -33,6 +33,15 @@ _MOVE = lazy_pattern(r"\*\*\* Move to: ?(.+)")
 _EOF = "*** End of File"
 
 
+# Models that were trained on the `*** Begin Patch` envelope.
+_PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
+
+
+def knows_patches(model: str) -> bool:
+    """Return whether a model writes `apply_patch` better than replacements."""
+    return _PATCHING.search(model.lower()) is not None
+
+
 class Hunk(Struct, frozen=True):
     """Lines to replace; `context` names preceding lines, the outer first, `at_end`: it is the file's end."""
 

@@ -345,7 +345,7 @@ def merge_change(
 def _merge_lines(
     there: Sequence[Line], old: Sequence[Line], new: Sequence[Line], end: str, adapt: Callable[[str], str]
 ) -> Iterator[Line]:
-    """Yield the lines of a change; each keeps what it has in common with the old line at its place."""
+    """Yield the lines of a change, each adapted to the bytes of the old line in its place."""
     for k, line in enumerate(new):
         paired = k < len(old)
         body = adapt(carry(old[k].body, line.body, there[k].body) if paired else line.body)

@@ -20,11 +20,11 @@ from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
+from sakti.agent.tools.patch import knows_patches
 from sakti.agent.tools.read import read
 from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
-from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.tool_names import CALL, display_name
@@ -578,15 +578,6 @@ def _describe_for_recorder(tool: Tool, arguments: Json) -> tuple[str, Json]:
     if tool.remote.reads_only:
         return "own", {}
     return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
-
-
-# Models that were trained on the `*** Begin Patch` envelope.
-_PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
-
-
-def knows_patches(model: str) -> bool:
-    """Return whether a model writes `apply_patch` better than replacements."""
-    return _PATCHING.search(model.lower()) is not None
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -354,7 +354,7 @@ def touched_paths(message: Message, turn: Turn) -> list[str]:
     """Return the paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
-        out |= dict.fromkeys(turn.toolbox.touched(call))
+        out |= dict.fromkeys(turn.toolbox.list_touched(call))
     return list(out)
 
 

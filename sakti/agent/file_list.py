@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sakti.agent.judge.secrets import secret_filter
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_filter
 from sakti.agent.reports.overview import overview
 from sakti.agent.repository import git
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 
 with lazy_imports:
-    from sakti.agent.tools import walk
+    from sakti.agent.tools import files
 
 LIMIT = 50_000
 PATIENCE = 3.0  # seconds that a first message waits for the list of its workspace
@@ -73,4 +72,4 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    return (await walk.listing(root, Place(root, root))).paths
+    return (await files.listing(root, Place(root, root))).paths

@@ -400,7 +400,8 @@ class MemoryStatus(Struct, frozen=True):
     """State of the memory windows, sent once a step and whenever background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
-    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`).
+    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`). `unsent`
+    and `unsent_observations`: tokens of both windows that the next request has no room for.
     """
 
     name = "data-om-status"
@@ -421,6 +422,8 @@ class MemoryStatus(Struct, frozen=True):
     backlog: Backlog | None = None
     retry_at: int | None = None
     phase: str = "idle"
+    unsent: int = 0
+    unsent_observations: int = 0
 
 
 class StaleLeases(Struct, frozen=True):

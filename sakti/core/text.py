@@ -194,7 +194,7 @@ FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
 
 def pasted_size(text: str) -> str:
     """Return what the sign of a pasted block says."""
-    lines = text.count("\n") + 1
+    lines = text.removesuffix("\n").count("\n") + 1
     return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 

@@ -28,7 +28,7 @@ from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import child_runs, jobs, summaries
+from sakti.store.threads import fork, runs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
@@ -82,17 +82,26 @@ def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
     return current, time
 
 
+EXCERPT_SHARE = 4  # a message that is too long is shortened to this part of the room for messages
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
 
 
-def describe_left_out(state: MemoryState, sent: Sequence[Message]) -> str:
-    """Return the sentence about messages that are neither observed yet nor sent; "" without any."""
-    sent_ids = {m.id for m in sent}
-    missing = [m for m in state.window.messages if (m.tokens or m.parts) and m.id not in sent_ids]
-    size = f"{counted(len(missing), 'message')}, {sum(m.tokens for m in missing):,} tokens"
-    note = f"Too long for the request ({size}): left out until observed; search finds them."
-    return note if missing else ""
+def count_unsent(window: Window, sent: Sequence[Message]) -> tuple[int, int]:
+    """Return how many pending messages are not sent, or only in part, and the tokens that are left out."""
+    tokens = {m.id: m.tokens for m in sent}
+    missing = [size for m in window.messages if (size := m.tokens - tokens.get(m.id, 0)) > 0]
+    return len(missing), sum(missing)
+
+
+def describe_unsent(messages: int, tokens: int) -> str:
+    """Return the sentence about messages that are neither observed yet nor sent in full; "" without any."""
+    size = f"{counted(messages, 'message')}, {tokens:,} tokens"
+    note = (
+        f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
+        " observed. /compact observes now; search finds them whole."
+    )
+    return note if tokens else ""
 
 
 class RequestBuilder:
@@ -115,8 +124,8 @@ class RequestBuilder:
         self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
         self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
-        self._pieces: list[summaries.CarriedPiece] = []  # of it, if they could not be stored
-        self._unwanted: set[summaries.CarriedPiece] = set()  # that the user removed before the first turn
+        self._pieces: list[fork.CarriedPiece] = []  # of it, if they could not be stored
+        self._unwanted: set[fork.CarriedPiece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
@@ -134,7 +143,7 @@ class RequestBuilder:
         thread_id = state.window.thread.id
         self._working_memory = await self._pages.sent(thread_id)
         await self._read_pinned(state)
-        self._carried = await self._store.read(summaries.read_carried_text, thread_id)
+        self._carried = await self._store.read(fork.read_carried_text, thread_id)
 
     async def _read_pinned(self, state: MemoryState) -> None:
         self._pinned_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
@@ -143,8 +152,8 @@ class RequestBuilder:
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
         thread = state.window.thread
-        if summaries.CARRY_OVER_KEY in thread.metadata:
-            self._carried = await self._store.read(summaries.read_carried_text, thread.id)
+        if fork.CARRY_OVER_KEY in thread.metadata:
+            self._carried = await self._store.read(fork.read_carried_text, thread.id)
         self._working_memory = await self._pages.sent(thread.id)
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
@@ -162,8 +171,8 @@ class RequestBuilder:
         pieces = self._pieces = self._build(await self._find_pieces(thread))
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is rebuilt at the next start
-                await self._store.write(summaries.keep_carry_over, thread.id, head if pieces else "", pieces)
-                metadata = {**thread.metadata, summaries.CARRY_OVER_KEY: head if pieces else ""}
+                await self._store.write(fork.keep_carry_over, thread.id, head if pieces else "", pieces)
+                metadata = {**thread.metadata, fork.CARRY_OVER_KEY: head if pieces else ""}
                 state.window.thread = structs.replace(thread, metadata=metadata)
 
     def _may_carry(self, thread: Thread) -> bool:
@@ -171,54 +180,54 @@ class RequestBuilder:
         return bool(
             self._settings.enabled
             and self._settings.carry_over
-            and summaries.CARRY_OVER_KEY not in thread.metadata
+            and fork.CARRY_OVER_KEY not in thread.metadata
             and not thread.parent_id
         )
 
-    async def _find_pieces(self, thread: Thread) -> list[summaries.CarriedPiece]:
+    async def _find_pieces(self, thread: Thread) -> list[fork.CarriedPiece]:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
         return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
 
-    async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[summaries.CarriedLine]:
+    async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[fork.CarriedLine]:
         """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
         thread = state.window.thread
         if not self._may_carry(thread):
-            return await self._store.read(summaries.read_carried_lines, thread.id) if self._settings.enabled else []
+            return await self._store.read(fork.read_carried_lines, thread.id) if self._settings.enabled else []
         pieces = await self._find_pieces(thread) if is_new else self._pieces
         if is_new and state.window.thread is thread:  # else the first turn has built it meanwhile
             self._build(pieces)
         gone = self._unwanted
         return [
-            summaries.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
+            fork.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
             for n, p in enumerate(pieces)
         ]
 
-    def _build(self, pieces: list[summaries.CarriedPiece]) -> list[summaries.CarriedPiece]:
+    def _build(self, pieces: list[fork.CarriedPiece]) -> list[fork.CarriedPiece]:
         """Send those of `pieces` that the user did not remove, and return them."""
         remaining = [p for p in pieces if p not in self._unwanted]
         self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in remaining)]) if remaining else ""
         return remaining
 
-    async def remove_carried(self, state: MemoryState, line: summaries.CarriedLine, *, removed: bool) -> None:
+    async def remove_carried(self, state: MemoryState, line: fork.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
 
         Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
-        piece = summaries.CarriedPiece(line.kind, line.source_id, line.text)
+        piece = fork.CarriedPiece(line.kind, line.source_id, line.text)
         self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())
-        if summaries.CARRY_OVER_KEY in thread.metadata:
-            await self._store.write(summaries.mark_removed, thread.id, line.position, removed=removed)
+        if fork.CARRY_OVER_KEY in thread.metadata:
+            await self._store.write(fork.mark_removed, thread.id, line.position, removed=removed)
 
     async def renew(self, state: MemoryState) -> None:
         """Leave out the lines that the user removed, add plan and goal: the prompt's prefix breaks anyway."""
         thread = state.window.thread
         await self._read_pinned(state)
-        if self._carried and await self._store.read(summaries.has_removed, thread.id):
+        if self._carried and await self._store.read(fork.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
-                await self._store.write(summaries.drop_removed, thread.id)
-                self._carried = await self._store.read(summaries.read_carried_text, thread.id)
+                await self._store.write(fork.drop_removed, thread.id)
+                self._carried = await self._store.read(fork.read_carried_text, thread.id)
 
     async def _read_other_threads(self, state: MemoryState) -> None:
         window = state.window
@@ -275,26 +284,34 @@ class RequestBuilder:
             return log
         return (log[0], self.log.text("instructions", read_prompt("memory#cut")), *log[1 + self._start :])
 
-    def messages(self, state: MemoryState) -> tuple[Message, ...]:
-        """Return the messages that are sent in full, and the summaries or the reminder in place of older ones."""
+    def messages(self, state: MemoryState, *, is_idle: bool = False) -> tuple[Message, ...]:
+        """Return the messages that are sent, and the summaries or the reminder in place of older ones.
+
+        `is_idle`: no turn runs, so that after an answer the next request begins with another prompt.
+        """
         window = state.window
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
             raw = self._levels.uncovered(messages, state.prompts)
             sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
-        messages = [*(m for m in state.prompts if m.index <= window.cursor), *messages]
+        ended = is_idle and bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
+        prompts = [] if ended else state.prompts
+        messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
         reminder: tuple[Message, ...] = ()
         if window.cursor >= 0 and window.active:
             reminder = (self.log.reminder(window.thread.id, window.thread.resource_id),)
-        room = self._room_for_messages(state, reminder)
+        most = self._most_for_messages(state, reminder)
+        room = min((r for r in (state.room(), most) if r is not None), default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
-            messages = newest_that_fit(messages, room, state.prompts)
+            limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
+            most = room if ended else most  # after an answer another exchange follows
+            messages = newest_that_fit(messages, room, prompts, lambda m: self.log.shorten(m, limit), most=most)
         return (*reminder, *messages)
 
-    def _room_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
-        """Return the tokens that messages may take; None without a limit."""
-        limits = [room for room in (state.room(), self._room) if room is not None]
+    def _most_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
+        """Return the tokens that messages may take in the model's window; None without a limit."""
+        limits = [] if self._room is None else [self._room]
         if state.budget is not None:
             before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)
             limits.append(state.budget - before)
@@ -318,10 +335,10 @@ class RequestBuilder:
         `begins`: the message begins a turn.
         """
         sent = self.messages(state)
-        last = sent[-1] if sent else None
         changed = due(sent, {**facts, **self.tail(state)}, now, begins=begins)
-        if last is None or not changed or last.index < 0:
+        if not sent or not changed or sent[-1].index < 0:
             return
+        last = next((m for m in state.window.messages if m.id == sent[-1].id), sent[-1])  # it may be sent shortened
         part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
         amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
@@ -329,8 +346,8 @@ class RequestBuilder:
         def store(db: Database) -> bool:
             stored = message_store.add_context(db, amended)
             if stored:
-                child_runs.deliver_facts(db, amended, changed)
-                jobs.report_facts(db, amended, changed)
+                runs.deliver_facts(db, amended, changed)
+                runs.report_job_facts(db, amended, changed)
             return stored
 
         if await self._store.write(store):

@@ -41,6 +41,7 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     return " · ".join(parts)
 
 
+RESTS = ("held", "paused", "off", "read-only")  # phases in which memory does nothing by itself
 # What a forecast may say, in turns: in between the nearest stands, so that it does not move with every turn.
 STEPS = (1, 2, 3, 5, 10, 20, 50)
 
@@ -51,7 +52,7 @@ def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) 
     From what turns brought lately, and the estimated tokens of the running step; empty if nothing is known or memory
     does not move by itself.
     """
-    if status.backlog is not None or status.retry_at or status.phase in ("held", "paused"):
+    if status.backlog is not None or status.retry_at or status.phase in RESTS:
         return ""
     tokens, threshold = status.messages.tokens + streaming, status.messages.threshold
     freed = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
@@ -68,7 +69,7 @@ def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) 
 
 def _turns(tokens: int, turn_tokens: int | None) -> str:
     if tokens <= 0:
-        return "with the next step"
+        return "at the next step"
     if not turn_tokens:
         return ""
     exact = tokens / turn_tokens
@@ -84,7 +85,7 @@ def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
     count = figures.ready_lines if figures is not None else 0
     about = ABOUT if status.approximate else ""
     lines = counted(count, "observation") if count else "observations"
-    freed = buffered.projected_message_removal
+    freed = 0 if status.phase in RESTS else buffered.projected_message_removal
     return f"{lines} will free {about}{count_k(freed)}" if freed else f"{lines} ready"
 
 
@@ -96,11 +97,37 @@ def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
     return f"{ABOUT if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
+def sent_gauges(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
+    """Return the windows of messages and observations as they are sent, with the running step."""
+    messages, log = status.messages, status.observations
+    return (
+        Gauge(messages.tokens - status.unsent + streaming, messages.threshold),
+        Gauge(log.tokens - status.unsent_observations, log.threshold),
+    )
+
+
+def describe_unsent(status: MemoryStatus) -> str:
+    """Describe the messages that the next request leaves out, and the way out; "" without any."""
+    if not status.unsent:
+        return ""
+    if status.backlog is not None and not status.backlog.paused:
+        return f"{count_k(status.unsent)} not sent until observed"
+    resume = "/memory resume" if status.phase == "paused" else "/compact"
+    return f"{count_k(status.unsent)} not sent: no room. {resume} observes them"
+
+
+def describe_unsent_observations(status: MemoryStatus) -> str:
+    """Describe the observations that the next request leaves out; "" without any."""
+    count = status.unsent_observations
+    return f"{count_k(count)} not sent: the oldest; search finds them" if count else ""
+
+
 def in_short(status: MemoryStatus, streaming: int = 0) -> str:
-    """Format the message window for a narrow line: `15.4k/30k`."""
+    """Format the message window for a narrow line: `15.4k/30k`, or `6.5k/8k +24.6k not sent`."""
     sign = ABOUT if status.approximate or streaming else ""
     threshold = count_k(status.messages.threshold).replace(".0k", "k")
-    return f"{sign}{count_k(status.messages.tokens + streaming)}/{threshold}"
+    unsent = f" +{count_k(status.unsent)} not sent" if status.unsent else ""
+    return f"{sign}{count_k(sent_gauges(status, streaming)[0].tokens)}/{threshold}{unsent}"
 
 
 def doing(status: MemoryStatus) -> str:
@@ -182,6 +209,8 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
             return f"compacted {counted(event.messages, 'message')}, {sizes_}"
         case "undone":
             return f"compaction undone, {counted(event.messages, 'message')} back"
+        case "stopped":
+            return event.text
         case "failed":
             again = f", again at {datetime.fromtimestamp(retry_at / 1000):%H:%M:%S} at the latest" if retry_at else ""
             return f"{event.text}{again}"
@@ -230,11 +259,14 @@ def _describe_search(usage: Usage) -> str:
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
     """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
+    messages, observations = sent_gauges(status)
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     named_rows = [
-        ("Messages", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
-        ("Observations", f"{gauge_words(status.observations, about=status.approximate)} tokens before a reflection"),
+        ("Messages", f"{gauge_words(messages, about=status.approximate)} tokens before messages leave it"),
+        ("Left out", describe_unsent(status)),
+        ("Observations", f"{gauge_words(observations, about=status.approximate)} tokens before a reflection"),
+        ("Left out", describe_unsent_observations(status)),
         ("Ready", f"{ready_observations(status, figures)} ({sizes})" if buffered.chunks else ""),
         ("Observation", "running" if buffered.status == "running" else ""),
         ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),

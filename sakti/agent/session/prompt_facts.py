@@ -18,8 +18,8 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import modes
-from sakti.store.threads import jobs
-from sakti.store.threads.jobs import StoredJob
+from sakti.store.threads import runs
+from sakti.store.threads.runs import StoredJob
 
 if TYPE_CHECKING:
     from sakti.agent.tools.toolbox import Toolbox
@@ -213,10 +213,10 @@ def job_facts(
     mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
     due: dict[str, Running | StoredJob] = {n: job for n, job in past.items() if job.reported_at is None}
     due |= {n: job for n, job in mine.items() if not job.is_reported}
-    sent = list_facts(messages, jobs.FACT) if due else {}
+    sent = list_facts(messages, runs.JOB_FACT) if due else {}
     out: dict[str, str] = {}
     for number, job in due.items():
-        name = f"{jobs.FACT} {number}"
+        name = f"{runs.JOB_FACT} {number}"
         if name not in sent:
             if background.is_over(job):
                 out[name] = _describe_end(number, job)

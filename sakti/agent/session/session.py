@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
-    from sakti.store.threads.jobs import StoredJob
-    from sakti.store.threads.summaries import CarriedLine
+    from sakti.store.threads.fork import CarriedLine
+    from sakti.store.threads.runs import StoredJob
 
 with lazy_imports:
     from sakti.agent import moved_folder, plans, user_shell
@@ -291,20 +291,31 @@ class Session:
         await self.current.open_stored(thread_id)
         self._begin_hooks()
 
-    async def follow_undo(self) -> bool:
-        """Open the thread in which this one goes on since another window undid turns of it; false if none did."""
+    async def follow_undo(self) -> Literal["", "undone", "redone"]:
+        """Open the thread in which this one goes on since another window undid turns of it, or redid them.
+
+        Return what that did; "" if nothing.
+        """
         before, store = self.thread, self.workspace.store
-        now = await store.read(stored_threads.get, before.id) if before is not None else None
-        if before is None or now is None or self.busy or self.thread is not before:
-            return False
-        went_to = stored_threads.goes_on_as(now)
-        if went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
-            return False
+        if before is None:
+            return ""
+        now, origin = (
+            await store.read(stored_threads.get, before.id),
+            await store.read(stored_threads.redone_origin, before),
+        )
+        if self.busy or self.thread is not before:
+            return ""
+        if origin:
+            await self.open_thread(origin)
+            return "redone"
+        went_to = stored_threads.goes_on_as(now) if now is not None else ""
+        if now is None or went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
+            return ""
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
         else:
-            await self.current.open_new(went_to, plans.brought_along(now.metadata))
-        return True
+            await self.current.open_new(went_to, plans.successor_metadata(now))
+        return "undone"
 
     async def rename(self, title: str) -> None:
         if self.thread is None or not title.strip():

@@ -9,13 +9,12 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from sakti.agent.subagents.report import ChildReport, QuotedFinding
-from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.base import Parameter, Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.parameters import Parameter
 from sakti.core.resources import read_prompt
 from sakti.core.types import Json
 from sakti.memory.modes import FieldType
-from sakti.store.threads.child_runs import TOOL
+from sakti.store.threads.runs import TOOL
 
 LONGEST_GOAL = 8_000  # characters
 

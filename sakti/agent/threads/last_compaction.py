@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.store.connection import Database
     from sakti.store.log.lines import LogLine
-    from sakti.store.memory.compactions import Compaction
+    from sakti.store.memory.moves import Compaction
 
 with lazy_imports:
     from sakti.store import memory as stored_memory
     from sakti.store.log import corrections as memory_corrections
-    from sakti.store.memory import compactions
+    from sakti.store.memory import moves
 
 CONTEXT = 3  # unchanged lines round a change
 
@@ -74,7 +74,7 @@ async def last(session: Session) -> Shown | None:
 
 
 def _read(db: Database, thread_id: str) -> Shown | None:
-    done = compactions.last_compaction(db, thread_id)
+    done = moves.last_compaction(db, thread_id)
     if done is None:
         return None
     began = min((g.activated_at or done.created_at for g in stored_memory.groups_by_id(db, done.group_ids)), default=0)

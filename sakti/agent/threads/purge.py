@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
-from sakti.store.maintenance import maintenance, purging
+from sakti.store.maintenance import purging, upkeep
 from sakti.store.secrets import mask_output
 from sakti.store.threads import removal as thread_removal
 
@@ -128,8 +128,8 @@ def wipe_free_space(done: RemovalSummary) -> str:
     What is left to say; empty where all is done. The store must be closed.
     """
     try:
-        if not maintenance.is_clean(done.path):
-            maintenance.vacuum(done.path)
+        if not upkeep.is_clean(done.path):
+            upkeep.vacuum(done.path)
             return ""
     except StoreError as e:
         return IN_USE if e.code == "busy" else f"{e.message} Removed text may stay in the file's free space."

@@ -142,9 +142,11 @@ class ChatScreen(Screen[None]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Skip styling all widgets again in the first picture."""
         event.refresh_styles = self.stack_updates > 0
+        self.status_line.covered = False
 
     def on_screen_suspend(self) -> None:
         self.stopping.disarm()
+        self.status_line.covered = True
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)

@@ -84,8 +84,8 @@ class StatusLine(Widget):
     `browsing`: the pane that has the keys instead of the prompt. `approval`: the mode, and the key that changes it.
     `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
     the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
-    model, shown if there is room. `stops`: the activity that Esc would stop, `closes`: what it does first, `stopping`:
-    one that was asked to stop and still runs.
+    model, shown if there is room. `stops`: the activity that Esc would stop, `closes`: what it does first. `stopping`:
+    one that was asked to stop and still runs. `covered`: by a screen, which Esc closes before all that.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -105,6 +105,7 @@ class StatusLine(Widget):
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
     stopping: reactive[str] = reactive("")
+    covered: reactive[bool] = reactive(False)
     download: reactive[str] = reactive("")
     importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
@@ -236,7 +237,7 @@ class StatusLine(Widget):
 
     def render(self) -> Text:
         text = Text(no_wrap=True, overflow="crop", end="")
-        if self.browsing is not None:
+        if self.browsing is not None and not self.covered:
             return self._append_area(self.browsing, text)
         text.append(" ")
         state = self._activity.state
@@ -244,6 +245,14 @@ class StatusLine(Widget):
             self._append_parts(state, text)
             self._append_reason(text)
         return text
+
+    @property
+    def _first_escape(self) -> str:
+        """Return what Esc does before it stops anything; "" if it stops something now."""
+        return "back" if self.covered else self.closes
+
+    def _name_escape(self) -> str:
+        return self._first_escape or (f"stop {self.stops}" if self.stops else "")
 
     def _append_notice(self, state: State | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
@@ -260,14 +269,14 @@ class StatusLine(Widget):
         elif state is not None and retries:
             wait = format_duration(max(0, round(state.since - self._clock.monotonic())) * 1000)
             text.append(shorten(f"retrying in {wait}  {state.text}", max(8, width - 20)), warn)
-            text.append(" · esc gives up", muted)
+            text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
         elif self._work is not None and not self.stopping:
             since, what = self._work
             took = f" · {self._format_clock(since)}"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
-            text.append(f" · esc stop {self.stops}", muted)
+            text.append(f" · esc {self._name_escape()}", muted)
         else:
             return False
         return True
@@ -282,7 +291,7 @@ class StatusLine(Widget):
             self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
-        escape = self.closes or (f"stop {self.stops}" if self.stops else "")
+        escape = self._name_escape()
         stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
         room = width - cell_len(text.plain) - 1
         parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_reason
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern

@@ -215,14 +215,12 @@ class Toolbox(Struct):
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
-        decision = await self._foresee(call, thread_id)
-        return decision is not None and decision.verdict == "allow"
+        return (decision := await self._foresee(call, thread_id)) is not None and decision.verdict == "allow"
 
     async def _name_questions(self, calls: Iterable[ToolCallPart], thread_id: str) -> AsyncIterator[str]:
         """Name the calls that will ask, with their targets."""
         for call in calls:
-            decision = await self._foresee(call, thread_id)
-            if decision is not None and decision.verdict == "ask":
+            if (decision := await self._foresee(call, thread_id)) is not None and decision.verdict == "ask":
                 yield f"{display_name(call.name)}  {decision.target}"
 
     async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:

@@ -31,9 +31,9 @@ from sakti.agent.reports.memory_report import (
     sent_gauges,
     summarize_doubts,
 )
-from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
+from sakti.core.types import Spent
 from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette

@@ -34,7 +34,7 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
-        parts.append(f"{backlog.calls} call{'s' * (backlog.calls != 1)}")
+        parts.append(counted(backlog.calls, "call"))
     if backlog.calls and backlog.cost_usd is not None:
         parts.append(f"~${backlog.cost_usd:.2f}")
     return " · ".join(parts)
@@ -159,13 +159,19 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
     saved = done.tokens_before - done.tokens_after
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the observations are as long as their messages"
     log = done.tokens_after - done.kept_tokens
-    result = f"{_lines(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
-    doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
+    result = f"{counted(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
+    doubtful = f"{counted(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
     rows = [
-        ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
-        ("Kept", f"{_messages(done.kept)} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        (
+            "Removed",
+            f"{counted(done.messages, 'message')}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it",
+        ),
+        (
+            "Kept",
+            f"{counted(done.kept, 'message')} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else "",
+        ),
         ("Observations", result),
-        ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
+        ("Pinned", f"{counted(done.pinned, 'line')}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} in both windows, {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
@@ -177,17 +183,9 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
 def taken_back(done: CompactionFinished) -> str:
     """Say in a sentence what undoing a compaction did."""
     return (
-        f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
+        f"{counted(done.messages, 'message')} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
         f" {count_k(done.tokens_after)} tokens."
     )
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'s' * (count != 1)}"
-
-
-def _lines(count: int, name: str = "line") -> str:
-    return f"{count} {name}{'s' * (count != 1)}"
 
 
 def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
@@ -195,9 +193,11 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:
         case "observed" | "activated" if event.text:
-            return f"{event.kind} report of {event.text} → {_lines(event.lines)}, {count_k(event.tokens_after)}"
+            return (
+                f"{event.kind} report of {event.text} → {counted(event.lines, 'line')}, {count_k(event.tokens_after)}"
+            )
         case "observed" | "activated":
-            return f"{event.kind} {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
+            return f"{event.kind} {counted(event.messages, 'message')} → {counted(event.lines, 'line')}, {sizes_}"
         case "reflected":
             return f"reflected {sizes_}"
         case "taken_over":
@@ -205,9 +205,9 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
         case "taken_back":
             return f"generation {event.generation} undone"
         case "compacted":
-            return f"compacted {_messages(event.messages)}, {sizes_}"
+            return f"compacted {counted(event.messages, 'message')}, {sizes_}"
         case "undone":
-            return f"compaction undone, {_messages(event.messages)} back"
+            return f"compaction undone, {counted(event.messages, 'message')} back"
         case "stopped":
             return event.text
         case "failed":
@@ -227,10 +227,10 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
         for g in figures.generations[-GENERATIONS:]
     ]
     if figures.marked_lines:
-        lines = f"{figures.marked_lines} line{'s' * (figures.marked_lines != 1)}"
+        lines = counted(figures.marked_lines, "line")
         out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} that their source does not have"))
     if figures.dropped_lines + figures.dropped_paths:
-        lost = f"{figures.dropped_lines} important lines and {figures.dropped_paths} paths"
+        lost = f"{counted(figures.dropped_lines, 'important line')} and {counted(figures.dropped_paths, 'path')}"
         out.append(("Dropped", f"{lost} are not in the reflections; search finds them"))
     return out
 

@@ -30,7 +30,7 @@ from sakti.core.events import (
     ThreadChanged,
 )
 from sakti.core.lazy import lazy_imports, load
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
@@ -493,7 +493,7 @@ class Session:
         await self.require_thread()
         done = await self.current.engine.undo_reflection()
         tokens = self.current.engine.status().observations.tokens
-        groups = f"{done.groups} group{'s' * (done.groups != 1)}"
+        groups = counted(done.groups, "group")
         self.emit(Notice("information", "Reflection undone", f"The log has {groups} with {tokens:,} tokens again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:

@@ -287,7 +287,7 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
-    """Return both gauges, and below them what is not sent and the next action of memory."""
+    """Return both gauges, and below them the tokens left out and the next action of memory."""
     gauges = sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]

@@ -248,7 +248,7 @@ class StatusLine(Widget):
 
     @property
     def _first_escape(self) -> str:
-        """Return what Esc does before it stops anything; "" if it stops something now."""
+        """Return the action of Esc that precedes stopping; "" if it stops an activity now."""
         return "back" if self.covered else self.closes
 
     def _name_escape(self) -> str:

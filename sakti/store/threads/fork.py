@@ -58,9 +58,8 @@ def fork(
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
-    `undo`: it goes on in the original's place, under its name. Costs stay with the original.
-    The messages of an unfinished turn are left out. Raises `StoreError` where there is
-    no such thread, or no message.
+    `undo`: it goes on in the original's place, under its name. Costs stay with the original. The messages of an
+    unfinished turn are left out. Raises `StoreError` if there is no such thread, or no message.
     """
     parent = threads.get(db, thread_id)
     if parent is None:
@@ -68,9 +67,7 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    metadata = _metadata_until(parent.metadata, last)
-    if undo:
-        metadata |= {threads.UNDO_OF: thread_id}
+    metadata = _metadata_until(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,

@@ -60,8 +60,7 @@ from sakti.core.events import (
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.text import counted, json_line, one_line, sanitise
-from sakti.core.tool_names import display_name
-from sakti.core.types import Json, Usage, plain_values
+from sakti.core.types import Json, Usage, display_name, plain_values
 from sakti.store.secrets import MaskedStream, mask_output, masked
 
 with lazy_imports:

@@ -19,6 +19,7 @@ from sakti.core.text import counted
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
+
 with lazy_imports:
     from sakti.agent.threads import purge as thread_purge
     from sakti.agent.threads import redact as thread_redact

@@ -12,7 +12,7 @@ from msgspec import Struct
 from sakti.actions import registry, spec
 from sakti.actions.spec import Action
 from sakti.actions.values import Refused, Value
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import ModelInfo
 

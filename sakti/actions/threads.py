@@ -13,7 +13,6 @@ from msgspec import to_builtins
 
 from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
-from sakti.core import child_states
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.queries import ThreadSummary
     from sakti.core.types import Thread
+
 
 with lazy_imports:
     from sakti.agent import moved_folder
@@ -99,8 +99,8 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    indent = f"  └ {child_states.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
-    state = f"  ({child_states.describe_state(found.state)})" if found.state else ""
+    indent = f"  └ {core_types.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
+    state = f"  ({core_types.describe_state(found.state)})" if found.state else ""
     return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
 

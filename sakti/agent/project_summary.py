@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from sakti.agent.file_list import PATIENCE, FileList
 from sakti.core import resources
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line, sanitise
 
 FILES = 50  # that are named

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from sakti.agent.processors.registry import NOTE, reads_like_instructions
 from sakti.agent.tools import pictures, textfile
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
-from sakti.core.hosts import Target
 from sakti.core.http import HttpAnswer, HttpClient
+from sakti.core.network import Target
 from sakti.core.text import byte_size, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart
@@ -68,13 +68,13 @@ class WebPages:
         """Return a page for the model. Raises HttpError, ToolError for an unreadable type."""
 
         def may_open(target: Target) -> bool:
-            return "*" in run.hosts or hosts.allows(run.hosts, target.host, target.port)
+            return "*" in run.hosts or network.allows(run.hosts, target.host, target.port)
 
-        page = self._find_cached(hosts.parse_url(url), may_open)
+        page = self._find_cached(network.parse_url(url), may_open)
         if page is None:
             answer = await self._client.get(url, may_open, _HEADERS)
             page = await self._read(answer)
-            self._keep(hosts.parse_url(url).url, page)
+            self._keep(network.parse_url(url).url, page)
         return await asyncio.to_thread(self._describe, run, page)
 
     def _find_cached(self, target: Target, may_open: Callable[[Target], bool]) -> WebPage | None:
@@ -94,7 +94,7 @@ class WebPages:
             self._cache[key] = self._clock.monotonic(), page
 
     async def _read(self, answer: HttpAnswer) -> WebPage:
-        target = hosts.parse_url(answer.url)
+        target = network.parse_url(answer.url)
         if answer.redirect:
             where = f"{target.host} redirects to {one_line(answer.redirect, 300)}"
             raise ToolError(f"{where}, on another host. Call webfetch with that URL; the user is asked about the host.")

@@ -15,7 +15,7 @@ from sakti.agent.processors.registry import NOTE, reads_like_instructions
 from sakti.agent.session.models import Models
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.web import KEYED
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
@@ -112,7 +112,7 @@ class SessionSearch:
 
     async def search(self, run: ToolContext, service: str, query: str, limit: int, site: str | None) -> Outcome:
         """Return results for the model. Raises ToolError, HttpError and ProviderError with one sentence."""
-        host = hosts.read(site) if site else None
+        host = network.read(site) if site else None
         if site and (host is None or host.port is not None or "*" in host.name):
             raise ToolError(f"{one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
         name, words = host.name if host is not None else "", masked(query)

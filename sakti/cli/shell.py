@@ -140,15 +140,14 @@ class ShellScope(Scope):
                 common.say(line)
 
 
-# Commands that stand above the actions: they open a chat.
-OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.chat"}
+OWN = ("run", "tour")  # commands above the actions: they open a chat
 
 
 @functools.cache
 def subject(word: str) -> Subject | None:
     """Return the declarations of `sakti WORD`, None if it is no command."""
     if word in OWN:
-        return registry.subject_of(importlib.import_module(OWN[word]))
+        return registry.subject_of(importlib.import_module("sakti.cli.run"))
     return registry.subject(word) if word.isidentifier() else None
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from sakti.core.ids import short
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import short
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter, count_part, cut_to_tokens, message_tokens

@@ -14,11 +14,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
 from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, StaleLeases
-from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status

@@ -6,7 +6,7 @@ import json
 from typing import Literal
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (

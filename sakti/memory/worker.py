@@ -9,10 +9,9 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Event, Notice
-from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes

@@ -18,7 +18,7 @@ from sakti.agent.processors import builtin
 from sakti.agent.processors.base import Processor, StepInput, TurnInput
 from sakti.agent.processors.compose import FromFunction
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line, remove_invisible
 from sakti.core.types import Message, Part, TextPart, ToolResultPart
 from sakti.store import secrets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, cast
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _FRONT = lazy_pattern(r"---[ \t]*\n(.*?)(?:\n|^)---[ \t]*(?:\n|\Z)(.*)", 16 | 8)  # re.DOTALL, re.MULTILINE
 _PAIR = lazy_pattern(r"^([\w-]+:|[ \t]*-)[ \t]+(\S.*)$", 8)

@@ -19,7 +19,7 @@ from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import checks as maintenance_checks

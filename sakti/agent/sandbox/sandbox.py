@@ -31,7 +31,7 @@ from sakti.agent.sandbox import backends, quarantine, restrict
 from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 
 LIMIT = 10.0  # seconds

@@ -13,7 +13,7 @@ from sakti.agent.project.skills.library import Skill
 from sakti.core import resources
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, ToolCallPart
 

@@ -14,7 +14,7 @@ from sakti.agent.project.skills.library import Library, Skill
 from sakti.agent.tools import background
 from sakti.agent.tools.processes import Running
 from sakti.core import resources
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import modes

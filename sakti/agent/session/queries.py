@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from sakti.core.child_states import RunState
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, Spent, Thread, ToolSpec, plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread

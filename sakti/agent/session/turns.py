@@ -19,8 +19,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.tool_names import PREFIX
-from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
+from sakti.core.types import BY_AGENT, PREFIX, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn

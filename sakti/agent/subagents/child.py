@@ -17,7 +17,6 @@ from sakti.agent.subagents.report import ChildReport
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.subagents.tools import make_report
 from sakti.agent.tools.context import Outcome
-from sakti.core.child_states import ChildState, RunState, describe_state
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     AgentFinished,
@@ -38,7 +37,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import one_line
-from sakti.core.types import Json, Usage, plain_values
+from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, plain_values
 from sakti.memory import modes
 from sakti.store.secrets import masked
 from sakti.store.threads import runs

@@ -17,14 +17,13 @@ from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.definitions import AgentSpec, NamedTools
 from sakti.agent.subagents.tools import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.core.child_states import ChildState
+from sakti.core.clock import short
 from sakti.core.config import refuse_mode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
-from sakti.core.ids import short
 from sakti.core.resources import read_prompt
 from sakti.core.text import head_and_tail, one_line
-from sakti.core.types import ContextPart, Message, Thread, Usage
+from sakti.core.types import ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import masked
 from sakti.store.threads import runs as run_store

@@ -21,11 +21,10 @@ from sakti.agent.subagents.definitions import NEVER, AgentSpec, NamedTools
 from sakti.agent.tools import arguments as forms
 from sakti.core.config import SessionMode
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, mode_names
 from sakti.core.text import one_line
-from sakti.core.tool_names import PREFIX, mcp_pattern
-from sakti.core.types import Effort
+from sakti.core.types import PREFIX, Effort, mcp_pattern
 from sakti.memory import modes
 
 MOST = 200  # agents of a project

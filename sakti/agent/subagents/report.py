@@ -13,8 +13,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.tools import textfile
-from sakti.core.ids import Ids, short
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import Ids, short
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Json

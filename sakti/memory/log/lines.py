@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]

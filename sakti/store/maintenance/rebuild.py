@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct
 
-from sakti.core.ids import TimeIds
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import TimeIds
+from sakti.core.lazy import lazy_pattern
 from sakti.store import opening, packing, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity

@@ -14,7 +14,6 @@ from textual.getters import query_one
 from textual.widgets import Input
 
 from sakti.agent.subagents.children import ListedChild
-from sakti.core.child_states import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.core.events import (
     Event,
     MemoryActivation,
@@ -31,6 +30,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import counted, one_line
+from sakti.core.types import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.tui.host import Host
 from sakti.tui.keys import is_text
 from sakti.tui.palette import Palette

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
 from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settings, value_of
-from sakti.core.config.takes import choices
+from sakti.core.config.conversion import choices
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sakti.agent.project.hooks.settings import Hook
 from sakti.core.config.fields import EVENTS, TOOL_EVENTS
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _PLAIN = lazy_pattern(r"[\w\s,|-]*")
 _RULE = lazy_pattern(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)

@@ -19,7 +19,7 @@ from sakti.agent.project.hooks.settings import PROJECT_DIRS, Hook
 from sakti.agent.sandbox import environment
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools.processes import Process, ProcessTree, spawn
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 
 MOST = 1_000_000  # bytes of each output that are read
 CHUNK = 1 << 16

@@ -19,7 +19,7 @@ from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.frontmatter import split_frontmatter
 from sakti.agent.project.instructions.texts import InstructionReader, cut
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import display_path
 from sakti.core.types import Json, Thread
 

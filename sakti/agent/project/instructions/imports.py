@@ -10,7 +10,7 @@ from pathlib import Path
 from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 LONGEST = 1_000_000  # bytes of a file that is read
 DEEPEST = 5  # imports below one another

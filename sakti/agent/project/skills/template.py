@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 
 from sakti.core.errors import SaktiError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 SECONDS = 10
 LONGEST = 20_000  # characters of an output that are used

@@ -119,7 +119,9 @@ async def create(scope: Scope, title: str, label: list[str], meta: list[str], as
     """Create a task."""
     task_id = clock.TimeIds(clock.SystemClock()).new()
     task = await scope.change(
-        task_service.create, as_, task_id, title, labels=label, metadata=read_metadata(meta), **fields
+        task_service.create,
+        as_,
+        task_service.NewTask(task_id, title, labels=label, metadata=read_metadata(meta), **fields),
     )
     return report_change(task, f"{task.handle} was created.")
 

@@ -35,9 +35,11 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
     threads.create(db, Thread(f"{name}-thread", root, f"about {name}", 1, 1))
     messages.append(db, Message(f"{name}-m", f"{name}-thread", root, "user", (TextPart(f"the {name} heron"),), 1))
     actor = Actor(root, "user:you", 5)
-    service.create(db, actor, f"{name}-task", f"task of {name}", type="feature")
-    service.create(db, actor, f"{name}-later", f"later of {name}", depends_on=[f"{name}-task"])
-    service.close(db, actor, service.create(db, actor, f"{name}-old", "done").id, "completed", "it works")
+    service.create(db, actor, service.NewTask(f"{name}-task", f"task of {name}", type="feature"))
+    service.create(db, actor, service.NewTask(f"{name}-later", f"later of {name}", depends_on=[f"{name}-task"]))
+    service.close(
+        db, actor, service.create(db, actor, service.NewTask(f"{name}-old", "done")).id, "completed", "it works"
+    )
     user_state.add_history(db, root, f"prompt of {name}", 1)
     user_state.save_rule(db, root, "bash(ls)", "allow", 1)
     if page:

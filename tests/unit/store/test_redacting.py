@@ -55,7 +55,7 @@ async def fill(store: Store) -> None:
     for one in said:
         await store.write(messages.append, one)
     actor = Actor("/w", "s", now)
-    await store.write(service.create, actor, "k", f"rotate {KEY}", description=TEXT)
+    await store.write(service.create, actor, service.NewTask("k", f"rotate {KEY}", description=TEXT))
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
     await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)

@@ -85,7 +85,7 @@ class ShellScope(Scope):
         return common.settings(overrides)
 
     def make_workspace(self) -> Workspace:
-        return sessions.Session(common.options(interactive=False)).workspace
+        return sessions.Session(common.options(trusted=False)).workspace
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         return common.in_store(work)
@@ -112,7 +112,7 @@ class ShellScope(Scope):
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[sessions.Session]:
         def made(resume: str | None) -> sessions.Session:
-            chosen = common.options(overrides=overrides, resume=resume, interactive=False)
+            chosen = common.options(overrides=overrides, resume=resume, trusted=False)
             return sessions.Session(chosen, store=self._store)
 
         session = made(thread)

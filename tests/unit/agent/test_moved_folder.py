@@ -49,8 +49,9 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
 def put_page(db: Database, root: str, content: str) -> None:
     before = records.working_memory(db, "resource", root)
     version = before[1] if before else 0
-    more = {"tokens": 3, "actor": "user", "now": 1, "expected_version": version, "resource_id": root}
-    records.put_working_memory(db, id=f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
+    more = {"tokens": 3, "actor": "user", "now": 1, "resource_id": root}
+    page = records.PageVersion(f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
+    records.put_working_memory(db, page, expected_version=version)
 
 
 def rows_of(db: Database, root: str) -> dict[str, int]:

@@ -71,7 +71,9 @@ async def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         await made.turn(f"question {n} about the {WORD}{n}", [{"text": f"answer {n}: {WORD} {LONG}"}])
         await made.engine.wait_idle()
     page = {"scope": "thread", "owner_id": "t1", "content": f"{WORD} page", "tokens": 4, "actor": "user"}
-    await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page)
+    await store.write(
+        records.put_working_memory, records.PageVersion("w", now=1, resource_id="workspace", **page), expected_version=0
+    )
     await store.write(threads.update_metadata, "t1", {"current_task": f"feed the {WORD}"})
     yield made
     await made.close()
@@ -105,7 +107,9 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert f"Last thread: the {WORD} plan" in await begin_another(driver)
     await store.write(user_state.add_history, "workspace", f"typed {WORD}", 1, "t1")
     await store.write(user_state.add_history, "workspace", f"question 3 about the {WORD}3", 1)  # of an earlier sakti
-    await store.write(user_state.keep_unsent, "workspace", "gone:1:x", f"half a {WORD}", [WORD], 1, thread_id="t1")
+    await store.write(
+        user_state.keep_unsent, "workspace", "gone:1:x", user_state.Unsent(f"half a {WORD}", [WORD], "t1"), 1
+    )
     actor = Actor("workspace", "s", 1, "t2")
     await store.write(
         service.create, actor, service.NewTask("k", f"hunt the {WORD}", description=LONG + WORD, labels=[WORD])

@@ -95,6 +95,11 @@ def _lines(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
     return tuple(lines.values())
 
 
+def _explain_score(hit: Hit) -> str:
+    parts = ", ".join(f"{name} {value:.3f}" for name, value in to_builtins(hit.parts).items() if value)
+    return f"score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {parts}"
+
+
 def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
     where = " · ".join(n for n in (hit.origin, hit.thread_title or hit.thread_id) if n)
@@ -103,9 +108,7 @@ def _line(hit: Hit, explain: bool = False) -> str:
     if notes:
         lines[0] += f"  ({notes})"
     if explain:
-        parts = ((name, value) for name, value in to_builtins(hit.parts).items() if value)
-        made = ", ".join(f"{name} {value:.3f}" for name, value in parts)
-        lines.append(f"     score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {made}")
+        lines.append(f"     {_explain_score(hit)}")
     return "\n".join(lines)
 
 

@@ -41,6 +41,7 @@ from sakti.plain.speech import READY, Speech
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
+    from sakti.core.types import Message
 
 log = logging.getLogger(__name__)
 
@@ -343,20 +344,30 @@ class Chat:
                  "put the text into a file and attach it with @; /send sends it as it arrived, /drop discards it"]
             )  # fmt: skip
             return
-        if self._new_files is not None:
-            self._decide(line, *self._new_files)
-            return
-        question = self.speech.question
-        if question is not None and not self._begun and (reply := plain_lines.answer(line, question)) is not None:
-            self._answer(question, reply)
+        if self._is_answer(line):
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
             return
         text = "\n".join([*self._begun, line])
         self._begun.clear()
-        if not text.strip():
-            return
+        if text.strip():
+            self._on_text(text)
+
+    def _is_answer(self, line: str) -> bool:
+        """Take a line as the answer to an open question; False if it is something else."""
+        if self._new_files is not None:
+            self._decide(line, *self._new_files)
+            return True
+        question = self.speech.question
+        if question is None or self._begun or (reply := plain_lines.answer(line, question)) is None:
+            return False
+        self._answer(question, reply)
+        return True
+
+    def _on_text(self, text: str) -> None:
+        """Send a text of one or more lines, choose by its number, or run its command."""
+        question = self.speech.question
         if question is not None and parse(text).kind == "message":
             self.say([f"a question is waiting: answer {words.keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
@@ -460,10 +471,14 @@ class Chat:
         if self.session.busy or self.commands.thread != thread.id:
             return
         self._version = version
+        if new := self._take_unseen(page):
+            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+
+    def _take_unseen(self, page: Iterable[Message]) -> list[Message]:
+        """Return the complete messages that were not shown yet, and mark them as seen."""
         new = [m for m in page if m.id not in self._seen and m.state != "provisional"]
         self._seen.update(m.id for m in new)
-        if new:
-            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+        return new
 
     async def _show_thread(self, thread_id: str) -> None:
         """Print a summary of the opened thread."""

@@ -43,12 +43,13 @@ _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 def render(request: Request, provider: str = "anthropic") -> Json:
     """Render the JSON body of `request`, without `stream`."""
     messages = _messages(request.messages, provider, request.model)
-    system = [_text(b.text) for b in request.system if b.text.strip()]
+    blocks = [b for b in request.system if b.text.strip()]
+    system = [_text(b.text) for b in blocks]
     tools: list[Json] = [
         {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
         for t in request.tools
     ]
-    used = _mark_prefix(system, tools, _edges([b for b in request.system if b.text.strip()]))
+    used = _mark_prefix(system, tools, _edges(blocks))
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 

@@ -200,15 +200,20 @@ def classify(status: int, report: ServerReport) -> str:
         return "authentication"  # waiting does not fill an account
     if _POLICY_KINDS.search(report.kind):
         return "refused"
-    if NO_IMAGES.search(report.text) and status in (400, 404, 415, 422, 500, 501):
-        return "invalid_request"
-    if status == 403 and FILTERED.search(report.everything):
+    if _refuses_content(status, report):
         return "invalid_request"
     if status in _MAY_OVERFLOW and (code := _length_code(status, report)):
         return code
     if status in _STATUS_CODES:
         return _STATUS_CODES[status]
     return "server" if status >= 500 else "invalid_request"
+
+
+def _refuses_content(status: int, report: ServerReport) -> bool:
+    """Return whether an image, or a text that a filter rejects, is why a request was refused."""
+    if status == 403:
+        return bool(FILTERED.search(report.everything))
+    return status in (400, 404, 415, 422, 500, 501) and bool(NO_IMAGES.search(report.text))
 
 
 def _is_quota(status: int, report: ServerReport) -> bool:
@@ -229,19 +234,26 @@ def _length_code(status: int, report: ServerReport) -> str:
     return "context_too_long" if too_long else ""
 
 
+def _account_sentence(code: str, status: int, report: ServerReport, why: str, where: Where) -> str:
+    """Explain that a server takes nothing from this account or key; `why` is its own reason, as a clause."""
+    name = where.provider
+    if code == "authentication" and _is_quota(status, report):
+        return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
+    if report.kind != "page" and _SUSPENDED.search(report.text):
+        return f"{name} has suspended this account or key ({status}){why} Contact its support, or use another key."
+    if code == "permission":
+        return _permission_sentence(status, report, why, where)
+    key = f"check {where.key_env}" if where.key_env else "check its key"
+    text = clean(report.text, where)
+    return f'Invalid API key for "{name}" ({status}): {key}{f" — {text}" if text else "."}'
+
+
 def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str:
     name, text = where.provider, clean(report.text, where)
     why = f": {text}{'' if text[-1] in '.!?…' else '.'}" if text else "."
     match code:
-        case "authentication" if _is_quota(status, report):
-            return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
-        case "authentication" | "permission" if report.kind != "page" and _SUSPENDED.search(report.text):
-            return f"{name} has suspended this account or key ({status}){why} Contact its support, or use another key."
-        case "authentication":
-            key = f"check {where.key_env}" if where.key_env else "check its key"
-            return f'Invalid API key for "{name}" ({status}): {key}{f" — {text}" if text else "."}'
-        case "permission":
-            return _permission_sentence(status, report, why, where)
+        case "authentication" | "permission":
+            return _account_sentence(code, status, report, why, where)
         case "not_found":
             return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
         case "output_too_long":
@@ -284,12 +296,15 @@ def _passing_sentence(code: str, status: int, name: str, why: str) -> str:
             return f"{name} had an internal error ({status}){why}"
 
 
+def _outer_object(body: Any) -> Json:
+    """Return the object of a server's error, the first one of a list; {} without one."""
+    node: Any = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+    return cast("Json", node) if isinstance(node, dict) else {}
+
+
 def read_report(body: Any) -> ServerReport:
     """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
-    node: Any = body
-    if isinstance(node, list) and node:
-        node = cast("list[Any]", node)[0]
-    outer = cast("Json", node) if isinstance(node, dict) else {}
+    outer = _outer_object(body)
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
         return ServerReport(_line(inner), str(outer.get("code") or ""))
@@ -363,9 +378,9 @@ def boundary(where: Where) -> Generator[None]:
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
     """Convert an exception of an SDK, of its HTTP client or of a cloud's login to a ProviderError."""
-    for cause in _causes(error):
-        if isinstance(cause, ProviderError):  # raised while the SDK was sending, and wrapped by it
-            return cause
+    wrapped = next((c for c in _causes(error) if isinstance(c, ProviderError)), None)
+    if wrapped is not None:  # raised while the SDK was sending
+        return wrapped
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
         return _from_sdk(status, error, where)

@@ -283,13 +283,9 @@ def choose_settings(
 ) -> AcceptedSettings:
     """Return the settings that `model` of `provider` takes."""
     family = facts.family(provider, model)
-    no_temperature = no_thinking = ""
     if provider == "anthropic":
         no_temperature = "its API has none"
-        if family is not facts.UNKNOWN and not family.thinking:
-            no_thinking = "the model does not think"
-        elif (thinking_tokens or 0) < ANTHROPIC_LEAST_THINKING:
-            no_thinking = f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least"
+        no_thinking = _refuse_anthropic_thinking(family, thinking_tokens or 0)
     else:
         no_temperature = "" if family.temperature else "models that think take none"
         no_thinking = "" if family.thinking else "the model is not known to think"
@@ -301,6 +297,13 @@ def choose_settings(
     return AcceptedSettings(
         None if no_temperature else temperature, None if no_thinking else thinking_tokens or None, tuple(left_out)
     )
+
+
+def _refuse_anthropic_thinking(family: facts.Family, tokens: int) -> str:
+    """Return why Anthropic's API takes no thinking of that length, or ""."""
+    if family is not facts.UNKNOWN and not family.thinking:
+        return "the model does not think"
+    return f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least" if tokens < ANTHROPIC_LEAST_THINKING else ""
 
 
 # Parts of a body without which the same is asked, by the names that a refusal calls them.
@@ -319,10 +322,16 @@ _UNKNOWN = lazy_pattern(
 )
 
 
+def _rejects_field(error: ProviderError) -> bool:
+    """Return whether a server says that it does not know a field."""
+    is_rejected = error.code == "invalid_request" and error.status in (400, 422)
+    return is_rejected and bool(_UNKNOWN.search(error.server_text))
+
+
 def find_refused_field(body: Json, error: ProviderError) -> str:
     """Return the field of `body` that a server rejects as unknown and that may be omitted, or ""."""
     text = error.server_text
-    if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
+    if not _rejects_field(error):
         return ""
     if re.search(r"messages?|input\b", text) and (name := _message_field(body, text)):
         return _IN_MESSAGES + name
@@ -341,12 +350,15 @@ def _messages_of(body: Json) -> list[Json]:
     return body.get("messages") or body.get("input") or []
 
 
+def _without(fields: Json, names: Collection[str]) -> Json:
+    return {k: v for k, v in fields.items() if k not in names}
+
+
 def without_fields(body: Json, names: Collection[str]) -> Json:
     """Return `body` without what its server does not know; a limit of the answer gets its other name."""
-    out = {k: v for k, v in body.items() if k not in names}
+    out = _without(body, names)
     if fields := {n.removeprefix(_IN_MESSAGES) for n in names if n.startswith(_IN_MESSAGES)}:
-        key = "messages" if "messages" in out else "input"
-        out[key] = [{k: v for k, v in m.items() if k not in fields} for m in _messages_of(out)]
+        out["messages" if "messages" in out else "input"] = [_without(m, fields) for m in _messages_of(out)]
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 

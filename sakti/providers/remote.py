@@ -244,7 +244,7 @@ class RemoteProvider(ABC):
             await self._server.open()  # raises if something is missing to ask it
             return [facts.get_facts(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
-        rows = serving.listed(listing)
+        rows = serving.list_models(listing)
         return [
             facts.get_facts(self.name, name, settings, serving.from_listing({"data": [row]}, name))
             for name, row in rows

@@ -112,7 +112,7 @@ class _ServerClient:
 # --- pure -------------------------------------------------------------------------------------------------
 
 
-def listed(listing: Json) -> list[tuple[str, Json]]:
+def list_models(listing: Json) -> list[tuple[str, Json]]:
     """Return (id, entry) of each listed model that has an id."""
     entries: Any = listing.get("data")
     items = cast("list[Any]", entries) if isinstance(entries, list) else []
@@ -120,13 +120,17 @@ def listed(listing: Json) -> list[tuple[str, Json]]:
     return [(str(row["id"]), row) for row in rows if row.get("id")]
 
 
+def _entry_of(listing: Json, model: str) -> Json:
+    """Return the entry of `model`, else the only one; {} without either."""
+    entries: Any = listing.get("data") or listing.get("models") or []
+    rows = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
+    only = rows[0] if len(rows) == 1 else {}
+    return next((e for e in rows if model in (e.get("id"), e.get("name"), e.get("model"))), only)
+
+
 def from_listing(listing: Json, model: str) -> Served:
     """Read the entry of `model` in a list of models, or the only entry if the names differ."""
-    entries: Any = listing.get("data") or listing.get("models") or []
-    listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
-    entry = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
-    if entry is None:
-        entry = listed[0] if len(listed) == 1 else {}
+    entry = _entry_of(listing, model)
     nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
     return Served(_number((entry, *nested), _WINDOWS), _number((entry, *nested), _OUTPUTS))
 
@@ -205,9 +209,7 @@ def _names(body: bytes) -> list[str] | None:
         value: Any = json.loads(body)
     except ValueError:
         return None
-    listed: Any = cast("dict[str, Any]", value).get("data") if isinstance(value, dict) else None
-    if not isinstance(listed, list):
+    if not isinstance(value, dict) or not isinstance(cast("Json", value).get("data"), list):
         return None
-    models = cast("list[Any]", listed)
-    names = [str(cast("dict[str, Any]", m).get("id") or "") for m in models if isinstance(m, dict)]
-    return [n for n in names if n and not any(word in n.lower() for word in _NOT_FOR_CHAT)]
+    names = [name for name, _ in list_models(cast("Json", value))]
+    return [n for n in names if not any(word in n.lower() for word in _NOT_FOR_CHAT)]

@@ -177,12 +177,16 @@ def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounde
         if text:
             messages.append({"role": turn.role, "content": text})
     if request.tail.strip():
-        note = _note(request.tail.strip())
-        if messages[-1]["role"] == "user":
-            messages[-1]["content"] += f"\n\n{note}"
-        else:
-            messages.append({"role": "user", "content": note})
+        _append_note(messages, _note(request.tail.strip()))
     return messages
+
+
+def _append_note(messages: list[Json], note: str) -> None:
+    """Append a note to the last message if that is the user's, else as one of its own."""
+    if messages[-1]["role"] == "user":
+        messages[-1]["content"] += f"\n\n{note}"
+    else:
+        messages.append({"role": "user", "content": note})
 
 
 def _note(text: str) -> str:
@@ -301,6 +305,12 @@ class _LocalStreamParser:
         if self._chunks % CHECK_EVERY == 0 and actions.degenerate(text):
             self.looping = True
 
+    def _call_action(self, name: str, action_name: str, fields: Json) -> Completed:
+        """Call the tool that the model chose, with an edit repaired by the file that was read last."""
+        action = next((a for a in self._offered if a.name == action_name), None)
+        fields = policy.repair_edit(action_name, fields, self._messages)
+        return self._call_tool(name, action_name, action.arguments(fields) if action else fields)
+
     def completed(self, name: str) -> Completed:
         if self._allowed.call:
             return self._call_tool(name, *self._allowed.call)
@@ -308,9 +318,7 @@ class _LocalStreamParser:
             return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
         last_action = None if self._plain else actions.read(self._reader.raw)
         if last_action is not None and last_action[0] != actions.ANSWER:
-            action = next((a for a in self._offered if a.name == last_action[0]), None)
-            fields = policy.repair_edit(last_action[0], last_action[1], self._messages)
-            return self._call_tool(name, last_action[0], action.arguments(fields) if action else fields)
+            return self._call_action(name, *last_action)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
         text = self._answer_text(last_action[1] if last_action else {})
         missing = () if self._plain else self._incomplete_parts()

@@ -16,9 +16,7 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
 from sakti.core.network import is_loopback
-from sakti.core.types import ModelInfo
 from sakti.providers import endpoint as endpoints
-from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.protocol import Provider
@@ -329,20 +327,6 @@ async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> 
         if names:
             return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
     return None
-
-
-def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> ModelInfo:
-    """Return the facts about a model without asking its server; the settings' `context_window` wins.
-
-    Loads the price snapshot, which takes a moment: call it in a thread where nothing may wait.
-    """
-    name, _, model = resolve(full_name, settings).partition("/")
-    window = settings[name].context_window if name in settings else None
-    if name == "local":
-        return local_provider.info(window)
-    if name == "scripted":
-        return ModelInfo(model, name, window or 200_000)
-    return facts.get_facts(name, model, settings.get(name))
 
 
 def _local_model() -> str:

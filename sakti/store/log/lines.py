@@ -398,11 +398,6 @@ class Pass(Struct, frozen=True):
     model: str
     created_at: int
 
-    @property
-    def ratio(self) -> float:
-        """Return output tokens per input token."""
-        return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
-
 
 class Figures(Struct, frozen=True):
     """Figures of one record.

@@ -90,7 +90,7 @@ class Limits(Struct, frozen=True):
     steps: int | None = None
     seconds: float | None = None
 
-    def left(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
+    def limit_turn(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
         """Return the limits of the next turn after the usage so far, or None if a limit is reached."""
         usd = None if self.usd is None else self.usd - (usage.cost_usd or 0.0)
         calls = None if self.steps is None else self.steps - steps
@@ -104,7 +104,7 @@ class Limits(Struct, frozen=True):
             max_seconds=_least(settings.max_seconds, time),
         )
 
-    def reached(self, usage: Usage, steps: int, seconds: float) -> str:
+    def describe_reached(self, usage: Usage, steps: int, seconds: float) -> str:
         """Describe the limit that is reached, or return ""."""
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
@@ -176,7 +176,7 @@ class _Run:
         except TimeoutError:
             if self._limits.seconds is None:
                 raise
-            status = self._fail("limit", self._limits.reached(Usage(), 0, self._limits.seconds))
+            status = self._fail("limit", self._limits.describe_reached(Usage(), 0, self._limits.seconds))
         except NoModelError as e:
             status = self._fail("no_model", e.message)
         except SaktiError as e:
@@ -264,7 +264,7 @@ class _Run:
     async def _turn(self, prompt: str) -> str:
         """Play one turn within the rest of the run's limits; return its status."""
         session = self._session
-        limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
+        limits = self._limits.limit_turn(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
             thread = session.thread.id if session.thread else ""
             text = self._describe_limit(self._usage, self._steps)
@@ -284,7 +284,7 @@ class _Run:
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
     def _describe_limit(self, usage: Usage, steps: int) -> str:
-        return self._limits.reached(usage, steps, time.monotonic() - self._began)
+        return self._limits.describe_reached(usage, steps, time.monotonic() - self._began)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
@@ -299,7 +299,7 @@ class _Run:
         self._show(event)
 
     def _name_limit(self, event: TurnFinished) -> TurnFinished:
-        """Name the limit of the run that ended a turn: the turn's own is what was left of it."""
+        """Name the limit of the run that ended a turn; the turn's own limit is the rest of it."""
         if event.status != "limit":
             return event
         text = self._describe_limit(self._usage + event.usage, self._steps + event.steps)

@@ -175,7 +175,7 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
 
 
 def _confirm_masking(scope: Scope, found: thread_redact.Redacted) -> bool:
-    """Show the texts with secrets and ask; False if nobody can answer. Raises `Refused` for no."""
+    """Show the texts with secrets and ask; False without a terminal. Raises `Refused` for no."""
     if scope.json or not sys.stdin.isatty():
         return False
     print("\n".join(found.in_words()))

@@ -92,7 +92,7 @@ class Chat:
         block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not block:
             return
-        typed, before, self._typed = self._lines.typed, self._typed, self._lines.typed
+        typed, before, self._typed = self._lines.unfinished_line, self._typed, self._lines.unfinished_line
         try:
             sys.stdout.write(f"\n{block}" if typed and typed != before else block)
             sys.stdout.flush()
@@ -172,14 +172,14 @@ class Chat:
         files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         brings = f"this folder brings files that change what sakti does, {state}: {files}"
         self.say([brings, *trust_view.effects(review), TRUST])
-        return bool(await self._read_answer(typed, lambda line: self._trusted(line, review)))
+        return bool(await self._read_answer(typed, lambda line: self._read_trust(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
         """Ask whether an MCP server of the project may have a need; None without a terminal."""
         if not self._lines.terminal:
             return None
         self.say([f"the MCP server {need.sentence}", ALLOW])
-        return await self._read_answer(typed, self._allowed)
+        return await self._read_answer(typed, self._read_permission)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
         """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
@@ -193,13 +193,13 @@ class Chat:
             if (answered := read(reply.result() or "n")) is not None:
                 return answered
 
-    def _allowed(self, line: str) -> bool | None:
+    def _read_permission(self, line: str) -> bool | None:
         answer = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
         if answer is None:
             self.say([ALLOW])
         return answer
 
-    def _trusted(self, line: str, review: trust.TrustReview) -> bool | None:
+    def _read_trust(self, line: str, review: trust.TrustReview) -> bool | None:
         """Return the answer in a line; None if it is none, and the question was repeated."""
         match line.strip().lower():
             case "y" | "yes":
@@ -220,7 +220,7 @@ class Chat:
             self.say(left_out.values())
 
     def _decide(self, line: str, review: trust.TrustReview, decided: asyncio.Future[bool]) -> None:
-        if (trusted := self._trusted(line, review)) is not None and not decided.done():
+        if (trusted := self._read_trust(line, review)) is not None and not decided.done():
             decided.set_result(trusted)
 
     async def _ask_about(self, review: trust.TrustReview) -> bool:
@@ -269,7 +269,7 @@ class Chat:
     def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run `work(*args)` in the background and print its error."""
 
-        async def guarded() -> None:
+        async def run_guarded() -> None:
             try:
                 await work(*args)
             except SaktiError as e:
@@ -278,7 +278,7 @@ class Chat:
                 log.exception("a command failed")
                 self.say([f"error: {type(e).__name__}: {one_line(str(e), 300)}; the log file has the details"])
 
-        task = asyncio.ensure_future(guarded())
+        task = asyncio.ensure_future(run_guarded())
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
 
@@ -430,7 +430,7 @@ class Chat:
     # --- what is not sent -------------------------------------------------------------------------------------
 
     def _draft(self) -> str:
-        parts = ["\n".join([*self._begun, self._lines.typed]), self.unsent]
+        parts = ["\n".join([*self._begun, self._lines.unfinished_line]), self.unsent]
         return "\n\n".join(p for p in reversed(parts) if p.strip())
 
     async def _take_unsent(self) -> None:

@@ -59,7 +59,7 @@ class Lines:
         threading.Thread(target=self._read, name="lines", daemon=True).start()
 
     @property
-    def typed(self) -> str:
+    def unfinished_line(self) -> str:
         """Return the text of the unfinished line, if the system tells."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
 

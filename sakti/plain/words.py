@@ -352,7 +352,7 @@ def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
         day = f"{sanitise(line.date)} " if line.date != date else ""
         date = line.date
         about = f" ({', '.join(marks)})" if marks else ""
-        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked, 500)}"
+        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked_text, 500)}"
 
 
 def activation(event: MemoryActivation) -> str:

@@ -27,7 +27,7 @@ from sakti.core.types import (
 from sakti.providers import facts
 from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
-from sakti.providers.history import call_arguments, file_text, merged, read_arguments, turns, valid_id
+from sakti.providers.history import call_arguments, file_text, merge_extra, read_arguments, turns, valid_id
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
@@ -65,7 +65,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
     if request.schema is not None:
         schema = {"format": {"type": "json_schema", "schema": request.schema}}
         body["output_config"] = {**body.get("output_config", {}), **schema}
-    return merged(body, request.extra)
+    return merge_extra(body, request.extra)
 
 
 def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[int]) -> int:

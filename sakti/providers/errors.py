@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from sakti.core import network
 from sakti.core.errors import ProviderError
-from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import limits
+from sakti.providers import limits, server_words
+from sakti.providers.server_words import text_pattern
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
@@ -30,84 +30,16 @@ _RETRYABLE = frozenset(
         *("stream_cut", "unreadable", "line_too_long"),
     }
 )
-# Overflow texts of: OpenAI and servers like it; Anthropic; Gemini; llama.cpp; vLLM; Kimi; GLM; DashScope; Copilot; TGI
-# and Together; Bedrock; Ollama; xAI; Mistral.
-_TOO_LONG = lazy_pattern(
-    r"context[ _-]?(length|window|size)|context_length_exceeded|(prompt|input|request|conversation) is too long|"
-    r"too many (input |prompt )?tokens(?! per|, please wait)|model_context_window_exceeded|"
-    r"maximum (context|prompt|number of (input )?tokens|input|model length|sequence length|allowed (input|prompt))|"
-    r"input (is )?too long|exceed_context_size|max(imum)?[ _]model[ _]len|"
-    r"(exceed(s|ed|ing)?|larger than|longer than|greater than) (the |its )?(available |model'?s? )?"
-    r"(maximum |max )?(context|model length|prompt length|input length|number of input tokens)|"
-    r"(exceed(s|ed|ing)?|over|beyond) (the )?(model'?s? )?(max(imum)? )?(input )?tokens? limit|"
-    r"input length and `?max_tokens`? exceed|reduce the (length|size) of (the|your) (messages|prompt|input|context)|"
-    r"(prompt|input|messages?)( length| size)?( of)?( \d+)?( tokens)? exceeds? (the )?max(imum)? "
-    r"(allowed )?(length|size)|"
-    r"range of input length|input tokens? (limit )?(is |was |are )?exceed(s|ed)|"
-    r"(prompt|input) token count .*exceeds?|tokens? (in|of) (the|your) (prompt|input) exceeds?|"
-    r"`?inputs`? tokens \+|`?inputs`? must have less than|prompt too long|prompt contains \d+ tokens",
-    re.I,
-)
-_OUTPUT_TOO_LONG = lazy_pattern(
-    r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
-)
-_QUOTA_KINDS = lazy_pattern(
-    r"insufficient_quota|billing|credit_balance|insufficient_(balance|credits|funds)|spend_limit|arrearage|"
-    r"(?<!rate_)usage_limit|exceeded_current_quota|payment_required",
-    re.I,
-)
-_QUOTA_TEXT = lazy_pattern(
-    r"credit balance is too low|insufficient (account )?(balance|credits?|funds|quota)|no credits? (left|remaining)|"
-    r"account .{0,30}\b(arrears|overdue)|(please )?(recharge|top up)|billing (hard limit|is not active|not active)",
-    re.I,
-)
-_POLICY_KINDS = lazy_pattern(r"(cyber|bio|usage|misalignment)_policy", re.I)
-# Servers refuse images with many statuses: OpenRouter with 404, llama.cpp and Ollama with 500.
-NO_IMAGES = lazy_pattern(
-    r"(not|n't|no endpoints? found that) support (the )?(image|vision|multi-?modal)|image (input|content)s? "
-    r"(is|are) not (supported|enabled|allowed)|not a (multi-?modal|vision)|unknown variant `?image|"
-    r"\b(image|vision|multi-?modal|picture)\w*( input| content)?s? (is |are )?(un|not )(supported|available|enabled)|"
-    r"missing data required for image|only (supports? )?text|content\W.{0,20}must be (a )?string|"
-    r"(takes|accepts) no images?",
-    re.I,
-)
-FILTERED = lazy_pattern(
-    r"content[ _]?(filter|management|policy|moderation)|responsible ?ai|flagged|inappropriate|moderation|"
-    r"data_?inspection|sensitive (content|word|information)|(violat|safety|harmful)|prohibited|risk control|"
-    r"invalid_prompt|content exists risk",
-    re.I,
-)
-_REGION = lazy_pattern(
-    r"country|territor|(your|this|current|from) (region|location)|user location|region (is )?not|geo", re.I
-)
-_SUSPENDED = lazy_pattern(
-    r"\b(account|organi[sz]ation|user|key|workspace|consumer)\b.{0,60}"
-    r"\b(suspended|deactivated|disabled|banned|terminated|locked|blocked)\b",
-    re.I,
-)
+_TOO_LONG = text_pattern("too_long")
+_OUTPUT_TOO_LONG = text_pattern("output_too_long")
+_QUOTA_KINDS = text_pattern("quota_kinds")
+_QUOTA_TEXT = text_pattern("quota")
+_POLICY_KINDS = text_pattern("policy_kinds")
+NO_IMAGES = text_pattern("no_images")
+FILTERED = text_pattern("filtered")
+_REGION = text_pattern("region")
+_SUSPENDED = text_pattern("suspended")
 
-_KINDS = (  # the first word in an error's type or code decides
-    ("image_", 400),
-    ("_image", 400),
-    ("overloaded", 529),
-    ("unavailable", 503),
-    ("rate_limit", 429),
-    ("throttl", 429),
-    ("resource_exhausted", 429),
-    ("authentication", 401),
-    ("invalid_api_key", 401),
-    ("permission", 403),
-    ("unsupported_country", 403),
-    ("not_found", 404),
-    ("context_length", 400),
-    ("invalid", 400),
-    ("content_filter", 400),
-    ("policy", 400),
-    ("validation", 400),
-    ("residency", 400),
-    ("timeout", 408),
-    ("server", 500),
-)
 _STATUS_CODES = {
     401: "authentication",
     402: "authentication",
@@ -177,7 +109,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where
 def from_event(body: Any, where: Where) -> ProviderError:
     """Build the error for an error event inside a stream that had begun well."""
     report = read_report(body)
-    status = next((s for word, s in _KINDS if word in report.kind.lower()), None)
+    status = next((s for word, s in server_words.read().statuses.items() if word in report.kind.lower()), None)
     if status is None:
         number = re.search(r"\b([45]\d\d)\b", report.kind)
         status = int(number[1]) if number else 500
@@ -298,7 +230,9 @@ def _passing_sentence(code: str, status: int, name: str, why: str) -> str:
 
 def _outer_object(body: Any) -> Json:
     """Return the object of a server's error, the first one of a list; {} without one."""
-    node: Any = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+    node: Any = body
+    if isinstance(node, list) and node:
+        node = cast("list[Any]", node)[0]
     return cast("Json", node) if isinstance(node, dict) else {}
 
 

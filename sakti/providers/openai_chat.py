@@ -29,7 +29,7 @@ from sakti.providers.history import (
     call_arguments,
     data_url,
     file_text,
-    merged,
+    merge_extra,
     split_tool_images,
     turns,
     words,
@@ -63,7 +63,7 @@ def render(request: Request, provider: str) -> Json:
     body: Json = {"model": request.model, "messages": messages, **_tools(request)}
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return merged(body | _options(request, provider), request.extra)
+    return merge_extra(body | _options(request, provider), request.extra)
 
 
 def _tools(request: Request) -> Json:

@@ -170,7 +170,7 @@ class ScriptedProvider:
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return nothing: all facts about `model` are known."""
         return Served()
 

@@ -19,21 +19,11 @@ from sakti.core.errors import ProviderError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.network import is_loopback
 from sakti.core.types import Json
+from sakti.providers import server_words
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together
 LARGEST = 8 * 1024 * 1024  # bytes of an answer
-# what vLLM, OpenRouter, Groq, Mistral, LM Studio and Anthropic call it
-_WINDOWS = (
-    "loaded_context_length",
-    "max_model_len",
-    "context_length",
-    "context_window",
-    "max_context_length",
-    "max_input_tokens",
-    "n_ctx",
-)
-_OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
@@ -132,7 +122,8 @@ def from_listing(listing: Json, model: str) -> Served:
     """Read the entry of `model` in a list of models, or the only entry if the names differ."""
     entry = _entry_of(listing, model)
     nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
-    return Served(_number((entry, *nested), _WINDOWS), _number((entry, *nested), _OUTPUTS))
+    names = server_words.read().listings
+    return Served(_number((entry, *nested), names["windows"]), _number((entry, *nested), names["outputs"]))
 
 
 def from_show(shown: Json) -> int | None:
@@ -160,7 +151,6 @@ def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
 
 TIMEOUT = 0.3
 _LARGEST = 4 * 1024 * 1024
-_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
 
 
 async def served_models(base_url: str) -> list[str] | None:
@@ -211,5 +201,6 @@ def _names(body: bytes) -> list[str] | None:
         return None
     if not isinstance(value, dict) or not isinstance(cast("Json", value).get("data"), list):
         return None
-    names = [name for name, _ in list_models(cast("Json", value))]
-    return [n for n in names if not any(word in n.lower() for word in _NOT_FOR_CHAT)]
+    excluded = server_words.read().listings["not_for_chat"]
+    names = (name for name, _ in list_models(cast("Json", value)))
+    return [n for n in names if not any(word in n.lower() for word in excluded)]

@@ -71,7 +71,7 @@ async def answer_events(response: Any, where: Where, split: Callable[[Json], Ite
 
 
 def _kind_of(first: bytes, content_type: str) -> Literal["object", "events", "a page", "a text"]:
-    """Return the kind of an answer: its first bytes decide, what its header says only if they leave it open."""
+    """Return the kind of an answer by its first bytes, and by its header if they leave it open."""
     sign = first.lstrip()[:1]
     if sign == b"{" or (content_type == "application/json" and sign not in (b"d", b":", b"e", b"i")):
         return "object"

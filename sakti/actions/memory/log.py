@@ -82,7 +82,7 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
         marks = f"{f' #{x.category}' if x.category else ''}{' pinned' if x.pinned else ''}"
         marks += f" ?{len(x.flags)}" if x.flags else ""
-        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.shown}{marks}")
+        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.text_beside_flags}{marks}")
     return tuple(out)
 
 

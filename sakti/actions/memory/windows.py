@@ -109,7 +109,7 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
 
 
 def _check_imported(model: str, choice: str | None) -> None:
-    """Refuse another model than one that can be priced, and a `choice` of what is observed."""
+    """Refuse a model without a price, and a `choice` of threads or a focus."""
     if choice:
         raise Refused("--imported observes all imported threads: leave out the focus and --thread.", code=USAGE)
     if model != EXTRACTIVE and "/" not in model:

@@ -111,10 +111,10 @@ class _Situation(Struct, frozen=True):
             and not any(c.name in _CHANGES for c in self.calls)
         )
 
-    def offered(self, name: str) -> tuple[LocalTool, ...]:
+    def find_offered(self, name: str) -> tuple[LocalTool, ...]:
         return tuple(a for a in self.actions if a.name == name)
 
-    def allowed(self) -> tuple[LocalTool, ...]:
+    def list_fitting(self) -> tuple[LocalTool, ...]:
         """Actions that fit now, restricted to the files that they may name."""
         return tuple(self._restrict(a) for a in self.actions if _fits(a.name, self.messages, self.request))
 
@@ -142,7 +142,7 @@ def _end_repetition(now: _Situation) -> AllowedActions | None:
 def _choose_lookup(now: _Situation) -> project.ProjectLookup | None:
     """Return the search that the question needs, None if it needs none or the tools for it are missing."""
     lookup = project.lookup(now.request, now.known)
-    if lookup is None or not (now.offered("grep") and now.offered("read")):
+    if lookup is None or not (now.find_offered("grep") and now.find_offered("read")):
         return None
     return None if project.is_on_the_whole(now.request) and project.is_on_its_start(lookup) else lookup
 
@@ -180,7 +180,7 @@ def _read_named(now: _Situation) -> AllowedActions | None:
     if not (now.owes_change or now.is_question):
         return None
     unread = _named_unread(now.messages, now.request, now.known, tests=now.is_question)
-    read = now.offered("read")
+    read = now.find_offered("read")
     if now.is_project_question and len(unread) == 1 and read:
         return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
     return AllowedActions(tuple(_only(a, unread) for a in read), answer=False) if unread else None
@@ -190,7 +190,7 @@ def _run_failing_tests(now: _Situation) -> AllowedActions | None:
     """Run the tests first if some fail and no file is named."""
     if not (now.owes_change and _FAILING.search(now.request)) or any(c.name == "bash" for c in now.calls):
         return None
-    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.offered("bash"))
+    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.find_offered("bash"))
     return AllowedActions(tests, answer=False) if tests and not _editable(now.messages, now.request) else None
 
 
@@ -200,7 +200,7 @@ def _begin(now: _Situation) -> AllowedActions | None:
         return None
     if now.is_question and not _OF_THE_PROJECT.search(now.request):
         return AllowedActions(())
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     return AllowedActions(allowed, answer=not (allowed and (now.owes_change or _A_FILE.search(now.request))))
 
 
@@ -218,10 +218,10 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
     last = now.results[-1]
     if not last.is_error or sum(r.is_error for r in now.results) > MOST_ERRORS:
         return None
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     if last.name not in _CHANGES:
         return AllowedActions(allowed, answer=now.is_question or not allowed)
-    again = tuple(_only(a, _read_paths(now.messages)) for a in now.offered("read"))
+    again = tuple(_only(a, _read_paths(now.messages)) for a in now.find_offered("read"))
     retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
     return AllowedActions(retry or allowed, answer=not retry)
 
@@ -231,14 +231,14 @@ def _run_changed(now: _Situation) -> AllowedActions | None:
     last = now.results[-1]
     if last.name not in _CHANGES or last.is_error:
         return None
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(now.request) else ()
     return AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
 
 
 def _go_on(now: _Situation) -> AllowedActions:
     """Try a requested change before it is discussed."""
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     answer = not (now.owes_change and allowed and len(now.calls) < MOST_STEPS_BEFORE_CHANGE)
     return AllowedActions(allowed, answer, grounded=now.is_project_question)
 

@@ -136,7 +136,7 @@ def lookup(asked: str, known: str = "") -> ProjectLookup | None:
 
 
 def _find_wanted(asked: str) -> str | None:
-    """Return the words for what a question looks for, None if it does not ask where or whether something is."""
+    """Return the words of a question for the thing whose place or existence it asks about."""
     where, exists = _WHERE.search(asked), _EXISTS.search(asked)
     if where and not _PRONOUN.search(where["what"]):
         return where["what"]
@@ -322,14 +322,14 @@ class Grounded:
         words = " ".join(sentence.lower().split())
         if not words:
             return sentence
-        if self._names_unseen(sentence) or (words in self._said and len(words) >= SENTENCE):
+        if self._mentions_new(sentence) or (words in self._said and len(words) >= SENTENCE):
             self._dropped += 1
             return ""
         self._said.add(words)
         self._dropped = 0
         return sentence
 
-    def _names_unseen(self, sentence: str) -> bool:
+    def _mentions_new(self, sentence: str) -> bool:
         files = (f[0] for f in _FILE.finditer(sentence))
         names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
         numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))

@@ -67,7 +67,7 @@ class LocalProvider:
         allowed = following(request)
         answer = _LocalStreamParser(request, allowed)
         if allowed.call or allowed.text:
-            for event in answer.decided():
+            for event in answer.decide_alone():
                 yield event
         else:
             async with aclosing(self._ready().chat(body(request, allowed), begins(request))) as messages:
@@ -78,7 +78,7 @@ class LocalProvider:
                         break
             for event in answer.rest():
                 yield event
-        yield answer.completed(model.name())
+        yield answer.complete(model.name())
 
     async def prepare(self, request: Request) -> None:
         """Evaluate what `request` begins with, in the background, until something is asked."""
@@ -104,7 +104,7 @@ class LocalProvider:
             return []
         return [info(self._context)]
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return nothing: all facts about `model` are known."""
         return Served()
 
@@ -182,7 +182,7 @@ def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounde
 
 
 def _append_note(messages: list[Json], note: str) -> None:
-    """Append a note to the last message if that is the user's, else as one of its own."""
+    """Append a note to the last message if that is the user's, else as a new one."""
     if messages[-1]["role"] == "user":
         messages[-1]["content"] += f"\n\n{note}"
     else:
@@ -254,7 +254,7 @@ class _LocalStreamParser:
     def _cut(self) -> bool:
         return self.looping or self._finish == "length"
 
-    def decided(self) -> list[StreamEvent]:
+    def decide_alone(self) -> list[StreamEvent]:
         """Return the only possible action, which needs no model; None if there is a choice."""
         if self._allowed.call:
             name, arguments = self._allowed.call
@@ -311,7 +311,7 @@ class _LocalStreamParser:
         fields = policy.repair_edit(action_name, fields, self._messages)
         return self._call_tool(name, action_name, action.arguments(fields) if action else fields)
 
-    def completed(self, name: str) -> Completed:
+    def complete(self, name: str) -> Completed:
         if self._allowed.call:
             return self._call_tool(name, *self._allowed.call)
         if self._allowed.text:

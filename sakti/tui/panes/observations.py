@@ -129,7 +129,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     for line in lines:
         if line.id in hidden or not wants(line, wanted):
             continue
-        text = sanitise(line.shown).strip()
+        text = sanitise(line.text_beside_flags).strip()
         reflection = line.kind == "reflection"
         date = one_line(line.date or "", 40)
         title = f"{date}  reflection" if reflection else date

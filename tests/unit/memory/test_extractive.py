@@ -55,6 +55,18 @@ COUNTER = Estimator()
         ("remark", "That looks rather odd to me."),
         ("chatter", "ok thanks"),
         ("chatter", "go on"),
+        ("chatter", "Keep it up!"),
+        ("chatter", "Just keep believing in yourself!"),
+        ("chatter", "Don't worry, progress takes time."),
+        ("chatter", "Remember, it's never too late to change."),
+        ("remark", "It must be such an honour for you."),
+        ("remark", "That must be so cool!"),
+        ("statement", "Keep using tabs."),
+        ("statement", "Keep trying until the queue is empty."),
+        ("statement", "Don't worry about old browsers."),
+        ("statement", "Never push to the main branch!"),
+        ("statement", "Passwords must be really hard to guess."),
+        ("statement", "The field must be unique."),
     ],
 )
 def test_what_a_user_does_with_a_sentence(wanted: str, sentence: str) -> None:

@@ -30,6 +30,7 @@ from sakti.core.events import (
     assign_thread,
 )
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class OpenThread:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             count = await self._load_newer(thread)
         if count:
-            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            text = f"Added to this thread in another window: {counted(count, 'message')}. The agent sees them."
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:
@@ -577,7 +578,7 @@ class OpenThread:
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
-            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
+            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.list_touched),)
         toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.withheld = frozenset(t.name for t in tools) - toolbox.tools.keys()
         toolbox.state.job_log = job_log.JobLog(ws.store)

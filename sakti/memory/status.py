@@ -100,12 +100,14 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
-    if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
-        return "Your undo paused automatic reflection until the log has grown"
+    if state.reflection_phase is ReflectionPhase.HELD:
+        return "Your undo paused automatic reflection until the log has grown; sakti memory reflect condenses it now."
+    if state.observation_tokens() > numbers.reflect_at:
+        return "The observations are above their limit: the next step condenses them"
     if window.pending < numbers.threshold or waits:
         return ""
     if state.phase is Phase.CATCHING_UP:
-        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+        return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"

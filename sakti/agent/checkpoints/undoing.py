@@ -230,7 +230,7 @@ class Undoing:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
     def _preview_rest(self, done: Undone) -> UndoPreview:
-        plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
+        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.left)
         return UndoPreview((), plan, "files", diffs=self._diffs(plan), completes=done)
 
     def _diffs(self, plan: Plan) -> dict[str, str]:
@@ -321,7 +321,7 @@ class Undoing:
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:
-            await self._live.current.open_new(thread_id, proposals.brought_along(self._thread.metadata))
+            await self._live.current.open_new(thread_id, proposals.successor_metadata(self._thread))
 
     async def _take_plan_back(self, first: int) -> tuple[str, ...]:
         """Take back the plan that was approved in undone turns; return the tasks that stay."""

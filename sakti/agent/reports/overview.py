@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 
 LINES = 40  # folders that are named
 ROOT_FILES = 25
@@ -33,7 +33,7 @@ def overview(paths: Sequence[str]) -> str:
     languages = Counter(_LANGUAGE[e] for f in files if (e := f.suffix[1:].casefold()) in _LANGUAGE)
     root = sorted(f.name for f in files if len(f.parts) == 1)
     spoken = ", ".join(f"{name} {count}" for name, count in languages.most_common(LANGUAGES))
-    lines = [f"{len(files):,} file{'s' * (len(files) != 1)}{': ' if spoken else ''}{spoken}"]
+    lines = [f"{counted(len(files), 'file')}{': ' if spoken else ''}{spoken}"]
     if root:
         more = f", and {len(root) - ROOT_FILES} more" if len(root) > ROOT_FILES else ""
         lines.append(f"At the root: {', '.join(map(_name, root[:ROOT_FILES]))}{more}")
@@ -48,7 +48,7 @@ def _folders(files: Iterable[PurePosixPath]) -> list[str]:
     shown = sorted(folder for folder, _ in sorted(counts.items(), key=lambda x: (len(x[0]), -x[1], x[0]))[:LINES])
     lines = [f"{'  ' * (len(f) - 1)}{_name(f[-1])}/ {counts[f]:,}" for f in shown]
     remaining = len(counts) - len(shown)
-    return [*lines, f"(and {remaining:,} more folders)"] if remaining else lines
+    return [*lines, f"(and {counted(remaining, 'more folder')})"] if remaining else lines
 
 
 def _name(name: str) -> str:

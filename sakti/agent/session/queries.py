@@ -7,14 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sakti.core.child_states import RunState
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, ToolSpec, Usage, plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, Spent, Thread, ToolSpec, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.processors import compose
+    from sakti.agent.reports import memory_report
     from sakti.agent.threads import past_requests
     from sakti.memory import modes as memory_modes
     from sakti.memory import policy as memory_policy
@@ -95,17 +96,6 @@ class Windows(Struct, frozen=True):
     status: MemoryStatus | None = None
     context: int = 0
     streaming: int = 0
-
-
-class Spent(Struct, frozen=True):
-    """Usage of a thread.
-
-    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
-    """
-
-    actor: Usage = field(default_factory=Usage)
-    memory: Usage = field(default_factory=Usage)
-    search: Usage = field(default_factory=Usage)
 
 
 class ChildMemory(Struct, frozen=True):
@@ -354,6 +344,14 @@ class Views:
             text = plain_text(message.parts)
             label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
             out.append(ContextBlock("message", label, message.tokens, text, False))
+        for text in filter(
+            None,
+            (
+                memory_report.describe_unsent(prepared.status),
+                memory_report.describe_unsent_observations(prepared.status),
+            ),
+        ):
+            out.append(ContextBlock("unsent", text, 0, text, False))
         if facts := self._open.engine.next_facts(self._open.facts()):
             part = ContextPart(facts)
             out.append(ContextBlock("tail", "date, folder, Git status", self._count_facts(part), part.text, False))

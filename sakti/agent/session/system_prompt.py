@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from sakti.agent.repository import GitState
 from sakti.core import resources
+from sakti.core.text import counted
 from sakti.core.types import Thread
 
 OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it began
@@ -56,6 +57,6 @@ def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, st
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
-        state = f"{git.changed} changed paths" if git.changed else "clean"
+        state = counted(git.changed, "changed path") if git.changed else "clean"
         facts["git"] = f"Git: on {git.branch}, {state}"
     return facts

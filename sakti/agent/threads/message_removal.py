@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -35,7 +35,7 @@ class OneMessage:
         messages = await self._read_messages()
         number = int(argument or 1)
         if number > len(messages):
-            raise SaktiError(f"This thread has {len(messages)} messages.", title="Delete a message")
+            raise SaktiError(f"This thread has {counted(len(messages), 'message')}.", title="Delete a message")
         self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)

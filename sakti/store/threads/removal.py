@@ -74,12 +74,12 @@ class Contents(Struct, frozen=True):
 
     def purged_in_words(self) -> str:
         """Describe what a purge removes, including lines of the workspace's log."""
-        lines = f"{self.shared_lines} line{'s' * (self.shared_lines != 1)}"
+        lines = counted(self.shared_lines, "line")
         return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
     def _own(self) -> str:
-        text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
-        return f"{text} ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
+        text = f"{self.thread.title or 'untitled'!r}: {counted(self.messages, 'message')}"
+        return f"{text} ({self.tokens:,} tokens) and {counted(self.lines, 'observation')}"
 
     def as_json(self) -> Json:
         return to_builtins(self)
@@ -237,7 +237,7 @@ def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None
         rows.delete(db, RequestBlockRow, thread_id=thread_id)
 
 
-def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
+def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
     """Remove a typed text from the prompt history, the drafts, and the title made of it.
 
     Return whether the history had it.
@@ -265,7 +265,7 @@ def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
-        forget_typed(db, message.resource_id, message.thread_id, typed)
+        forget_prompts(db, message.resource_id, message.thread_id, typed)
     rows.delete(db, TaskMessageRow, message_id=message.id)
     rows.update(
         db,

@@ -90,7 +90,7 @@ class _DigestLine(Struct):
         return self.head.rstrip().endswith("Agent changed")
 
 
-class _Targets(Struct, frozen=True):
+class _DropTargets(Struct, frozen=True):
     """Tokens of the log down to which sentences are dropped, by their place."""
 
     trace: int
@@ -99,7 +99,7 @@ class _Targets(Struct, frozen=True):
     stated: int
 
     @classmethod
-    def of(cls, request: ReflectInput, before: int) -> _Targets:
+    def of(cls, request: ReflectInput, before: int) -> _DropTargets:
         target, limit = request.target_tokens, request.limit_tokens or 0
         ended, work = (max(target, int(limit * share)) for share in (ENDED_SHARE, WORK_SHARE))
         return cls(target, ended, work, max(target, int((limit or before) * STATED_SHARE)))
@@ -136,7 +136,7 @@ class ExtractiveReflector:
         _drop_repeated(lines)
         for unit in (u for line in lines for u in line.units if u.replaced):
             unit.tokens = self._counter.count(unit.text + unit.behind)
-        targets = _Targets.of(request, before)
+        targets = _DropTargets.of(request, before)
         while self._drop_down_to(targets, lines):  # lines share heads with those above: the rest is counted again
             pass
         out = _write(lines)
@@ -144,7 +144,7 @@ class ExtractiveReflector:
             raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
-    def _drop_down_to(self, targets: _Targets, lines: Sequence[_DigestLine]) -> bool:
+    def _drop_down_to(self, targets: _DropTargets, lines: Sequence[_DigestLine]) -> bool:
         """Drop what is above the targets; return whether there was anything."""
         total = start = self._counter.count(share_heads(_write(lines)))
         units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]

@@ -12,8 +12,9 @@ from sakti.core.text import count_k, one_line
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
+
 with lazy_imports:
-    from sakti.agent.threads import last_compaction
+    from sakti.agent.threads import history
 
 
 @action(
@@ -45,14 +46,15 @@ async def compact(scope: Scope, focus: str) -> Value | None:
 @action(chat="compact diff", needs="session")
 async def diff(scope: Scope) -> Value:
     """Show the log before and after the last compaction."""
-    shown = await last_compaction.last(scope.session)
-    if shown is None:
+    thread, store = scope.session.thread, scope.session.workspace.store
+    last = await store.read(history.read_compaction, thread.id) if thread is not None else None
+    if last is None:
         return Done("No compaction in this thread, or it was undone.")
 
     async def text() -> Value:
-        return Text((shown.diff(),), kind="diff")
+        return Text((last.diff(),), kind="diff")
 
-    return Open("compaction", shown, text)
+    return Open("compaction", last, text)
 
 
 @action(chat="compact undo", needs="session")

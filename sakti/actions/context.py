@@ -12,9 +12,10 @@ from sakti.core.text import counted
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
+
 with lazy_imports:
     from sakti.agent.reports import memory_report
-    from sakti.agent.threads import past_requests
+    from sakti.agent.threads import history
 
 
 @action(arg("step", kind="whole", default=None, low=1), chat="context", hint="[STEP]", needs="session",
@@ -24,7 +25,7 @@ async def context(scope: Scope, step: int | None) -> Value:
     views = scope.session.views
     blocks = await (views.context() if step is None else views.past_request(step))
     if not blocks:
-        raise Refused(past_requests.none(step), title="Context")
+        raise Refused(history.explain_no_request(step), title="Context")
 
     async def show(number: int) -> Value:
         return Text((one(blocks, number).text,))

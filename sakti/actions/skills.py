@@ -12,12 +12,12 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.project.skills.library import Library
+    from sakti.agent.project.skills import Library
     from sakti.agent.project.trust import TrustReview
 
 with lazy_imports:
+    from sakti.agent.project import skills as skill_files
     from sakti.agent.project import trust as workspace_trust
-    from sakti.agent.project.skills import library as skill_files
 
 GROUP = CommandGroup("skills", "Skills and commands of this workspace and of the user.", CHAT)
 DESCRIPTION = 100  # characters that a list shows

@@ -22,9 +22,10 @@ from sakti.core.streams import read_input
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options
 
+
 with lazy_imports:
     from sakti import headless
-    from sakti.agent import structured
+    from sakti.agent import program_io
     from sakti.agent.judge import policy as judge_rules
     from sakti.agent.tools import catalog
 
@@ -94,7 +95,7 @@ async def run(
         prompt = "\n\n".join(text for text in (prompt, piped) if text.strip())
     if not prompt.strip() and not lines:
         raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
-    schema = structured.load(json_schema) if json_schema is not None else None
+    schema = program_io.load(json_schema) if json_schema is not None else None
     limits = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
     more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []

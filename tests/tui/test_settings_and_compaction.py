@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.reports.memory_report import describe_compaction as compacted_rows
-from sakti.agent.reports.settings_view import settings
-from sakti.agent.threads.last_compaction import Shown
+from sakti.agent.settings import list_settings
+from sakti.agent.threads.history import Shown
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.compactions import Compaction
@@ -127,7 +127,7 @@ async def test_its_text_is_harmless(running):
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["compaction", "settings"])
+@pytest.mark.parametrize("name", ["compaction", "list_settings"])
 def test_pictures(snap_compare, size, theme, name, tmp_path):
     async def open_it(pilot):
         await posed(theme)(pilot)
@@ -137,7 +137,7 @@ def test_pictures(snap_compare, size, theme, name, tmp_path):
             config = load(overrides=("ui.theme=sakti-night", "memory.observation.message_tokens=20000")).config
             file = tmp_path / "none.toml"
             screen = SettingsScreen(
-                settings(config, user_file=file, project_file=file, env={}),
+                list_settings(config, user_file=file, project_file=file, env={}),
                 Path("/c/config.toml"),
                 Path("/w/.sakti/config.toml"),
                 pilot.app.chat.apply_setting,

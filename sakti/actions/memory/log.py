@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.store.log.lines import LogLine
 
+
 with lazy_imports:
     from sakti.agent import repository
-    from sakti.agent.threads import redact
+    from sakti.agent.threads import erasure
     from sakti.core import ids
     from sakti.memory import corrections
     from sakti.store.log import corrections as memory_corrections
@@ -178,7 +179,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
     else:
         async with open_memory(scope, **where) as session:
             copies = await session.current.engine.erase(line)
-    redact.rewrite_files(copies.without)
+    erasure.rewrite_files(copies.without)
     return Text(ERASED)
 
 

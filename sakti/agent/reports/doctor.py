@@ -29,9 +29,9 @@ from sakti.version import __version__
 with lazy_imports:
     from sakti.agent.checkpoints import objects, shadow
     from sakti.agent.mcp import lifecycle as mcp_lifecycle
+    from sakti.agent.project import instructions as instructions
+    from sakti.agent.project import skills as skill_files
     from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.project.instructions import find as instructions
-    from sakti.agent.project.skills import library as skill_files
     from sakti.agent.reports import mcp_view
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files

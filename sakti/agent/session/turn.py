@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct, field, structs
 
+from sakti.agent.limits import Circles
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
-from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import AnswerJournal, interrupted_result
 from sakti.agent.tools.toolbox import Toolbox

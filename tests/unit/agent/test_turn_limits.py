@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.repetition import Circles
+from sakti.agent.limits import Circles
 from sakti.core.events import Notice, RetryScheduled, StepStarted
 from sakti.core.types import ModelInfo, Request, ToolCallPart, ToolResultPart, Usage
 from sakti.providers.protocol import StreamEvent, TextChunk

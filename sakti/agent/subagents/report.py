@@ -1,4 +1,4 @@
-"""Define reports of child threads, check their quotations, render them, and make the tools of children.
+"""Define reports of children, check their quotations, render them, and make the tools of children.
 
 A report becomes one block in the parent's context and one group in its log, a line per finding. The tool `agent` starts
 children, `report` ends their work.

@@ -1,4 +1,4 @@
-"""Choose the hooks of an event, run them, and show their messages: the entry point of a session to hooks.
+"""Choose and run the hooks of an event and show their messages, for a session.
 
 A pattern of plain names matches whole names; any other is a regular expression that may match anywhere in the name, as
 in claude-code. Hooks of one event run at the same time. A failing hook becomes a notice and never ends a chat.

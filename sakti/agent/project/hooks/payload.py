@@ -1,6 +1,6 @@
-"""Translate events and threads to the JSON of claude-code's hooks, with its fields and names, and back. Pure.
+"""Translate events and threads to the JSON of claude-code's hooks and back. Pure.
 
-A path is absolute there, with links followed; a command's timeout is in milliseconds. A thread is written as JSON Lines.
+A path is absolute there, with links followed; a timeout is in milliseconds. A thread is written as JSON Lines.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +28,7 @@ hypothesis.settings.register_profile("sakti", suppress_health_check=[hypothesis.
 hypothesis.settings.load_profile("sakti")
 
 _connect = socket.socket.connect
+_NUMBERS = itertools.count()
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
@@ -108,6 +110,14 @@ def _each_statement_has_its_index(_statements: Product) -> Iterator[None]:
     was the first to come to it."""
     yield
     assert _statements.unlisted(WALKS) == []
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the test. pytest's own fixture lists all earlier folders to find a free name."""
+    folder = tmp_path_factory.getbasetemp() / f"t{next(_NUMBERS)}"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(autouse=True)

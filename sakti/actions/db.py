@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.threads import erasure as thread_purge
     from sakti.core import clock
-    from sakti.store import archive_file
-    from sakti.store.maintenance import archiving, inspection, maintenance, recovery, upkeep
+    from sakti.store import archive_file, copies
+    from sakti.store.maintenance import archiving, checks, recovery, upkeep
 
 GROUP = CommandGroup("db", "Check, repair, back up and clean the database.", UPKEEP)
 YES = flag("--yes", help="Do not ask for confirmation.")
@@ -33,7 +33,7 @@ YES = flag("--yes", help="Do not ask for confirmation.")
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Check for damage and repair the search index, also of damaged files. Exit 1 if a problem remains."""
-    findings = inspection.inspect(scope.database)
+    findings = checks.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)
     ok = all(f.ok for f in findings)
@@ -47,26 +47,32 @@ async def check(scope: Scope) -> Value:
 @action(shell="db recover")
 async def recover(scope: Scope) -> Value:
     """Copy every readable row of a damaged database into a new one; the damaged file is kept beside it."""
-    found = recovery.recover(scope.database, clock.SystemClock())
+    recovered = recovery.recover(scope.database, clock.SystemClock())
     out = [
         f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}" + (f", {lost:,} could not be read" if lost else "")
-        for table, (came, lost) in found.rows.items()
+        for table, (came, lost) in recovered.rows.items()
         if came or lost
     ]
-    out += found.repaired
-    if not found.rows:
+    out += recovered.repaired
+    if not recovered.rows:
         out.append("No row of the file could be read: the new database is empty.")
-    out.append(f"The new database is {found.path}; the damaged file is now {found.kept}.")
-    out += [f"A backup exists too: {copy}" for copy in found.copies]
+    out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.kept}.")
+    out += [f"A backup exists too: {copy}" for copy in recovered.copies]
     return Text(
-        tuple(out), json={**structs.asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
+        tuple(out),
+        json={
+            **structs.asdict(recovered),
+            "path": str(recovered.path),
+            "kept": str(recovered.kept),
+            "lost": recovered.lost_rows,
+        },
     )
 
 
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
     """Show how much the database holds."""
-    values = await scope.store.read(maintenance.stats, scope.store.path)
+    values = await scope.store.read(upkeep.stats, scope.store.path)
     lines = (
         f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
         for name, value in values.items()
@@ -86,9 +92,9 @@ async def rebuild_index(scope: Scope) -> Value:
 async def optimize(scope: Scope) -> Value:
     """Merge the search index, which makes searches faster."""
     store = scope.store
-    before = (await store.read(maintenance.stats, store.path))["bytes"]
+    before = (await store.read(upkeep.stats, store.path))["bytes"]
     await upkeep.optimize(store)
-    after = (await store.read(maintenance.stats, store.path))["bytes"]
+    after = (await store.read(upkeep.stats, store.path))["bytes"]
     text = f"The search index is merged ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
 
@@ -108,10 +114,10 @@ async def backup(scope: Scope, target: Path | None) -> Value:
     """
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
-    copies = await store.read(maintenance.backup, store.path, target or store.path.with_name(name))
+    written = await store.read(copies.backup, store.path, target or store.path.with_name(name))
     missing = [archive_file.MISSING] if await store.read(archive_file.is_missing) else []
-    continuing = [f"Continue there with: SAKTI_DB={shlex.quote(str(copies[0]))} sakti -c"] if store.not_saved else []
-    return Text((*map(str, copies), *missing, *continuing))
+    continuing = [f"Continue there with: SAKTI_DB={shlex.quote(str(written[0]))} sakti -c"] if store.not_saved else []
+    return Text((*map(str, written), *missing, *continuing))
 
 
 @action(
@@ -205,6 +211,6 @@ async def vacuum(scope: Scope, yes: bool) -> Value:
             )
         if not confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it during that time."):
             raise Refused("Nothing was done.")
-    before, after = maintenance.vacuum(path)
+    before, after = upkeep.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from sakti.agent.judge.secrets import secret_filter
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_filter
 from sakti.agent.repository import git
 from sakti.core import resources
 from sakti.core.lazy import lazy_imports
@@ -25,7 +24,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line, sanitise
 
 with lazy_imports:
-    from sakti.agent.tools import walk
+    from sakti.agent.tools import files
 
 
 LINES = 40  # folders that are named
@@ -127,7 +126,7 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    return (await walk.listing(root, Place(root, root))).paths
+    return (await files.listing(root, Place(root, root))).paths
 
 
 FILES = 50  # that are named

@@ -10,8 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_reason
 from sakti.agent.tools import pictures, textfile
 from sakti.core import images
 from sakti.core.errors import SaktiError

@@ -51,16 +51,15 @@ with lazy_imports:
     from sakti.agent.project.hooks import guard as hook_guard
     from sakti.agent.session import prompt, recovery
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, cards, catalog, job_log
+    from sakti.agent.tools import background, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
-    from sakti.agent.tools import wait as wait_tool
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
-    from sakti.store.threads import child_runs
     from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import runs
     from sakti.store.threads import threads as stored_threads
     from sakti.tasks import service
 
@@ -260,7 +259,7 @@ class OpenThread:
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
+        self.usage = await ws.store.read(runs.total_usage, thread.id, "actor")
         await self.prefix.load()
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
@@ -560,8 +559,8 @@ class OpenThread:
             loaded = prompt.LoadedSkills(lambda: prompt.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
-        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
-        tools += [wait_tool.make(lambda: bool(self.inbox.queued)), *self.children.tools()]
+        tools += tool_approvals.make_cards(approvals, self.approve_plan)
+        tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools if t.name not in state.missing_tools},
             state,

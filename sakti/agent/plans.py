@@ -15,8 +15,8 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions
+from sakti.store.threads import fork
 from sakti.store.threads import messages as message_store
-from sakti.store.threads import summaries
 from sakti.store.threads import threads as thread_store
 from sakti.tasks import service
 
@@ -209,14 +209,14 @@ def brought_along(metadata: Json) -> Json:
     """Return the metadata of a plan that a thread brought along from the one that approved it."""
     if PLANNED_IN not in metadata:
         return {}
-    keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, summaries.CARRY_OVER_KEY
+    keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, fork.CARRY_OVER_KEY
     return {key: metadata[key] for key in keys if key in metadata}
 
 
 def succeed(stored: Json, planned_in: str) -> Json:
     """Return the metadata of a fresh thread that begins with a plan of another one and nothing else."""
     brought: Json = {**stored, "index": -1}  # no message of the fresh thread
-    return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, summaries.CARRY_OVER_KEY: ""}
+    return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, fork.CARRY_OVER_KEY: ""}
 
 
 def current(metadata: Json) -> ProposedPlan | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.agent.sandbox import repositories
+from sakti.agent.judge import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 

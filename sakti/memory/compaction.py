@@ -14,8 +14,8 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import MemoryState
 from sakti.memory.worker import observable
 from sakti.store.database import Database
-from sakti.store.memory import Group, UndoCompaction, compactions
-from sakti.store.memory.compactions import Compaction
+from sakti.store.memory import Group, UndoCompaction, moves
+from sakti.store.memory.moves import Compaction
 from sakti.store.threads import threads
 
 # What an observation comes to, as a share of its messages: only for the estimate before a compaction.
@@ -95,9 +95,9 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     why = "were not observed any more" if stopped else "could not be observed"
 
     def store(db: Database) -> tuple[int, int, int]:
-        compactions.add_compaction(db, done)
+        moves.add_compaction(db, done)
         state.failpoint("compact.written")
-        return compactions.count_lines(db, done)
+        return moves.count_lines(db, done)
 
     state.failpoint("compact.observed")
     lines, pinned, doubtful = await state.store.write(store)
@@ -146,7 +146,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
     """
     await _join(observation)
     state = observation.state
-    done = await state.store.read(compactions.last_compaction, state.window.thread.id)
+    done = await state.store.read(moves.last_compaction, state.window.thread.id)
     if done is None:
         return None
     numbers = state.numbers()

@@ -21,7 +21,7 @@ from sakti.memory import shared
 from sakti.memory.log import dates
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
-from sakti.store.threads.summaries import LINE, CarriedPiece
+from sakti.store.threads.fork import LINE, CarriedPiece
 
 _MINOR = lazy_pattern(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
 _ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)

@@ -40,7 +40,7 @@ from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.maintenance.purging import Copies
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
-from sakti.store.threads.summaries import CarriedLine
+from sakti.store.threads.fork import CarriedLine
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE

@@ -28,7 +28,7 @@ from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions as tasks
-from sakti.store.threads import child_runs, jobs, summaries
+from sakti.store.threads import fork, runs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
@@ -115,8 +115,8 @@ class RequestBuilder:
         self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
         self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
-        self._pieces: list[summaries.CarriedPiece] = []  # of it, if they could not be stored
-        self._unwanted: set[summaries.CarriedPiece] = set()  # that the user removed before the first turn
+        self._pieces: list[fork.CarriedPiece] = []  # of it, if they could not be stored
+        self._unwanted: set[fork.CarriedPiece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
@@ -134,7 +134,7 @@ class RequestBuilder:
         thread_id = state.window.thread.id
         self._working_memory = await self._pages.sent(thread_id)
         await self._read_pinned(state)
-        self._carried = await self._store.read(summaries.read_carried_text, thread_id)
+        self._carried = await self._store.read(fork.read_carried_text, thread_id)
 
     async def _read_pinned(self, state: MemoryState) -> None:
         self._pinned_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
@@ -143,8 +143,8 @@ class RequestBuilder:
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
         thread = state.window.thread
-        if summaries.CARRY_OVER_KEY in thread.metadata:
-            self._carried = await self._store.read(summaries.read_carried_text, thread.id)
+        if fork.CARRY_OVER_KEY in thread.metadata:
+            self._carried = await self._store.read(fork.read_carried_text, thread.id)
         self._working_memory = await self._pages.sent(thread.id)
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
@@ -162,8 +162,8 @@ class RequestBuilder:
         pieces = self._pieces = self._build(await self._find_pieces(thread))
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is rebuilt at the next start
-                await self._store.write(summaries.keep_carry_over, thread.id, head if pieces else "", pieces)
-                metadata = {**thread.metadata, summaries.CARRY_OVER_KEY: head if pieces else ""}
+                await self._store.write(fork.keep_carry_over, thread.id, head if pieces else "", pieces)
+                metadata = {**thread.metadata, fork.CARRY_OVER_KEY: head if pieces else ""}
                 state.window.thread = structs.replace(thread, metadata=metadata)
 
     def _may_carry(self, thread: Thread) -> bool:
@@ -171,54 +171,54 @@ class RequestBuilder:
         return bool(
             self._settings.enabled
             and self._settings.carry_over
-            and summaries.CARRY_OVER_KEY not in thread.metadata
+            and fork.CARRY_OVER_KEY not in thread.metadata
             and not thread.parent_id
         )
 
-    async def _find_pieces(self, thread: Thread) -> list[summaries.CarriedPiece]:
+    async def _find_pieces(self, thread: Thread) -> list[fork.CarriedPiece]:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
         return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
 
-    async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[summaries.CarriedLine]:
+    async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[fork.CarriedLine]:
         """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
         thread = state.window.thread
         if not self._may_carry(thread):
-            return await self._store.read(summaries.read_carried_lines, thread.id) if self._settings.enabled else []
+            return await self._store.read(fork.read_carried_lines, thread.id) if self._settings.enabled else []
         pieces = await self._find_pieces(thread) if is_new else self._pieces
         if is_new and state.window.thread is thread:  # else the first turn has built it meanwhile
             self._build(pieces)
         gone = self._unwanted
         return [
-            summaries.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
+            fork.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
             for n, p in enumerate(pieces)
         ]
 
-    def _build(self, pieces: list[summaries.CarriedPiece]) -> list[summaries.CarriedPiece]:
+    def _build(self, pieces: list[fork.CarriedPiece]) -> list[fork.CarriedPiece]:
         """Send those of `pieces` that the user did not remove, and return them."""
         remaining = [p for p in pieces if p not in self._unwanted]
         self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in remaining)]) if remaining else ""
         return remaining
 
-    async def remove_carried(self, state: MemoryState, line: summaries.CarriedLine, *, removed: bool) -> None:
+    async def remove_carried(self, state: MemoryState, line: fork.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
 
         Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
-        piece = summaries.CarriedPiece(line.kind, line.source_id, line.text)
+        piece = fork.CarriedPiece(line.kind, line.source_id, line.text)
         self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())
-        if summaries.CARRY_OVER_KEY in thread.metadata:
-            await self._store.write(summaries.mark_removed, thread.id, line.position, removed=removed)
+        if fork.CARRY_OVER_KEY in thread.metadata:
+            await self._store.write(fork.mark_removed, thread.id, line.position, removed=removed)
 
     async def renew(self, state: MemoryState) -> None:
         """Leave out the lines that the user removed, add plan and goal: the prompt's prefix breaks anyway."""
         thread = state.window.thread
         await self._read_pinned(state)
-        if self._carried and await self._store.read(summaries.has_removed, thread.id):
+        if self._carried and await self._store.read(fork.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
-                await self._store.write(summaries.drop_removed, thread.id)
-                self._carried = await self._store.read(summaries.read_carried_text, thread.id)
+                await self._store.write(fork.drop_removed, thread.id)
+                self._carried = await self._store.read(fork.read_carried_text, thread.id)
 
     async def _read_other_threads(self, state: MemoryState) -> None:
         window = state.window
@@ -329,8 +329,8 @@ class RequestBuilder:
         def store(db: Database) -> bool:
             stored = message_store.add_context(db, amended)
             if stored:
-                child_runs.deliver_facts(db, amended, changed)
-                jobs.report_facts(db, amended, changed)
+                runs.deliver_facts(db, amended, changed)
+                runs.report_job_facts(db, amended, changed)
             return stored
 
         if await self._store.write(store):

@@ -26,9 +26,8 @@ from sakti.memory.log.lines import references
 from sakti.memory.window import Window
 from sakti.store.database import Database, Store
 from sakti.store.threads import messages as message_store
-from sakti.store.threads import summaries as level_store
 from sakti.store.threads import threads
-from sakti.store.threads.summaries import Summarised
+from sakti.store.threads.messages import Summarised
 
 TEN = 10
 BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they get level 1, and 2
@@ -258,8 +257,8 @@ class Due(Struct, frozen=True):
 def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
-    marks = level_store.summarised_up_to(thread.metadata if thread else {})
-    level = due(marks, level_store.count_messages(db, thread_id), seen)
+    marks = message_store.summarised_up_to(thread.metadata if thread else {})
+    level = due(marks, message_store.count(db, thread_id), seen)
     if not level:
         return None
     first = marks[level - 1]
@@ -273,9 +272,9 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
 def store_due(db: Database, found: Due) -> bool:
     """Store a summary; False when another process has summarised these messages meanwhile."""
     thread = threads.get(db, found.messages[0].thread_id)
-    if thread is None or level_store.summarised_up_to(thread.metadata) != found.before:
+    if thread is None or message_store.summarised_up_to(thread.metadata) != found.before:
         return False
-    level_store.put_summaries(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
+    message_store.put_summaries(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
     return True
 
 
@@ -293,14 +292,14 @@ class Levels:
 
     async def load(self, thread: Thread) -> None:
         """Load the summaries that replace older messages, between two turns only, so that the prefix stays."""
-        summaries = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
+        summaries = await self._store.read(message_store.list_summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
         if summaries != self.shown:
             self.shown, self.blocks = summaries, [self._block(s, thread) for s in summaries]
 
     def start(self, window: Window, seen: int) -> None:
         """Start the summaries that are due after a turn, in the background."""
         count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
-        if not self.running() and due(level_store.summarised_up_to(window.thread.metadata), count, seen):
+        if not self.running() and due(message_store.summarised_up_to(window.thread.metadata), count, seen):
             self.task = asyncio.create_task(self._work(window, seen))
 
     async def _work(self, window: Window, seen: int) -> None:
@@ -309,7 +308,7 @@ class Levels:
                 due = await self._store.read(next_due, window.thread.id, seen)
                 if due is None or not await self._store.write(store_due, due):
                     break
-                changed = {**window.thread.metadata, level_store.LEVELS_KEY: list(due.after)}
+                changed = {**window.thread.metadata, message_store.LEVELS_KEY: list(due.after)}
                 window.thread = structs.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:

@@ -1,38 +1,61 @@
-"""Open temporary copies of databases, in memory for unsaved work, on disk for other programs' data."""
+"""Copy databases: backups on disk, temporary copies in memory, and what other programs stored.
+
+A backup is a consistent, checked copy of a database in use, named only once it is complete. A temporary copy is in
+memory: nothing of it reaches the disk. Files that SQLite must not touch are copied to a private folder first.
+"""
 
 from __future__ import annotations
 
+import array
 import contextlib
-import ctypes
-import uuid
-from collections.abc import Generator, Iterator
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from sakti.core.errors import StoreError, TaskError
 from sakti.core.types import Json
-from sakti.store import archive_file, files
+from sakti.store import archive_file, database_file, failures, files
+from sakti.store.connection import Snapshot, plain
+from sakti.store.database_file import DatabaseFile
 
-FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-LARGEST = 4 << 30  # bytes that the copy may grow to
-_VERSIONS = 18  # where a file says in two bytes whether it has a write-ahead log
+if TYPE_CHECKING:
+    from sakti.store.connection import Database
+
+# --- temporary copies -----------------------------------------------------------------------------------------
+
+LARGEST = 4 << 30  # bytes that a copy may grow to
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+_VERSIONS = 18  # offset of the two bytes of a file that say whether it has a write-ahead log
 _HEADER = 100
 
-TRIES = 3  # copies of a database that changes meanwhile
+
+def copy_to_memory(source: apsw.Connection | None) -> DatabaseFile:
+    """Copy an open database to memory; None makes an empty one. It exists until it is removed.
+
+    Raises `apsw.Error`.
+    """
+    # all connections of this process to this name open the same database
+    name = f"file:/sakti-{secrets.token_hex(16)}?vfs=memdb"
+    holder = _open(name)
+    try:
+        if source is not None:
+            with holder.backup("main", source, "main") as backup:
+                backup.step(-1)
+            holder = _without_log(name, holder)
+    except BaseException:
+        holder.close()
+        raise
+    return DatabaseFile(name, _FLAGS, holder)
 
 
-def name_in_memory() -> str:
-    """Make a name by which all connections of this process open the same database in memory."""
-    return f"file:/sakti-{uuid.uuid4().hex}?vfs=memdb"
+def copy_file_to_memory(path: Path) -> DatabaseFile:
+    """Copy the database at `path`, if there is one, to memory, without its leases.
 
-
-def copy_file_to_memory(name: str, path: Path) -> apsw.Connection:
-    """Copy the database at `path`, if there is one, to `name`, without its leases.
-
-    It exists as long as a connection to it is open, such as the one returned. Raises `apsw.Error`, and `StoreError`
-    where it is too large.
+    Raises `apsw.Error`, and `StoreError` if it is too large.
     """
     size = path.stat().st_size if path.exists() else 0
     if size > LARGEST:
@@ -43,38 +66,30 @@ def copy_file_to_memory(name: str, path: Path) -> apsw.Connection:
         )
     archive_file.know(path)
     if not size:
-        return _open(name)
-    source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
+        return copy_to_memory(None)
+    with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as source:
         source.set_busy_timeout(5_000)
         source.execute("PRAGMA query_only = 1").fetchall()
-        target = copy_to_memory(source, name)
-    finally:
-        source.close()
-    with contextlib.suppress(apsw.SQLError):  # an empty database has none
+        copy = copy_to_memory(source)
+    with contextlib.closing(copy.connect()) as target, contextlib.suppress(apsw.SQLError):  # an empty one has none
         target.execute("DELETE FROM leases").fetchall()
-    return target
+    return copy
 
 
-def copy_to_memory(source: apsw.Connection, name: str) -> apsw.Connection:
-    """Copy an open database to `name`; it exists while a connection, such as the returned one, is open.
-
-    Raises `apsw.Error`.
-    """
-    target = _open(name)
+def copy_untouched(*paths: Path) -> DatabaseFile:
+    """Copy a database and the files beside it to memory without opening them. Raises `apsw.Error`, `OSError`."""
+    folder = files.copy_to_folder(paths)
     try:
-        with target.backup("main", source, "main") as backup:
-            backup.step(-1)
-        return _without_log(name, target)
-    except BaseException:
-        target.close()
-        raise
+        with contextlib.closing(apsw.Connection(str(folder / paths[0].name))) as source:
+            return copy_to_memory(source)
+    finally:
+        files.remove(folder)
 
 
 def _open(name: str) -> apsw.Connection:
-    connection = apsw.Connection(name, flags=FLAGS)
-    largest = ctypes.c_int64(LARGEST)
-    connection.file_control("main", apsw.SQLITE_FCNTL_SIZE_LIMIT, ctypes.addressof(largest))
+    connection = apsw.Connection(name, flags=_FLAGS)
+    limit = array.array("q", [LARGEST])
+    connection.file_control("main", apsw.SQLITE_FCNTL_SIZE_LIMIT, limit.buffer_info()[0])
     return connection
 
 
@@ -83,7 +98,7 @@ def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
 
     In memory there is no such log, and SQLite would not open it.
     """
-    file = apsw.VFSFile("memdb", name.removeprefix("file:").partition("?")[0], [FLAGS | apsw.SQLITE_OPEN_MAIN_DB, 0])
+    file = apsw.VFSFile("memdb", name.removeprefix("file:").partition("?")[0], [_FLAGS | apsw.SQLITE_OPEN_MAIN_DB, 0])
     try:
         if file.xFileSize() >= _HEADER:
             file.xWrite(b"\x01\x01", _VERSIONS)
@@ -91,6 +106,138 @@ def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
         return _open(name)
     finally:
         file.xClose()
+
+
+# --- backups --------------------------------------------------------------------------------------------------
+
+PAGES = 2_000  # that are copied between two looks at anything else
+
+
+def backup(db: Database, path: Path, target: Path) -> list[Path]:
+    """Copy a database in use, with its archive; return the copies."""
+    _refuse_existing(db, target)
+    copy(db, target)
+    try:  # behind it: what the copy refers to is in the archive by now
+        archive = _copy_archive(db, path, target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return [target, *([archive] if archive else [])]
+
+
+def copy(
+    db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
+) -> None:
+    """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.
+
+    Concurrent writers are neither delayed nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
+    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
+    """
+    if target.exists() and not replace:
+        raise StoreError(f"{target} already exists; name another file.", code="exists")
+    part = files.own(target, "part")
+    try:
+        files.sweep(target)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _pages(db.connection(), part)
+        if fault := failures.find(DatabaseFile(str(part))):
+            raise _damage_error(fault)
+        if wanted is None or _is(wanted, part):
+            _give_name(part, target, replace=replace)
+    except OSError as e:
+        raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
+    except apsw.Error as e:
+        if failures.code_of(e) == "damaged":  # only the source can be: the copy is new
+            raise _damage_error(str(e)) from e
+        raise failures.to_store_error(e, target, saving=False) from e
+    finally:
+        for file in files.all_of(part):
+            file.unlink(missing_ok=True)
+
+
+def _damage_error(words: str) -> StoreError:
+    return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
+
+
+def _pages(source: apsw.Connection, part: Path) -> None:
+    destination = apsw.Connection(str(part))
+    try:
+        # without a transaction, it would restart with every commit of another process
+        with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with destination.backup("main", source, "main") as backup:
+                while not backup.done:
+                    backup.step(PAGES)
+        version = int(str(destination.execute("PRAGMA user_version").get))
+        if version & database_file.PENDING:  # the copy has everything
+            destination.execute(f"PRAGMA user_version = {version & ~database_file.PENDING}")
+    finally:
+        destination.close()
+
+
+def _is(wanted: Callable[[Database], bool], part: Path) -> bool:
+    connection = apsw.Connection(str(part))
+    try:
+        return wanted(plain(connection))
+    finally:
+        connection.close()
+
+
+def _give_name(part: Path, target: Path, *, replace: bool) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    if replace:
+        part.replace(target)
+        return
+    try:
+        os.link(part, target)
+    except FileExistsError as e:
+        raise StoreError(f"{target} already exists; name another file.", code="exists") from e
+    except OSError:  # a file system without links
+        part.rename(target)
+
+
+def _refuse_existing(db: Database, target: Path) -> None:
+    """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
+    place = archive_file.path_of(target)
+    if place.exists() and archive_file.any_reference(db) is not None:
+        raise StoreError(f"{place} already exists; name another file.", code="exists")
+
+
+def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
+    """Copy the archive of the database at `path` for its copy `target`; None without an archive.
+
+    Raises `StoreError` (full, io).
+    """
+    place, new_place = archive_file.path_of(path), archive_file.path_of(target)
+    if archive_file.any_reference(db) is None or not place.exists():
+        return None
+    part = files.own(new_place, "part")
+    try:
+        files.sweep(new_place)
+        source = archive_file.connect(place, query_only=True)
+        try:
+            part.touch(mode=0o600, exist_ok=True)
+            copy = apsw.Connection(str(part))
+            try:
+                with copy.backup("main", source, "main") as backup:
+                    backup.step(-1)
+            finally:
+                copy.close()
+        finally:
+            source.close()
+        part.rename(new_place)
+    except (apsw.Error, OSError) as e:
+        raise failures.archive_error(e, new_place) from e
+    finally:
+        for file in files.all_of(part):
+            file.unlink(missing_ok=True)
+    return new_place
+
+
+# --- other programs' data -------------------------------------------------------------------------------------
+
+TRIES = 3  # copies of a database that changes meanwhile
 
 
 class ForeignDatabase:

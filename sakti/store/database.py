@@ -126,7 +126,7 @@ class Store:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
         self._searcher = Searcher()
         self._looking: asyncio.Future[str | None] | None = None
-        self._copied: apsw.Connection | None = None
+        self._is_unsaved = False  # nothing was to be kept from the beginning
         self._identity: FileIdentity | None = None  # of the file that is written to
 
     _db: Connections  # the writer's, once it is open
@@ -255,7 +255,7 @@ class Store:
                 self._check_for_damage()
             if self.read_only_reason:
                 self._db.connection().pragma("query_only", 1)
-            elif keep and database.folder is None:
+            elif keep and not database.is_temporary:
                 self._identity = FileIdentity(self.path)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
             raise self._cannot_open(e) from e
@@ -280,11 +280,7 @@ class Store:
         self._read_db, self._search_db = (
             Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
         )
-        try:
-            self._db.connect()
-        finally:
-            if self._copied is not None:
-                self._copied.close()
+        self._db.connect()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; if its file cannot be written, record the reason."""
@@ -311,11 +307,9 @@ class Store:
         return database
 
     def _in_memory(self) -> DatabaseFile:
-        """Copy the database into memory; `_copied` keeps the copy alive until the writer is connected to it."""
         self.not_saved = UNSAVED
-        name = copies.name_in_memory()
-        self._copied = copies.copy_file_to_memory(name, self.path)
-        return DatabaseFile(name, copies.FLAGS)
+        self._is_unsaved = True
+        return copies.copy_file_to_memory(self.path)
 
     def _copy(self, database: DatabaseFile | None, reason: str, scratch: bool) -> DatabaseFile:
         """Make a temporary copy, for `scratch` or to migrate its schema.
@@ -326,7 +320,7 @@ class Store:
         if not scratch:
             self.read_only_reason = reason
         try:
-            return opening.scratch_copy(database, self.path.name, self.clock)
+            return opening.scratch_copy(database, self.clock)
         except (OSError, apsw.Error) as e:
             if database is None:
                 raise StoreError(reason, code="read_only") from e
@@ -370,17 +364,19 @@ class Store:
         database by their names. If the copy fails or is damaged, nothing can be written from now on.
         """
         before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
-        memory = DatabaseFile(copies.name_in_memory(), copies.FLAGS)
+        memory: DatabaseFile | None = None
         try:
             if loss.can_checkpoint:
                 self._waiting.limit = 0
                 self._db.connection().pragma("wal_checkpoint", "TRUNCATE")
-            with contextlib.closing(copies.copy_to_memory(self._db.connection(), memory.filename)):
-                if reason := failures.find(memory):
-                    raise StoreError(reason, code="damaged")
-                self._use(memory)
+            memory = copies.copy_to_memory(self._db.connection())
+            if reason := failures.find(memory):
+                raise StoreError(reason, code="damaged")
+            self._use(memory)
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
+            if memory is not None:
+                memory.remove()
             self._is_lost = True
             self.read_only_reason = f"{loss.words}, and the rest of it cannot be read. {LOST}"
         if not loss.keeps_log:
@@ -403,7 +399,7 @@ class Store:
 
     def _was_interrupted(self) -> bool:
         """Return whether the last process that used the database was killed or lost power."""
-        return self._copied is None and opening.was_interrupted(self.path)
+        return not self._is_unsaved and opening.was_interrupted(self.path)
 
     def _check_for_damage(self) -> str | None:
         """Check the complete file; if it is damaged, return the reason and allow only reads."""

@@ -44,11 +44,18 @@ AGAIN_S = 0.05  # before a file that seems older is read again
 
 
 class DatabaseFile(Struct, frozen=True):
-    """Database file and the flags to open it; `folder` is the temporary copy's, deleted on close."""
+    """Database and the flags to open it.
+
+    A temporary one is in memory as long as a connection to it is open, `holder` at least.
+    """
 
     filename: str
     flags: int = apsw.SQLITE_OPEN_READWRITE
-    folder: Path | None = None
+    holder: apsw.Connection | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.holder is not None
 
     @property
     def writes(self) -> bool:
@@ -61,20 +68,8 @@ class DatabaseFile(Struct, frozen=True):
         return apsw.Connection(self.filename, flags=self.flags)
 
     def remove(self) -> None:
-        if self.folder is not None:
-            files.remove(self.folder)
-
-
-def copy_files(*paths: Path) -> DatabaseFile:
-    """Copy a database and the files beside it to a private temporary folder. Raises `OSError`."""
-    folder = files.copy_to_folder(paths)
-    return DatabaseFile(str(folder / paths[0].name), folder=folder)
-
-
-def make_temporary(name: str) -> DatabaseFile:
-    """Return how to open a new database in a private temporary folder."""
-    folder = files.make_folder()
-    return DatabaseFile(str(folder / name), folder=folder)
+        if self.holder is not None:
+            self.holder.close()
 
 
 def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:

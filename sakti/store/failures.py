@@ -129,3 +129,10 @@ def unreadable(connection: apsw.Connection) -> str | None:
             if count:
                 return f"{count} of {table.name}: {column} cannot be read"
     return None
+
+
+def archive_error(error: Exception, place: Path) -> StoreError:
+    """Return what to raise where an archive cannot be written."""
+    if isinstance(error, apsw.Error):
+        return to_store_error(error, place, saving=False)
+    return StoreError(f"{place} cannot be written: {getattr(error, 'strerror', None) or error}.", code="io")

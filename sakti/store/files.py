@@ -151,21 +151,20 @@ def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
 _NAME = "sakti-copy-"
 
 
-def make_folder() -> Path:
-    """Make a private temporary folder for a copy; remove those of ended processes."""
+def copy_to_folder(paths: Iterable[Path]) -> Path:
+    """Copy files to a private temporary folder, and remove those of ended processes; return that folder."""
     top = Path(tempfile.gettempdir())
     for old in top.glob(f"{_NAME}*-*"):
         pid = old.name.removeprefix(_NAME).partition("-")[0]
         if pid.isdigit() and not runs(int(pid)) and old.stat().st_uid == os.geteuid():
             remove(old)
-    return Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-"))
-
-
-def copy_to_folder(paths: Iterable[Path]) -> Path:
-    """Copy files to a new folder; return that folder."""
-    folder = make_folder()
-    for path in paths:
-        shutil.copyfile(path, folder / path.name)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-"))
+    try:
+        for path in paths:
+            shutil.copyfile(path, folder / path.name)
+    except BaseException:
+        remove(folder)
+        raise
     return folder
 
 

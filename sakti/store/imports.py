@@ -184,19 +184,12 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
     """Remove messages of a thread; a placeholder stays for each that others follow."""
-    # SQL: one statement for all ids, which are one parameter
-    (last,) = db.execute_sql(
-        "SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?"
-        " AND id NOT IN (SELECT value FROM json_each(?))",
-        (thread_id, json.dumps(message_ids)),
-    ).fetchone()
-    # SQL: one statement for all ids, which are one parameter
-    listed = db.execute_sql(
-        "SELECT id, message_index < ? FROM messages WHERE id IN (SELECT value FROM json_each(?))",
-        (last, json.dumps(message_ids)),
-    ).fetchall()
-    removal.withhold_turn(db, [i for i, stays in listed if stays], "The import of this message was undone.")
-    for message_id in [i for i, stays in listed if not stays]:
+    indexes = dict(rows.select(db, MessageRow, ("id", "message_index"), thread_id=thread_id))
+    last = max((index for i, index in indexes.items() if i not in message_ids), default=-1)
+    removed = [i for i in message_ids if i in indexes]
+    followed = [i for i in removed if indexes[i] < last]
+    removal.withhold_turn(db, followed, "The import of this message was undone.")
+    for message_id in [i for i in removed if i not in followed]:
         rows.delete(db, SearchDocRow, kind="message", doc_id=message_id)
         rows.delete(db, TaskMessageRow, message_id=message_id)
         rows.delete(db, MessageRow, id=message_id)

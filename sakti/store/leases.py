@@ -16,7 +16,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
+from sakti.store import rows
 from sakti.store.connection import Database
+from sakti.store.models import LeaseRow
 
 # Whatever observes a thread, whatever condenses a log (no thread), a turn or work by hand in a thread.
 LeaseKind: TypeAlias = Literal["observing", "reflecting", "turn"]
@@ -37,7 +39,7 @@ class Lease(Struct, frozen=True):
     expires_at: int
 
 
-_COLUMNS = ", ".join(Lease.__struct_fields__)
+_LEASE = rows.Shape(LeaseRow, Lease)
 
 
 def new_owner() -> str:
@@ -92,11 +94,8 @@ def renew(
 def release(
     db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str = ""
 ) -> None:
-    # SQL: one conditional statement, so that no other process comes between
-    db.execute_sql(
-        "DELETE FROM leases WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ?",
-        (record_id, kind, thread_id, owner, operation_id),
-    )
+    mine = {"record_id": record_id, "kind": kind, "thread_id": thread_id, "owner": owner, "operation_id": operation_id}
+    rows.delete(db, LeaseRow, **mine)
 
 
 def require(
@@ -107,32 +106,24 @@ def require(
     Raises `MemoryFailure` (lease_lost) when another owner took the lease or it was cleared: the result must then be
     discarded.
     """
-    # SQL: each write of a turn runs it; building a query takes 80-300 µs
-    row = db.execute_sql(
-        "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ?",
-        (record_id, kind, thread_id, owner, operation_id),
-    ).fetchone()
-    if row is None:
+    mine = {"record_id": record_id, "kind": kind, "thread_id": thread_id, "owner": owner, "operation_id": operation_id}
+    if not rows.select(db, LeaseRow, ("owner",), **mine):
         raise MemoryFailure("Another window took over this work; its result is used.", code="lease_lost")
 
 
 def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
     """Delete the expired leases of a record and return them."""
     # SQL: one conditional statement, so that no other process comes between
-    rows = db.execute_sql(
-        f"DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?) RETURNING {_COLUMNS}",
+    expired = db.execute_sql(
+        f"DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?) RETURNING {_LEASE.columns}",
         (record_id, now, now + CLOCK_SLACK_MS),
     ).fetchall()
-    return [Lease(*row) for row in rows]
+    return [_LEASE.of(row) for row in expired]
 
 
 def list_leases(db: Database, record_id: str, now: int) -> list[Lease]:
     """Return the leases of a record that have not expired."""
-    # SQL: each step runs it; building a query takes 80-300 µs
-    rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM leases WHERE record_id = ? AND expires_at > ?", (record_id, now)
-    ).fetchall()
-    return [Lease(*row) for row in rows]
+    return [lease for lease in _LEASE.find(db, record_id=record_id) if lease.expires_at > now]
 
 
 def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
@@ -140,18 +131,11 @@ def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
 
     After a crash a restart need not wait until they expire.
     """
-    # SQL: also runs on a bare connection, which no query of peewee does
-    owners = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
-    gone = [owner for (owner,) in owners if owner != but and not alive(owner)]
-    # SQL: one conditional statement, so that no other process comes between
-    rows = [
-        row
-        for owner in gone
-        for row in db.execute_sql(
-            f"DELETE FROM leases WHERE record_id = ? AND owner = ? RETURNING {_COLUMNS}", (record_id, owner)
-        ).fetchall()
-    ]
-    return [Lease(*row) for row in rows]
+    leases = [lease for lease in _LEASE.find(db, record_id=record_id) if lease.owner != but]
+    dead = {owner for owner in {lease.owner for lease in leases} if not alive(owner)}
+    for owner in dead:
+        rows.delete(db, LeaseRow, record_id=record_id, owner=owner)
+    return [lease for lease in leases if lease.owner in dead]
 
 
 def alive(owner: str) -> bool:

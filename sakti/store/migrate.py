@@ -14,9 +14,8 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
-from sakti.store import database_file, failures, packing
+from sakti.store import copies, database_file, failures, packing
 from sakti.store.connection import Connection, Database, plain
-from sakti.store.maintenance import copying
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -80,12 +79,23 @@ class Released:
         """Add what a database lacks; runs in the caller's transaction."""
         tables, columns = self._missing(db)
         for table in tables:
-            # SQL: the schema itself, which no model describes
-            db.execute_sql(self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+            _execute(db, str(self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get))
         for table, column in columns:
             definition = self._connection.execute(_DEFINITION, (table, column)).get
-            # SQL: the schema itself, which no model describes
-            db.execute_sql(f'ALTER TABLE main."{table}" ADD COLUMN "{column}" {definition}')
+            _execute(db, f'ALTER TABLE main."{table}" ADD COLUMN "{column}" {definition}')
+
+
+def _execute(db: Connection, *scripts: str) -> None:
+    """Execute statements that change the schema, in the caller's transaction."""
+    for script in scripts:
+        # SQL: the schema itself, which no model describes
+        db.execute_sql(script)
+
+
+def _fetch_names(db: Connection, sql: str, *values: str) -> list[str]:
+    """Return the names that a question about the schema lists."""
+    # SQL: the schema itself, which no model describes
+    return [name for (name,) in db.execute_sql(sql, values).fetchall()]
 
 
 def is_complete(db: Connection) -> bool:
@@ -97,27 +107,20 @@ def is_complete(db: Connection) -> bool:
 def rebuild(db: Connection, scripts: Sequence[str]) -> None:
     """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
     db.connection().pragma("defer_foreign_keys", 1)
-    # SQL: the schema itself, which no model describes
-    tables = [name for (name,) in db.execute_sql(_TABLES).fetchall()]
-    for table in tables:
-        # SQL: the schema itself, which no model describes
-        db.execute_sql(f'CREATE TEMP TABLE "early_{table}" AS SELECT * FROM main."{table}"')
+    tables = _fetch_names(db, _TABLES)
+    _execute(db, *(f'CREATE TEMP TABLE "early_{table}" AS SELECT * FROM main."{table}"' for table in tables))
     _drop_all(db, tables)
-    for script in scripts:
-        # SQL: the schema itself, which no model describes
-        db.execute_sql(script)
+    _execute(db, *scripts)
     for table in tables:
         columns = ", ".join(f'"{c}"' for c in _columns(db, table) if c in _columns(db, f"early_{table}"))
         if columns:
-            # SQL: the schema itself, which no model describes
-            db.execute_sql(f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM temp."early_{table}"')
-        # SQL: the schema itself, which no model describes
-        db.execute_sql(f'DROP TABLE temp."early_{table}"')
-    # SQL: calls a function of this program on packed texts
-    db.execute_sql(
+            _execute(db, f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM temp."early_{table}"')
+        _execute(db, f'DROP TABLE temp."early_{table}"')
+    _execute(
+        db,
         "INSERT INTO task_words (rowid, title, body, idents) SELECT pk, title, body,"
         " sakti_identifiers(title || char(10) || body) FROM (SELECT pk, title,"
-        " description || char(10) || coalesce(summary, '') AS body FROM tasks WHERE deleted_at IS NULL)"
+        " description || char(10) || coalesce(summary, '') AS body FROM tasks WHERE deleted_at IS NULL)",
     )
 
 
@@ -129,13 +132,11 @@ def _drop_all(db: Connection, tables: Sequence[str]) -> None:
         " SELECT 'table', name FROM pragma_table_list WHERE schema = 'main' AND type = 'virtual'"
     ).fetchall()
     for kind, name in (*others, *(("table", table) for table in reversed(tables))):
-        # SQL: the schema itself, which no model describes
-        db.execute_sql(f'DROP {kind} main."{name}"')
+        _execute(db, f'DROP {kind} main."{name}"')
 
 
 def _columns(db: Connection, table: str) -> list[str]:
-    # SQL: the schema itself, which no model describes
-    return [name for (name,) in db.execute_sql("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()]
+    return _fetch_names(db, "SELECT name FROM pragma_table_info(?)", table)
 
 
 PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
@@ -247,16 +248,15 @@ def find_missing(db: Connection) -> list[str]:
 
 
 def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
-    # SQL: the schema itself, which no model describes
-    db.execute_sql(
+    _execute(
+        db,
         "CREATE TABLE IF NOT EXISTS schema_migrations"
-        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
+        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
     )
     if number == 2 and _is_early(db):
         rebuild(db, (_script(_files()[1]), _script(file)))
     else:
-        # SQL: the schema itself, which no model describes
-        db.execute_sql(_script(file))
+        _execute(db, _script(file))
     # SQL: the schema itself, which no model describes
     db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
 
@@ -294,7 +294,7 @@ def _back_up(db: Database, backup: Path) -> Path:
     def is_wanted(copied: Connection) -> bool:
         return _applied_versions(copied) == before and not _is_from_before(backup, before)
 
-    copying.copy(db, backup, replace=True, wanted=is_wanted)
+    copies.copy(db, backup, replace=True, wanted=is_wanted)
     return backup
 
 

@@ -20,7 +20,7 @@ import apsw
 
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.patterns import lazy_pattern
-from sakti.store import archive_file, database_file, failures, files, migrate
+from sakti.store import archive_file, copies, database_file, failures, files, migrate
 from sakti.store.connection import Connection, Snapshot, plain
 from sakti.store.database_file import DatabaseFile
 
@@ -152,7 +152,7 @@ def read_only(path: Path) -> DatabaseFile:
         connection.close()
         return database
     except apsw.CantOpenError:  # its -shm is gone, or may not be read
-        return database_file.copy_files(path, wal)
+        return copies.copy_untouched(path, wal)
 
 
 def version_of(database: DatabaseFile) -> int:
@@ -164,30 +164,23 @@ def version_of(database: DatabaseFile) -> int:
         connection.close()
 
 
-def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> DatabaseFile:
-    """Make a writable copy of a database (an empty one where None), removed when it is closed.
+def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
+    """Make a writable copy of a database in memory (an empty one if None), and remove the original if temporary.
 
-    Raises `OSError` or `apsw.Error` where there is no room for it.
+    Raises `OSError` or `apsw.Error` if there is no room for it.
     """
-    copy = database_file.make_temporary(name)
-    try:
-        if database is None:
-            build(Path(copy.filename), clock, wal=True)
-            return copy
-        if Path(database.filename).exists() and Path(database.filename).stat().st_size > COPY_LIMIT:
-            raise OSError("too large to be copied")
-        source, target = database.connect(), apsw.Connection(copy.filename)
-        try:
-            with target.backup("main", source, "main") as backup:
-                backup.step(-1)
-        finally:
-            target.close()
-            source.close()
-        database.remove()
+    if database is None:
+        copy = copies.copy_to_memory(None)
+        with contextlib.closing(copy.connect()) as connection:
+            migrate.upgrade(plain(connection), None, clock)
+            connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         return copy
-    except BaseException:
-        copy.remove()
-        raise
+    if files.size_of(Path(database.filename)) > COPY_LIMIT:
+        raise OSError("too large to be copied")
+    with contextlib.closing(database.connect()) as source:
+        copy = copies.copy_to_memory(source)
+    database.remove()
+    return copy
 
 
 def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
@@ -257,10 +250,14 @@ class NotReady(Exception):
 
 
 def open_another(connection: apsw.Connection) -> apsw.Connection:
-    """Open another read-only connection to the same file."""
+    """Open another read-only connection to the same file, or to a copy of a database in memory."""
     path = Path(connection.filename)
-    database = read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
+    if not connection.filename:
+        database = copies.copy_to_memory(connection)
+    else:
+        database = read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
     second = database.connect()
+    database.remove()
     second.set_busy_timeout(5_000)
     second.execute("PRAGMA query_only = 1")
     return second

@@ -10,6 +10,7 @@ Raw SQL: every row of the file passes here.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -43,22 +44,26 @@ class Progress(Struct, frozen=True):
 
 def progress(db: Connection) -> Progress | None:
     """Return the progress of packing, None when it is complete."""
-    # SQL: works on a schema of an earlier version
-    pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    pending = _pending(db)
     if not pending:
         return None
     # SQL: works on a schema of an earlier version
-    (rows,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()
-    # SQL: works on a schema of an earlier version
-    (messages,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM messages").fetchone()
-    last = {"rows": rows, "messages": messages, "trigrams": rows}
+    docs, messages = db.execute_sql(
+        "SELECT (SELECT coalesce(max(pk), 0) FROM search_docs), (SELECT coalesce(max(pk), 0) FROM messages)"
+    ).fetchone()
+    last = {"rows": docs, "messages": messages, "trigrams": docs}
     return Progress(sum(min(pending.get(step, n), n) for step, n in last.items()), sum(last.values()))
+
+
+def _pending(db: Connection) -> dict[str, int]:
+    """Return the next row of each step that is not finished."""
+    # SQL: works on a schema of an earlier version
+    return dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
 
 
 def pack_some(db: Database) -> bool:
     """Pack some rows of the first unfinished step; False when packing is complete."""
-    # SQL: works on a schema of an earlier version
-    pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    pending = _pending(db)
     for step in STEPS:
         if step in pending:
             _PACK[step](db, pending[step])
@@ -104,12 +109,11 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
 
 def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
     """Record the packed rows of a step; a step without further rows is done."""
+    sql, values = "DELETE FROM packing WHERE step = ?", (step,)
     if packed:
-        # SQL: works on a schema of an earlier version
-        db.execute_sql("UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step))
-    else:
-        # SQL: works on a schema of an earlier version
-        db.execute_sql("DELETE FROM packing WHERE step = ?", (step,))
+        sql, values = "UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step)
+    # SQL: works on a schema of an earlier version
+    db.execute_sql(sql, values)
 
 
 # --- rows of search ---------------------------------------------------------------------------------------
@@ -148,11 +152,7 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
     if form != 0:
         return
     row = _OldRow(*fields)
-    if _changes_terms(row):
-        # SQL: works on a schema of an earlier version
-        db.execute_sql(_PACK_ROW, _pack_values(db, row))
-        return
-    with index_upkeep.past_triggers(db):
+    with contextlib.nullcontext() if _changes_terms(row) else index_upkeep.past_triggers(db):
         # SQL: works on a schema of an earlier version
         db.execute_sql(_PACK_ROW, _pack_values(db, row))
 

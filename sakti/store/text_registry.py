@@ -46,13 +46,14 @@ def _meta(model: type[Model]) -> Any:
 def _derive(model: type[Model]) -> TextTable:
     """Derive a table from the columns of its model."""
     name = _meta(model).table_name
-    fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
+    fields = {f.column_name: f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)}
+    json_fields = {column: f for column, f in fields.items() if isinstance(f, models.JsonField)}
     return TextTable(
         name,
-        tuple(f.column_name for f in fields if f.has_words),
-        tuple((f.column_name, None if f.null else f.if_unreadable) for f in fields if isinstance(f, models.JsonField)),
-        tuple(f.column_name for f in fields if isinstance(f, models.PartsField)),
-        (*(f.column_name for f in fields if not f.has_words), *_GENERATED.get(name, ())),
+        texts=tuple(column for column, f in fields.items() if f.has_words),
+        json=tuple((column, None if f.null else f.if_unreadable) for column, f in json_fields.items()),
+        packed=tuple(column for column, f in fields.items() if isinstance(f, models.PartsField)),
+        plain=(*(column for column, f in fields.items() if not f.has_words), *_GENERATED.get(name, ())),
     )
 
 

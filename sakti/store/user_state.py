@@ -119,24 +119,37 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     """
     row = UnsentRow
     unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
-    unsent = [r for r in unsent if not r.owner.startswith(ANSWER)]
-    gone = [r for r in unsent if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
+    gone = [r for r in unsent if _is_abandoned(r.owner, now - r.updated_at)]
     drafts: list[str] = []
     queued: list[str] = []
     for one in gone:
         rows.delete(db, UnsentRow, pk=one.pk)
-        sent = _sent_since(db, resource_id, one.updated_at)
-        for text in one.queued:
-            if text in sent:
-                sent.remove(text)
-            else:
-                queued.append(text)
-        # A draft is kept while it is typed: it may be the beginning of what was sent.
-        if one.draft.strip() and not any(text.startswith(one.draft.strip()) for text in sent):
-            drafts.append(one.draft)
+        draft, texts = _subtract_sent(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
+        drafts += filter(None, (draft,))
+        queued += texts
     draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
     keep_unsent(db, resource_id, owner, draft, queued, now, thread_id=threads.pop() if len(threads) == 1 else None)
     return draft, queued
+
+
+def _is_abandoned(owner: str, age: int) -> bool:
+    """Return whether a window has closed, of whose text nothing changed for `age` ms."""
+    if owner.startswith(ANSWER):
+        return False
+    return not owner or age > UNTOUCHED_MS or not leases.alive(owner)
+
+
+def _subtract_sent(draft: str, queued: Sequence[str], sent: list[str]) -> tuple[str, list[str]]:
+    """Return the draft, "" if it was sent, and the queued texts without those that were."""
+    unsent: list[str] = []
+    for text in queued:
+        if text in sent:
+            sent.remove(text)
+        else:
+            unsent.append(text)
+    # a draft is kept while it is typed: it may be the beginning of a text that was sent
+    words = draft.strip()
+    return "" if not words or any(text.startswith(words) for text in sent) else draft, unsent
 
 
 def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:

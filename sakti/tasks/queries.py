@@ -12,7 +12,6 @@ from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks import search as task_search
 from sakti.store.tasks.questions import Task, TaskCard
 from sakti.tasks import graph as g
 from sakti.tasks.describe import Urgency, claimed_by, describe, describe_all, find, find_urgent, is_abandoned, reasons
@@ -353,7 +352,7 @@ def list_tasks(
 
 def search(db: Connection, resource_id: str, query: str, limit: int, include_messages: bool = False) -> Json:
     """Return tasks whose title, description or closing summary match; optionally matching messages too."""
-    tasks = list(questions.get_many(db, task_search.search(db, resource_id, query, limit)).values())
+    tasks = list(questions.get_many(db, questions.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
         scope = text_search.Scope(resource_id, kinds=("message",))

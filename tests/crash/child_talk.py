@@ -20,9 +20,10 @@ from sakti.core.types import ModelInfo, Request, Usage
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store import memory
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import integrity
-from sakti.store.threads import child_runs, messages
+from sakti.store.threads import messages
+from sakti.store.threads import runs as run_store
 from tests.crash import processes
 from tests.crash.talk import Points, open_acks, watch
 
@@ -143,7 +144,7 @@ async def check(folder: Path) -> None:
     await session.compact()
     assert [e.status for e in ended] == ["answered"], ended
     assert session.thread is not None
-    runs = await store.read(child_runs.of_parent, session.thread.id)
+    runs = await store.read(run_store.of_parent, session.thread.id)
     stored = [
         m for i in (session.thread.id, *(r.child_id for r in runs)) for m in await store.read(messages.after, i, -1)
     ]
@@ -156,7 +157,7 @@ async def check(folder: Path) -> None:
     assert len(reports) == len(set(reports)), "a report is in the log twice"
     assert set(reports) == {r.child_id for r in runs if r.delivered_at}, "a delivered report is not in the log"
     assert not await store.read(integrity.wrong_states, record)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     states = await store.read(lambda db: db.execute_sql("SELECT state FROM jobs").fetchall())
     assert all(state != "running" for (state,) in states), states
     await session.close()

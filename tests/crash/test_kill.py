@@ -19,7 +19,7 @@ from sakti.providers.scripted import ScriptedProvider
 from sakti.store import memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.threads import messages
 from tests.crash import talk
 
@@ -64,7 +64,7 @@ async def sound(session: Session, acks: list[str]) -> None:
     """What must hold of an open thread at any time."""
     store, thread = session.workspace.store, session.thread
     assert thread is not None
-    assert all(f.ok for f in await store.read(maintenance.check)), await store.read(maintenance.check)
+    assert all(f.ok for f in await store.read(checks.check)), await store.read(checks.check)
     rows = await store.read(messages.after, thread.id, -1)
     assert [m.index for m in rows] == list(range(len(rows)))
     ids = [m.id for m in rows]

@@ -14,7 +14,7 @@ import pytest
 from sakti.core.events import StaleLeases
 from sakti.memory import state
 from sakti.store import leases
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.threads import messages
 from tests.bench import invariants, snapshot
 from tests.bench.snapshot import Ledger
@@ -46,7 +46,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def sound(driver: Driver, acks: list[str]) -> None:
     """What must hold at any time: nothing acknowledged is lost, nothing is observed twice, and everything is raw or
     in the log."""
-    assert all(f.ok for f in await driver.store.read(maintenance.check))
+    assert all(f.ok for f in await driver.store.read(checks.check))
     rows = await driver.store.read(messages.after, "t1", -1)
     assert [m.index for m in rows] == list(range(len(rows)))
     assert set(acks) <= {m.id for m in rows}

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,9 @@ import pytest
 
 from sakti.store.threads import codec
 from tests.e2e.server import Model, serving
-from tests.e2e.terminal import Terminal, run
+from tests.e2e.terminal import BOUND, Terminal
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -23,8 +28,9 @@ def model() -> Iterator[Model]:
 class Place:
     """A workspace, a home and the model: where the program is started. `database` is read from outside."""
 
-    def __init__(self, folder: Path, home: Path, model: Model) -> None:
-        self.folder, self.home, self.model = folder, home, model
+    def __init__(self, folder: Path, home: Path, model: Model, server: Path) -> None:
+        self.folder, self.home, self.model, self.server = folder, home, model, server
+        self.program = [sys.executable, "-S", "-E", str(Path(__file__).with_name("forked.py")), str(server)]
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -45,11 +51,25 @@ class Place:
     def path(self) -> Path:
         return self.home / "sakti.db"
 
-    def open(self, *arguments: str, model: str = "openai/bench", size: tuple[int, int] = (140, 44)) -> Terminal:
-        return Terminal(self.folder, self.env, *arguments, "--model", model, size=size)
+    def open(
+        self, *arguments: str, model: str = "openai/bench", size: tuple[int, int] = (140, 44), forked: bool = True
+    ) -> Terminal:
+        """Start sakti in a terminal; with `forked=False` all that it needs is imported as on a user's machine."""
+        server = self.server if forked else None
+        return Terminal(self.folder, self.env, *arguments, "--model", model, size=size, server=server)
 
-    def run(self, *arguments: str, stdin: str = "") -> Any:
-        return run(self.folder, self.env, *arguments, stdin=stdin)
+    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run one command of the shell to its end."""
+        return subprocess.run(
+            [*self.program, *arguments],
+            cwd=self.folder,
+            env=self.env,
+            input=stdin,
+            text=True,
+            capture_output=True,
+            timeout=BOUND,
+            check=False,
+        )
 
     def json(self, *arguments: str) -> Any:
         done = self.run(*arguments, "--json")
@@ -76,9 +96,22 @@ class Place:
         assert self.model.wrong == []
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of the process whose forks are sakti."""
+    path = tmp_path_factory.mktemp("forked") / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        process = subprocess.Popen([sys.executable, "-m", "tests.e2e.forked"], stdin=listener, cwd=ROOT)
+    yield path
+    process.terminate()
+    process.wait()
+
+
 @pytest.fixture
-def place(tmp_path: Path, home: Path, model: Model) -> Place:
+def place(tmp_path: Path, home: Path, model: Model, server: Path) -> Place:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "notes.txt").write_text("the queue drains at midnight\n")
-    return Place(folder, home, model)
+    return Place(folder, home, model, server)

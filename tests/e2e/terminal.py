@@ -20,6 +20,8 @@ from types import TracebackType
 import pyte
 from pyte.screens import wcwidth
 
+from tests.e2e.forked import ForkedProcess
+
 BOUND = 60.0  # seconds that anything on the screen may take, on a machine that does other things as well
 # What pyte does not know, and colours: nobody looks at these here, and they are nine tenths of what it would read.
 _NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p|\x1b\[\?2026[hl]|\x1b\[[0-9;]*m")
@@ -29,8 +31,10 @@ _BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
 
 
 class Terminal:
-    """`Terminal(folder, env, *arguments)` starts `sakti` there, or another `program`; a context manager, it never
-    outlives its test."""
+    """A program in a terminal; as a context manager it ends with its block.
+
+    `Terminal(folder, env, *arguments)` starts `sakti`: a fork if there is a `server`, else `program`.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Terminal:
         *arguments: str,
         size: tuple[int, int] = (140, 44),
         program: Sequence[str] = (sys.executable, "-m", "sakti"),
+        server: Path | None = None,
     ) -> None:
         self.columns, self.lines = size
         self.screen = pyte.Screen(self.columns, self.lines)
@@ -47,16 +52,22 @@ class Terminal:
         self.raw = b""
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
-        self.process = subprocess.Popen(
-            [*program, *arguments],
-            cwd=folder,
-            env=dict(env),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            close_fds=True,
-        )
+        self.process: subprocess.Popen[bytes] | ForkedProcess
+        if server:
+            self.process = ForkedProcess(
+                str(server), arguments, cwd=str(folder), env=env, streams=(slave,) * 3, start_new_session=True
+            )
+        else:
+            self.process = subprocess.Popen(
+                [*program, *arguments],
+                cwd=folder,
+                env=dict(env),
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+                close_fds=True,
+            )
         os.close(slave)
 
     def __enter__(self) -> Terminal:
@@ -214,17 +225,3 @@ class Terminal:
                 self.read(0.05)
             self.keys(keys)
         return self.ended()
-
-
-def run(folder: Path, env: Mapping[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """One command of the shell's side, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "sakti", *arguments],
-        cwd=folder,
-        env=dict(env),
-        input=stdin,
-        text=True,
-        capture_output=True,
-        timeout=BOUND,
-        check=False,
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def test_most_pages_show_commands() -> None:
 
 
 def run_script(place: Place, script: str) -> subprocess.CompletedProcess[str]:
-    program = f'sakti() {{ "{sys.executable}" -m sakti "$@"; }}\n'
+    program = f'sakti() {{ {shlex.join(place.program)} "$@"; }}\n'
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", program + script],
         cwd=place.folder,

@@ -142,7 +142,7 @@ def test_leaving_is_over_when_everything_is_stored(place: Place, *, streams: boo
     before = place.env.get("PYTHONPATH", "")
     place.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), before)))
     place.model.play("first thing", Reply("A long answer that never ", hold=True))
-    with place.open() as t:
+    with place.open(forked=False) as t:
         t.started()
         if streams:
             t.say("first thing", "that never")
@@ -177,7 +177,7 @@ def test_a_second_sigterm_ends_a_chat_that_hangs(place: Place, options: tuple[st
     site.mkdir()
     (site / "sitecustomize.py").write_text(STUCK_END)
     place.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), place.env.get("PYTHONPATH", ""))))
-    with place.open(*options) as t:
+    with place.open(*options, forked=False) as t:
         t.until("ready") if options else t.started()
         t.process.send_signal(signal.SIGTERM)
         t.until("closing")

@@ -20,7 +20,7 @@ def has_loaded_an_sdk(t: Terminal) -> bool:
 
 @pytest.mark.parametrize("name", ["openai/bench", "anthropic/bench"])
 def test_no_sdk_is_loaded_before_the_first_key(place: Place, name: str) -> None:
-    with place.open(model=name) as t:
+    with place.open(model=name, forked=False) as t:
         t.started().until_idle()
         assert not has_loaded_an_sdk(t)
         t.keys("h")
@@ -30,7 +30,7 @@ def test_no_sdk_is_loaded_before_the_first_key(place: Place, name: str) -> None:
 
 def test_typing_goes_on_while_the_sdk_of_a_sent_prompt_loads(place: Place) -> None:
     place.model.play("hello", "All good.")
-    with place.open(model="anthropic/bench") as t:
+    with place.open(model="anthropic/bench", forked=False) as t:
         t.started()
         t.keys("hello\r")
         t.keys("and more")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.sandbox.aside import Watch
 from sakti.agent.sandbox.boundary import Level, Masks
 from sakti.agent.sandbox.sandbox import Enclosed

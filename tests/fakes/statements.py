@@ -120,9 +120,7 @@ _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the 
 _OUTSIDE = (
     "migrate.py",
     "copies.py",
-    "lost_schema.py",
     "recovery.py",
-    "recovery_repairs.py",
 )
 
 

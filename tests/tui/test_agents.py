@@ -11,7 +11,7 @@ from sakti.agent.subagents.children import ListedChild
 from sakti.core.events import AgentProgress, AgentStarted, Gauge, ToolStarted
 from sakti.core.types import ToolCallPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from sakti.store.threads.child_runs import ChildRun
+from sakti.store.threads.runs import ChildRun
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.agents import ChildScreen
 from tests.tui.conftest import chat_text, screen_text, settle

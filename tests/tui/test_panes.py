@@ -11,7 +11,7 @@ from sakti.agent.reports.memory_report import in_a_line
 from sakti.core.events import MemoryOperation
 from sakti.store.log import events as memory_events
 from sakti.store.log.events import MemoryEvent
-from sakti.store.threads.summaries import CarriedLine
+from sakti.store.threads.fork import CarriedLine
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.memory_events import MemoryEventsScreen

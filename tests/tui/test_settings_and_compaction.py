@@ -13,7 +13,7 @@ from sakti.agent.settings import list_settings
 from sakti.agent.threads.history import Shown
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
-from sakti.store.memory.compactions import Compaction
+from sakti.store.memory.moves import Compaction
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.memory_events import CompactionScreen
 from sakti.tui.screens.settings import SettingsScreen

@@ -23,7 +23,7 @@ from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.objects import HISTORY, Objects, blob_id, index_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, repository_of, same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
-from sakti.agent.sandbox import repositories
+from sakti.agent.judge import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import byte_size
 

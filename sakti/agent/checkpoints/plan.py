@@ -235,14 +235,24 @@ def repository_of(path: str) -> str:
     return f"/{path}".partition("/.git/")[0]
 
 
+def _is_folder(entry: PathEntry | None) -> bool:
+    return entry is not None and entry.is_folder
+
+
+def _choose_action(want: PathEntry | None, now: PathEntry | None) -> Action:
+    if want is None:
+        return "delete"
+    return "create" if now is None else "change"
+
+
 def _item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
     want = net.before
     if same(now, want):
         return _mode_item(path, net, now)
-    is_folder = now is not None and now.is_folder
-    if want is None and is_folder and not (net.after and net.after.is_folder):
+    is_folder = _is_folder(now)
+    if want is None and is_folder and not _is_folder(net.after):
         return None  # a folder stands where a file was made: not ours to delete
-    action: Action = "delete" if want is None else "create" if now is None else "change"
+    action = _choose_action(want, now)
     conflict = _conflict(net, now)
     if conflict and is_folder and want is None:
         return None  # nobody loses anything by a folder

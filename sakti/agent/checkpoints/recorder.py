@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import records, targets, uncovered
+from sakti.agent.checkpoints import records, uncovered
 from sakti.agent.checkpoints.shadow import FirstLook, Shadow
-from sakti.agent.judge import commands
-from sakti.agent.judge.where import Place
+from sakti.agent.judge import commands, expansion
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.tools.context import CallRecord
 from sakti.core.errors import SaktiError
 from sakti.store.secrets import masked
@@ -75,8 +75,8 @@ class TurnRecorder:
         """Return which files that a command names an undo could not restore, and why; "" if there are none."""
         if self._turn is None or effect != "run":
             return ""
-        named = targets.read_targets(str(arguments.get("command", "")), place)
-        if named == targets.NOTHING:
+        named = expansion.read_targets(str(arguments.get("command", "")), place)
+        if named == expansion.NOTHING:
             return ""
         try:
             return await asyncio.to_thread(self.shadow.refuses, named)
@@ -148,7 +148,7 @@ class TurnRecorder:
 
     def _before(self, command: str, turn: tuple[str, int], place: Place) -> FirstLook | None:
         try:
-            named = targets.read_targets(command, place)
+            named = expansion.read_targets(command, place)
             first = self.shadow.before(named, turn, masked(command), place.added)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)

@@ -16,7 +16,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,8 +285,7 @@ class Records(Struct):
         for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
             changes = tuple(PathChange.of(c) for r in rows for c in r["changes"])
-            left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
-            stays = tuple(dict.fromkeys(p for r in rows for p in r.get("stays", ())))
+            left_out, stays = _collect(rows, "left_out"), _collect(rows, "stays")
             if changes or left_out or stays:
                 out.append(RecordedTurn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
         return out
@@ -403,3 +402,8 @@ def write(file: Path, data: bytes) -> None:
         os.fsync(f.fileno())
     temporary.replace(file)
     changes.flush_folder(file.parent)
+
+
+def _collect(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[str, ...]:
+    """Return the different paths that the rows of a turn have under a name, in their order."""
+    return tuple(dict.fromkeys(p for r in rows for p in r.get(name, ())))

@@ -74,16 +74,22 @@ class Restorer(Struct, frozen=True):
             return None
         return self._carry_out(undo, journal.get("redoes", ""))
 
+    def _note(self, undo: Undone, redoes: str, skipped: list[str]) -> None:
+        """Record an undo, or that it redid the undo `redoes`, unless that was recorded before a kill."""
+        earlier = {u.id: u for u in self.records.undone()}
+        if redoes:
+            if not (redoes in earlier and earlier[redoes].redone):
+                self.records.add_redone(redoes)
+            return
+        if undo.id not in earlier:
+            self.records.add_undone(undo)
+        if skipped or (undo.id in earlier and earlier[undo.id].left):
+            self.records.note_left(undo.id, skipped)
+
     def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
         skipped = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
-        earlier = {u.id: u for u in self.records.undone()}
-        if redoes and not (redoes in earlier and earlier[redoes].redone):
-            self.records.add_redone(redoes)
-        if not redoes and undo.id not in earlier:
-            self.records.add_undone(undo)
-        if not redoes and (skipped or (undo.id in earlier and earlier[undo.id].left)):
-            self.records.note_left(undo.id, skipped)
+        self._note(undo, redoes, skipped)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
         changes.flush_folder(self.folder)

@@ -7,11 +7,12 @@ be covered is added, which keeps its content.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -141,8 +142,7 @@ class GitScanner(Struct):
         folders: dict[str, PathEntry] = {}
         for _ in range(4):
             listed = self._list_files("--directory")
-            plain = [p for p in listed if not p.endswith("/")]
-            below = [p for p in listed if p.endswith("/")]
+            plain, below = _split_folders(listed)
             inside = self._inside(below)
             add, drop = self._sort_paths([*plain, *inside], left_out)
             folders = self._empty(below, {*add, *inside})
@@ -152,7 +152,7 @@ class GitScanner(Struct):
             if not below and not drop:
                 break  # else what is empty in them is seen only now
         self._load()
-        if modes and (not self._looked or len(self._entries) <= LOOKED_AT):
+        if modes:
             self._look_at_modes()
         return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
 
@@ -219,9 +219,7 @@ class GitScanner(Struct):
             return []
         only = ("--", *below) if len(below) <= 200 else ()
         names = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
-        out: list[str] = []
-        nested = [p for p in names if p.endswith("/")]
-        out += [p for p in names if not p.endswith("/")]
+        out, nested = _split_folders(names)
         while nested:
             top = nested.pop()
             words = ("ls-files", "-o", "-z", "--exclude-standard")
@@ -273,20 +271,17 @@ class GitScanner(Struct):
         out: dict[str, PathEntry] = {}
         filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
         for top in below:
-            if top in filled:
-                continue
-            seen = 0
-            for folder, folders, names in os.walk(self.workspace / top):
-                seen += 1
-                if seen > LEAVES:
-                    break
-                if ".git" in folders:
-                    folders.remove(".git")
-                    continue
-                if not folders and not names:
-                    path = os.path.relpath(folder, self.workspace)
-                    out[path] = PathEntry(os.lstat(folder).st_mode)
+            if top not in filled:
+                out |= {os.path.relpath(f, self.workspace): PathEntry(os.lstat(f).st_mode) for f in self._leaves(top)}
         return out
+
+    def _leaves(self, top: str) -> Iterator[str]:
+        """Yield the empty folders below a folder, as far as it is looked at."""
+        for folder, folders, names in itertools.islice(os.walk(self.workspace / top), LEAVES):
+            if ".git" in folders:
+                folders.remove(".git")
+            elif not folders and not names:
+                yield folder
 
     def _load(self) -> None:
         """Read the index, unless it is the one read before."""
@@ -311,6 +306,8 @@ class GitScanner(Struct):
 
     def _look_at_modes(self) -> None:
         """Note the permissions that git does not keep: a file that a command deletes gets them back."""
+        if self._looked and len(self._entries) > LOOKED_AT:
+            return
         self._looked = True
         top, changed = f"{self.workspace}/", dict[str, PathEntry]()
         for path, entry in self._entries.items():
@@ -354,3 +351,8 @@ def _is_copied(path: str, status: os.stat_result) -> bool:
     if status.st_size > LARGEST or not (is_file or stat.S_ISLNK(status.st_mode)):
         return False
     return not is_file or os.access(path, os.R_OK)
+
+
+def _split_folders(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files, and the folders, which end with a slash."""
+    return [n for n in names if not n.endswith("/")], [n for n in names if n.endswith("/")]

@@ -22,9 +22,8 @@ from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_s
 from sakti.agent.checkpoints.records import Mark, PendingCall, Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
-from sakti.agent.checkpoints.targets import NOTHING, Targets
-from sakti.agent.judge.secrets import secret_filter, secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.expansion import NOTHING, Targets
+from sakti.agent.judge.workspace_view import Place, secret_filter, secret_reason
 from sakti.core import resources
 from sakti.core.clock import Clock
 from sakti.core.errors import SaktiError
@@ -177,9 +176,13 @@ class Shadow(Struct, dict=True):
         if changes or lost or stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
-            used = {c.path for c in changes}
-            self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
+            self._drop_unused(before, changes)
         return lost
+
+    def _drop_unused(self, before: Before, changes: Sequence[PathChange]) -> None:
+        """Drop the contents that were kept before a call and that it did not change."""
+        used = {c.path for c in changes}
+        self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()

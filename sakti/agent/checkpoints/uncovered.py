@@ -242,17 +242,21 @@ def find_moves(workspace: Path, before: Moment, after: Moment) -> Moves:
     return Moves(_find_moved_files(workspace, before, after), _find_moved_folders(before.look, after.look))
 
 
+def _list_appeared(workspace: Path, before: Moment, after: Moment) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files that are there only after a command."""
+    yield from ((p, s) for p, s in after.look.files.items() if p not in before.look.files)
+    for path in after.covered.keys() - before.covered.keys():
+        with contextlib.suppress(OSError):
+            yield path, os.lstat(workspace / path)
+
+
 def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[str, str]:
     old, new = before.look.files, after.look.files
     regular = (p for p, s in old.items() if stat.S_ISREG(s.st_mode))
     gone = [p for p in regular if p not in new and p not in after.covered]
     if not gone:
         return {}
-    appeared = {p: s for p, s in new.items() if p not in old}
-    for path in after.covered.keys() - before.covered.keys():
-        with contextlib.suppress(OSError):
-            appeared[path] = os.lstat(workspace / path)
-    by_file = {identity(s): p for p, s in appeared.items()}
+    by_file = {identity(s): p for p, s in _list_appeared(workspace, before, after)}
     return {p: by_file[i] for p in gone if (i := identity(old[p])) in by_file}
 
 
@@ -388,6 +392,11 @@ class Keeping(Struct, frozen=True):
     refused: str = ""
 
 
+def _name_some(workspace: Path, paths: Iterable[Path]) -> str:
+    inside = [p for p in paths if p.is_relative_to(workspace) and p.exists()]
+    return ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
+
+
 def plan_keeping(
     workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
 ) -> Keeping:
@@ -397,8 +406,7 @@ def plan_keeping(
         set(_find_uncovered(workspace, written, covered)),
     )
     linked -= copied
-    inside = [p for p in (*removed, *written) if p.is_relative_to(workspace) and p.exists()]
-    names = ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
+    names = _name_some(workspace, (*removed, *written))
     if len(linked) + len(copied) > MOST_KEPT:
         return Keeping(refused=f"{names}: more than {MOST_KEPT:,} files")
     folder = objects.folder_of(FILE)

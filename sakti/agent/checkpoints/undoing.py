@@ -201,12 +201,9 @@ class Undoing:
         if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
-        if first is not None:
-            turns = [t for t in turns if t.index >= first]
-        else:
-            counted_ = [t for t in turns if t.files] if what == "files" else turns
-            start = counted_[-number:][0].index if counted_ else 0
-            turns = [t for t in turns if counted_ and t.index >= start]
+        if first is None:
+            first = _find_first(turns, number, what)
+        turns = [t for t in turns if first is not None and t.index >= first]
         return await asyncio.to_thread(self._preview, tuple(turns), what)
 
     async def _settle_jobs(self) -> None:
@@ -274,9 +271,7 @@ class Undoing:
         rows = {
             path: self.diff_of(path, one.before.oid if one.before else "", one.after.oid if one.after else "")
             for path, one in sorted(net.items())
-            if not plans.same(one.before, one.after)
-            and not plans.is_history(path)
-            and not any(e is not None and e.is_folder for e in (one.before, one.after))
+            if _has_diff(path, one)
         }
         return [row or f"--- a/{path}\n+++ b/{path}" for path, row in rows.items()]
 
@@ -462,3 +457,19 @@ def of_session(session: Session) -> Undoing:
     """Return what undoes in the open thread of a session."""
     assert session.thread is not None
     return Undoing(session.workspace.store, session.workspace.root, session.workspace.clock, session.thread, session)
+
+
+def _find_first(turns: Sequence[Past], number: int, what: What) -> int | None:
+    """Return the index of the first of the last `number` turns.
+
+    For files alone turns count that changed some.
+    """
+    counted_ = [t for t in turns if t.files] if what == "files" else turns
+    return counted_[-number:][0].index if counted_ else None
+
+
+def _has_diff(path: str, net: plans.Net) -> bool:
+    """Return whether a change of a path is shown as a diff: folders and git's own files are not."""
+    if plans.same(net.before, net.after) or plans.is_history(path):
+        return False
+    return not any(e is not None and e.is_folder for e in (net.before, net.after))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -22,8 +22,8 @@ from sakti.agent.judge.programs import (
     has_option,
     list_operands,
 )
-from sakti.agent.judge.where import Access
 from sakti.agent.judge.words import VARIABLE
+from sakti.agent.judge.workspace_view import Access
 from sakti.core.patterns import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
@@ -142,23 +142,34 @@ def _has_shape(use: Use, word: str) -> bool:
 
 def _is_plain_awk(program: str) -> bool:
     """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
-    at, depth = 0, 0
+    depth = 0
+    for kind, text in _awk_tokens(program):
+        if kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
+            return False
+        depth += (text == "{") - (text == "}")
+    return True
+
+
+def _awk_tokens(program: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and text of each token of an awk program, up to the first `unclear` one."""
+    at = 0
     last: str = "sign"
     while at < len(program):
         token = _AWK.match(program, at)
         if token is None:
-            return False
+            yield "unclear", ""
+            return
         kind, at = token.lastgroup or "", token.end()
         if kind == "slash" and last == "sign":
             pattern = _AWK_PATTERN.match(program, at)
-            kind, at = "text", pattern.end() if pattern is not None else -1
+            if pattern is None:
+                yield "unclear", ""
+                return
+            kind, at = "text", pattern.end()
         elif kind == "slash":
             kind = "sign" if last == "value" else "unclear"
-        if at < 0 or kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
-            return False
-        depth += (token[0] == "{") - (token[0] == "}")
+        yield kind, token[0]
         last = {"space": last, "more": "sign"}.get(kind, kind)
-    return True
 
 
 def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple[str, ...]:

@@ -7,21 +7,27 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, execution, expansion, git, hard, repository_config, shell
+from sakti.agent.judge import call_forms, execution, expansion, git, hard, repositories, shell
 from sakti.agent.judge.execution import Visibility, explain_guard
 from sakti.agent.judge.policy import Kind, skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
-from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
-from sakti.agent.judge.where import Access, Place
+from sakti.agent.judge.workspace_view import (
+    Access,
+    Place,
+    holds_secrets,
+    list_exclusions,
+    list_secret_files,
+    secret_reason,
+)
 from sakti.core.patterns import lazy_pattern
 
 _GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
@@ -79,24 +85,40 @@ def read(command: str, place: Place) -> CommandAnalysis:
     left_out = _leave_out_secrets(script, place)
     limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
     look = execution.check_visibility(script, place)
-    parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
-    if not script.understood:
-        parts.append(SimpleCommand("unknown", f"Runs a command that {script.unclear}"))
-    if _may_show_tracked(command, script, nested, look) and (file := _find_tracked_secret(place)):
-        parts.append(SimpleCommand("named", f"May show {file}, which git keeps and which holds secrets"))
     changed = tuple(dict.fromkeys(f for c in nested for f in execution.changed_here(c.argv, place)))
-    if changed:
-        names = ", ".join(map(place.show, changed))
-        parts.append(SimpleCommand("changed", f"Runs what was changed here: {names}"))
+    parts = (
+        *_secrets(nested, limited, place),
+        *_judge_all(script, place),
+        *_list_risks(script, _may_show_tracked(command, script, nested, look), changed, place),
+    )
     return CommandAnalysis(
-        tuple(parts) or (SimpleCommand("read", ""),),
-        tuple(words for c in nested if c.program for words in _list_names(c.argv, place)),
+        parts or (SimpleCommand("read", ""),),
+        tuple(_list_all_names(nested, place)),
         hard.reason(script, place),
         changed,
         look,
         _rewrite(command, script, left_out, place),
         _describe_omission(place) if left_out else "",
     )
+
+
+def _list_all_names(nested: Sequence[Simple], place: Place) -> Iterator[tuple[str, ...]]:
+    for simple in nested:
+        if simple.program:
+            yield from _list_names(simple.argv, place)
+
+
+def _list_risks(
+    script: Script, may_show_tracked: bool, changed: Sequence[Path], place: Place
+) -> Iterator[SimpleCommand]:
+    """Yield parts for unclear text, for secrets that git keeps, and for `changed` files that are run."""
+    if not script.understood:
+        yield SimpleCommand("unknown", f"Runs a command that {script.unclear}")
+    if may_show_tracked and (file := git.find_tracked_secret(place)):
+        yield SimpleCommand("named", f"May show {file}, which git keeps and which holds secrets")
+    if changed:
+        names = ", ".join(map(place.show, changed))
+        yield SimpleCommand("changed", f"Runs what was changed here: {names}")
 
 
 def _judge_all(script: Script, place: Place) -> Iterator[SimpleCommand]:
@@ -107,13 +129,19 @@ def _judge_all(script: Script, place: Place) -> Iterator[SimpleCommand]:
             yield folders.change(simple)
             continue
         judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
-        if not folders.is_stable and any(_may_match_option(w) for w in simple.words):
+        if not folders.is_stable and any(map(_may_match_option, simple.words)):
             judged.append(SimpleCommand("unknown", "Uses a pattern that may match a file made just before"))
-        if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
-            judged.append(SimpleCommand("unknown", "Substitutes a command that does not only read"))
+        judged += _warn_of_substitution(simple, judged)
         folders.note(judged)
         yield from judged
         yield from _warn_of_links(simple, script, folders.places)
+
+
+def _warn_of_substitution(simple: Simple, judged: Sequence[SimpleCommand]) -> Sequence[SimpleCommand]:
+    """Return the part for a command whose output is put into another one, unless it only reads."""
+    if not simple.substituted or all(p.kind == "read" and not _writes(p) for p in judged):
+        return ()
+    return (SimpleCommand("unknown", "Substitutes a command that does not only read"),)
 
 
 def _may_match_option(word: Word) -> bool:
@@ -204,15 +232,6 @@ def _may_copy_secrets(simple: Simple, script: Script) -> bool:
     return git.may_copy_secrets(simple.argv, rewritten=script.understood and not simple.inside)
 
 
-def _find_tracked_secret(place: Place) -> str:
-    """Return a file with secrets that is in a repository's index, or the index if it cannot be read."""
-    tracked = repository_config.list_tracked(place.cwd)
-    if tracked is None:
-        return "the index"
-    is_secret = secret_filter(place.workspace, place)
-    return next(filter(is_secret, tracked), "")
-
-
 class _Folders:
     """The folders that a command may be in, behind each `cd` in it.
 
@@ -241,16 +260,19 @@ class _Folders:
         if word.literal and word.text == "-":
             self._is_sure, self._last = False, list(self._all)
             return SimpleCommand("read", "")
-        is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
-        if not is_clear or word.text.startswith("-") or len(self._all) > self.MOST:
+        if not _is_written_out(word, simple) or len(self._all) > self.MOST:
             self._is_sure = False
             return SimpleCommand("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
+        self._enter(after, simple)
+        return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
+
+    def _enter(self, after: list[str], simple: Simple) -> None:
+        """Note the folders in which the next command may run after a `cd`."""
         runs = simple.sure and (self._is_sure or not simple.chained)
         self._is_sure = runs and self.is_stable and all(map(os.path.isdir, after))
         self._last = after if self._is_sure else _drop_copies((*self._last, *after))
         self._all = _drop_copies((*self._all, *after))
-        return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
 
     def _list_after(self, path: str) -> list[str]:
         paths = [os.path.join(f, path) for f in self._last]  # noqa: PTH118 - `..` is to stay
@@ -259,6 +281,12 @@ class _Folders:
     def note(self, parts: Sequence[SimpleCommand]) -> None:
         """Note commands between: one that does not only read may remove a folder that is there now."""
         self.is_stable = self.is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
+
+
+def _is_written_out(word: Word, simple: Simple) -> bool:
+    """Return whether the folder of a `cd` is known from its text, also where the `cd` is repeated."""
+    is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
+    return is_clear and not word.text.startswith("-")
 
 
 def _drop_copies(folders: Iterable[str]) -> list[str]:
@@ -331,14 +359,11 @@ def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: 
     sandboxed = place.level == "sandboxed"
     if argv[0] == "git":
         return _git(argv, redirected, place)
-    if (files := call_forms.list_read_files(argv, sandboxed=sandboxed)) is not None:
+    files = call_forms.list_read_files(argv, sandboxed=sandboxed)
+    if files is None:
+        files = _list_files_read_by_list(simple, commands, place)
+    if files is not None:
         return SimpleCommand("read", "", argv, (*redirected, *_resolve_all(files, place)))
-    if (listed := expansion.find_listed(simple, commands, place)) is not None:
-        inner = [call_forms.list_read_files(a) if a and not expansion.is_walker(a) else None for a in listed]
-        if None not in inner:
-            return SimpleCommand(
-                "read", "", argv, (*redirected, *_resolve_all([f for i in inner for f in i or ()], place))
-            )
     for word in simple.words[1:]:
         if why := explain_guard(place.resolve(word.text)):
             return SimpleCommand("guarded", why, argv, redirected)
@@ -354,12 +379,22 @@ def _resolve_all(files: Sequence[tuple[str, Access]], place: Place) -> Paths:
     return tuple((place.resolve(word), access) for word, access in files)
 
 
+def _list_files_read_by_list(
+    simple: Simple, commands: Sequence[Simple], place: Place
+) -> list[tuple[str, Access]] | None:
+    """Return the files that a command only reads because another one lists them; None if it may do more."""
+    listed = expansion.find_listed(simple, commands, place)
+    if listed is None:
+        return None
+    inner = [call_forms.list_read_files(a) if a and not expansion.is_walker(a) else None for a in listed]
+    return None if None in inner else [f for i in inner for f in i or ()]
+
+
 def _edit(part: SimpleCommand, files: Paths, place: Place) -> SimpleCommand:
     """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
     changes = tuple(p for p, access in files if access == "write")
     secret = [p for p in changes if secret_reason(p, place)]
-    program = find_program(part.argv[0])
-    if secret and (program.names_operands or (program.into_last and secret == [files[-1][0]])):
+    if secret and _shows_nothing(part.argv[0], secret, files):
         return replace(part, kind="named", reason=f"Changes {place.show(secret[0])}, which holds secrets")
     reads = tuple(f for f in files if f[1] != "write")
     written: Paths = tuple((p, "write") for p in changes)
@@ -370,21 +405,10 @@ def _edit(part: SimpleCommand, files: Paths, place: Place) -> SimpleCommand:
 _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 
-def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
-    """Return why a reading git command may do more in its folder, "" if it does not."""
-    if setting := repository_config.names_program(place.cwd):
-        return f"Runs git where the repository's setting {setting} may run a program"
-    compares = words[1:2] == ("diff",) and any(p.is_dir() for p, _ in paths)
-    if compares and not repository_config.has_repository(place.cwd):
-        return "Compares folders that are in no repository"
-    return ""
-
-
-def _edits_by_git(argv: Sequence[str], place: Place) -> bool:
-    """Return whether git changes only files, index and branches, or checks out a branch."""
-    words = skip_git_options(argv)
-    is_name = words[1:2] == ("checkout",) and len(words) == 3 and re.fullmatch(r"\w[\w./-]*", words[2])
-    return git.edits_only(argv) or (bool(is_name) and not os.path.lexists(place.cwd / words[2]))
+def _shows_nothing(name: str, secret: Sequence[Path], files: Paths) -> bool:
+    """Return whether a program that changes the `secret` ones of `files` reads none of them."""
+    program = find_program(name)
+    return program.names_operands or (program.into_last and secret == [files[-1][0]])
 
 
 def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleCommand:
@@ -392,14 +416,19 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleComman
     access: Access = "read" if git.shows_contents(argv) else "name"
     paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
     if git.reads_only(argv) and not git.can_show_any_file(argv):
-        if reason := _find_git_risk(words, paths, place):
+        if reason := git.find_risk(words, [p for p, _ in paths], place.cwd):
             return SimpleCommand("unknown", reason, argv, redirected, argv, exact=True)
         return SimpleCommand("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
         return SimpleCommand("guarded", "Changes git's settings", argv, redirected)
+    return _run_git(argv, paths, redirected, place)
+
+
+def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: Place) -> SimpleCommand:
+    """Judge a command of git that does not only read."""
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
-    if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+    if git.edits_branch(argv, place.cwd) and not exact and not repositories.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return SimpleCommand("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
@@ -413,15 +442,20 @@ def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) 
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
     describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
-        for word in (*simple.reads, *simple.writes):
-            if why := describe(word.text):
-                yield SimpleCommand("secret", why)
-        readable = find_program(simple.program).reads_operands
-        for word in map(Word, git.list_files(simple.argv)) if _is_name(simple) else _list_named(simple):
-            if why := describe(word.text):
-                yield SimpleCommand("secret" if readable else "named", why if readable else f"{word.text} {why}")
+        yield from _secrets_of_one(simple, describe)
         if not any(simple is c for c in limited):
             yield from _come_upon(simple, place)
+
+
+def _secrets_of_one(simple: Simple, describe: Callable[[str], str]) -> Iterator[SimpleCommand]:
+    """Yield a part for each file with secrets that a simple command names; `describe` gives the reason."""
+    for word in (*simple.reads, *simple.writes):
+        if why := describe(word.text):
+            yield SimpleCommand("secret", why)
+    readable = find_program(simple.program).reads_operands
+    for word in map(Word, git.list_files(simple.argv)) if _is_name(simple) else _list_named(simple):
+        if why := describe(word.text):
+            yield SimpleCommand("secret" if readable else "named", why if readable else f"{word.text} {why}")
 
 
 def _come_upon(simple: Simple, place: Place) -> Iterator[SimpleCommand]:

@@ -20,8 +20,7 @@ from sakti.agent.judge import policy as rule_texts
 from sakti.agent.judge.execution import explain_guard
 from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Access, Facts, Place, RemoteFacts, is_system
+from sakti.agent.judge.workspace_view import Access, Facts, Place, RemoteFacts, is_system, secret_reason
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.lazy import lazy_imports
@@ -167,6 +166,11 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
     if tool.effect == "search":
         return _search(tool.rule_name, str(arguments.get("query", "")), mode, rules, place)
+    return _judge_paths(tool, arguments, mode, rules, place)
+
+
+def _judge_paths(tool: Facts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
+    """Judge a call by the paths that it names: the strictest decision holds."""
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -187,7 +191,7 @@ def _remote(
     target = list_arguments(dict(arguments)) or name
     if rule_texts.names_tool(rules.deny, name):
         return Decision("deny", "denied by your rules", name)
-    if mode == "plan" and (not tool.reads_only or marks_in(dict(arguments))):
+    if mode == "plan" and not _is_for_plan(tool, arguments):
         only = "calls only tools of the user's own servers that are marked as reading"
         return Decision("deny", f"{place.reader} {only}", name)
     if rule_texts.names_tool(rules.ask, name):
@@ -197,11 +201,23 @@ def _remote(
     rule = f"{name} # {tool.fingerprint}"
     if diff := tool.diff():
         return Decision("ask", "Its description or schema changed since it was approved", target, (rule,), diff)
-    is_free = tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
-    if is_free or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
+    if _is_free(tool, mode) or rule_texts.names_tool(rules.allow, name, tool.fingerprint):
         return Decision("allow", "", target)
-    why = "May destroy something" if tool.is_destructive else "Calls a tool of an MCP server"
-    return Decision("ask", why, target, (rule,))
+    return Decision("ask", _explain_remote(tool), target, (rule,))
+
+
+def _explain_remote(tool: RemoteFacts) -> str:
+    return "May destroy something" if tool.is_destructive else "Calls a tool of an MCP server"
+
+
+def _is_for_plan(tool: RemoteFacts, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a call only reads, and sends no stored secret."""
+    return tool.reads_only and not marks_in(dict(arguments))
+
+
+def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:
+    """Return whether a mode allows a server's tool without a rule."""
+    return tool.reads_only or (mode == "auto" and tool.is_confined and not tool.is_destructive)
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -223,8 +239,12 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
         return Decision("ask", "Your rules ask first", target)
     if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
         return Decision("allow", "", target)
-    rule = f"{tool.rule_name}({rule_texts.glob_escape(target)})" if effect.kind in ALLOWABLE else ""
-    return Decision("ask", effect.reason, target, (rule,) if rule else ())
+    return Decision("ask", effect.reason, target, _path_rules(tool, target, effect.kind))
+
+
+def _path_rules(tool: Facts, target: str, kind: Kind) -> tuple[str, ...]:
+    """Return the rule that would allow a call on a path; empty if no rule may."""
+    return (f"{tool.rule_name}({rule_texts.glob_escape(target)})",) if kind in ALLOWABLE else ()
 
 
 def path_effect(path: Path, place: Place, access: Access) -> Effect:
@@ -232,14 +252,20 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
     judged = place if access == "read" else replace(place, readable=())
     if access != "name" and (secret := secret_reason(path, judged)):
         return Effect("secret", secret)
-    inside = place.holds(path)
     if access != "write":
-        if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
-            return Effect("read", "")
-        return Effect("system" if is_system(path) else "outside", "Outside the project")
+        return _read_effect(path, place)
     if why := explain_guard(path):
         return Effect("guarded", why)
-    return Effect("edit", "Edits a file in this project") if inside else Effect("edit_outside", "Outside the project")
+    if place.holds(path):
+        return Effect("edit", "Edits a file in this project")
+    return Effect("edit_outside", "Outside the project")
+
+
+def _read_effect(path: Path, place: Place) -> Effect:
+    """Return the effect of reading or naming a file that holds no secrets."""
+    if place.holds(path) or _kept_output(path, place) or any(path.is_relative_to(f) for f in place.readable):
+        return Effect("read", "")
+    return Effect("system" if is_system(path) else "outside", "Outside the project")
 
 
 def _kept_output(path: Path, place: Place) -> bool:
@@ -308,6 +334,13 @@ def _run(
     reach = _reach(arguments, found, place)
     if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
+    return _outside(name, command, why, mode, rules, place, found)
+
+
+def _outside(
+    name: str, command: str, why: str, mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+) -> Decision:
+    """Judge a command that would run outside of the sandbox, for the reason `why` or for the network."""
     if mode == "plan":
         refused = "runs every command inside the sandbox" if why else "reaches no network"
         return Decision("deny", f"{place.reader} {refused}", command)
@@ -335,15 +368,15 @@ def _find_outside(found: CommandAnalysis) -> str:
 
 def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
-    given: Any = arguments.get("reach")
-    asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
-    fetching = [argv for argv in found.all_argv if needs_network(argv)]
+    argument: Any = arguments.get("reach")
+    asked = [str(h) for h in cast("list[Any]", argument)] if isinstance(argument, list) else []
+    fetching = list(filter(needs_network, found.all_argv))
     if place.own_network:  # the localhost of the sandbox is no other host
-        asked = [h for h in asked if not is_local(h)]
-        fetching = [argv for argv in fetching if not stays_local(argv)]
-    named = [hosts_of(argv) for argv in fetching]
+        asked = list(itertools.filterfalse(is_local, asked))
+        fetching = list(itertools.filterfalse(stays_local, fetching))
+    named = list(map(hosts_of, fetching))
     reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
-    return None if None in named and not given else reach
+    return None if None in named and not argument else reach
 
 
 def _inside(
@@ -359,6 +392,11 @@ def _inside(
         return replace(judged, reach=all_hosts)
     if mode == "plan":
         return Decision("deny", f"{place.reader} reaches no network", command)
+    return _ask_about_hosts(judged, command, new_hosts, all_hosts)
+
+
+def _ask_about_hosts(judged: Decision, command: str, new_hosts: Sequence[str], all_hosts: tuple[str, ...]) -> Decision:
+    """Ask about the hosts that a command reaches, and about the command if that is asked about as well."""
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
     offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.REACH}{h}" for h in new_hosts))
@@ -391,10 +429,14 @@ def _command(
         if _must_ask(name, rules, found):
             return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
         return Decision("allow", "", command, only_reads=found.only_reads)
-    asking = [e for each, e in effects if each == "ask"]
-    offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
+    offered = _offer_rules([e for each, e in effects if each == "ask"])
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
+
+
+def _offer_rules(asking: Sequence[Effect]) -> tuple[str, ...]:
+    """Return the rules that would allow these effects together; empty if no rule may allow one of them."""
+    return tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
 
 
 def _explain_denial(effect: Effect, place: Place) -> str:
@@ -420,6 +462,18 @@ def _find_denial(name: str, mode: SessionMode, rules: Rules, found: CommandAnaly
     return ""
 
 
+def _find_hiding(name: str, rules: Rules, found: CommandAnalysis) -> Effect | None:
+    """Return the effect of the first command that hides others and that no rule allows, or None."""
+    offered = {
+        p.argv: (rule_texts.write_rule(name, p.argv, p.hashes), p.hashes) for p in reversed(found.parts) if p.argv
+    }
+    for reason, argv in found.visibility.hidden:
+        rule, hashes = offered.get(argv, ("", {}))
+        if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
+            return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
+    return None
+
+
 def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAnalysis) -> Effect | None:
     """Return the effect of a command that may start what rules are about and not show it, or None.
 
@@ -428,13 +482,8 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
     named = [rule for rule in (rule_texts.command_rule(text, name) for text in about) if rule is not None]
     if not named:
         return None
-    offered = {
-        p.argv: (rule_texts.write_rule(name, p.argv, p.hashes), p.hashes) for p in reversed(found.parts) if p.argv
-    }
-    for reason, argv in found.visibility.hidden:
-        rule, hashes = offered.get(argv, ("", {}))
-        if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
-            return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
+    if (hidden := _find_hiding(name, rules, found)) is not None:
+        return hidden
     if program := execution.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
         return Effect("named", f"Your rules cannot be compared with a command that names {program} in its arguments")
     return None

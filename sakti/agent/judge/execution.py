@@ -20,25 +20,9 @@ from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntry, find_program, is_met, list_operands
 from sakti.agent.judge.shell import Script, list_unclear, with_nested
 from sakti.agent.judge.syntax import Simple, Word
-from sakti.agent.judge.where import Place, is_system
+from sakti.agent.judge.workspace_view import LISTS, Place, is_system
 from sakti.core.patterns import lazy_pattern
 
-_NAMES = frozenset(
-    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zprofile .zshenv .zlogin .zlogout"
-    " .cshrc .kshrc .inputrc .gitconfig .envrc .mcp.json .vimrc .exrc .gvimrc .nvimrc .emacs .tmux.conf .screenrc"
-    " .lldbinit .gdbinit .mise.toml .tool-versions .pdbrc .pythonrc .irbrc .pryrc .xinitrc .xprofile .xsession"
-    " .curlrc .wgetrc .pam_environment .netrwhist .editorconfig-exec .direnvrc crontab authorized_keys".split()
-)
-_FOLDERS = frozenset(".git .sakti .vscode .idea .husky .githooks systemd autostart launchagents launchdaemons".split())
-# Files that run when something else is run, though no command names them.
-RUN_LATER = frozenset(
-    "conftest.py Makefile makefile GNUmakefile justfile package.json pyproject.toml setup.py setup.cfg tox.ini"
-    " noxfile.py pytest.ini sitecustomize.py usercustomize.py .pre-commit-config.yaml .gitattributes .gitmodules"
-    " Dockerfile docker-compose.yml compose.yaml build.rs Cargo.toml build.gradle build.gradle.kts pom.xml"
-    " eslint.config.js jest.config.js vitest.config.ts vite.config.ts webpack.config.js tsconfig.json Rakefile"
-    " Gemfile CMakeLists.txt BUILD WORKSPACE".split()
-)
-RUN_LATER_FOLDERS = frozenset((".github", ".devcontainer", ".claude", ".cursor", ".venv", "node_modules", ".cargo"))
 _SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
 _OF_A_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a|fi)?sh\b")
 _NOT_THERE = "runs a file that does not exist yet"
@@ -93,13 +77,10 @@ def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
     """Return the files of the workspace that decide what a command runs, those that exist."""
     words = as_module(argv)
     program = find_program(words[0]) if words else UNKNOWN
-    files: list[Path] = []
-    if argv and "/" in argv[0]:
-        files.append(place.resolve(argv[0]))
-    if program.runs_script:
-        files += [place.resolve(w) for w in list_operands(words[1:])[:1]]
-    files += [place.cwd / name for name in program.sources]
-    files += [place.resolve(b) for a, b in itertools.pairwise(words) if a in program.source_options]
+    named = [argv[0]] if argv and "/" in argv[0] else []
+    named += list_operands(words[1:])[:1] if program.runs_script else []
+    files = [*map(place.resolve, named), *(place.cwd / name for name in program.sources)]
+    files += [place.resolve(file) for file in _list_sources(words, program)]
     return tuple(dict.fromkeys(f for f in files if f.is_file() and place.holds(f)))
 
 
@@ -137,7 +118,7 @@ def explain_guard(path: Path) -> str:
     Letters count as small ones: on some systems both are the same file.
     """
     parts = [part.lower() for part in path.parts]
-    if path.name.lower() in _NAMES or not _FOLDERS.isdisjoint(parts) or _of_hooks(parts):
+    if path.name.lower() in LISTS.autorun_names or not LISTS.autorun_folders.isdisjoint(parts) or _of_hooks(parts):
         return "Can run code later, without asking"
     return ""
 
@@ -154,7 +135,7 @@ def runs_later(path: Path, place: Place) -> bool:
     """Return whether a change of a file takes effect when something else is run."""
     root = next((r for r in place.roots if path.is_relative_to(r)), None)
     inside = path.relative_to(root).parts if root is not None else path.parts
-    return path.name in RUN_LATER or bool(RUN_LATER_FOLDERS & set(inside[:-1]))
+    return path.name in LISTS.run_later_names or bool(LISTS.run_later_folders & set(inside[:-1]))
 
 
 class Visibility(Struct, frozen=True):
@@ -265,9 +246,10 @@ class _Files:
         if command.program in (".", "source"):
             return "" if self._is_environment(command.argv[1:]) else "runs the commands in a file"
         words = list(itertools.dropwhile(lambda w: w in program.script_flags, command.argv[1:]))
-        if (words[:1] == [program.runner] and len(words) > 1) or (not words and "--test" in command.argv):
-            return ""  # the module is a command of the script by itself
-        if is_met(program.unseen, words) or not words or words[0].startswith("-"):
+        is_test = not words and "--test" in command.argv
+        if is_test or _runs_module(words, program):  # the module is a command of the script by itself
+            return ""
+        if _has_no_file(words, program):
             return f"runs code of {command.program} that is in no file"
         is_subcommand = program.rule == "subcommand" and words[0].isalpha()
         return "" if is_subcommand else self._describe_file(words[0], interpreted=True)
@@ -296,18 +278,35 @@ def _check_git(command: Simple, _: ProgramEntry) -> str | None:
     return git.find_hidden(command.argv) or ("leaves a word to the shell" if _has_output(command) else "")
 
 
-def _check_shell(command: Simple, program: ProgramEntry) -> str | None:
-    """Return whether a shell runs anything but the text behind `-c` or its written input."""
-    if not program.shell:
-        return None
+def _list_sources(words: Sequence[str], program: ProgramEntry) -> list[str]:
+    """Return the values of options that name more files which decide what runs."""
+    return [b for a, b in itertools.pairwise(words) if a in program.source_options]
+
+
+def _has_no_file(words: Sequence[str], program: ProgramEntry) -> bool:
+    """Return whether an interpreter gets its code by an option or its input."""
+    return is_met(program.unseen, words) or not words or words[0].startswith("-")
+
+
+def _runs_module(words: Sequence[str], program: ProgramEntry) -> bool:
+    return words[:1] == [program.runner] and len(words) > 1
+
+
+def _shows_shell_code(command: Simple) -> bool:
+    """Return whether a shell runs only the text behind `-c` or its written input, or nothing."""
     words = command.argv[1:]
     options = list(itertools.takewhile(_SHELL_OPTION.fullmatch, words))
     letters = "".join(w for w in options if not w.startswith("--"))
     has_text = "c" in letters and len(options) < len(words)
     has_input = len(options) == len(words) and command.input and not command.reads
-    if has_text or has_input or "n" in letters or words == ("--version",):  # with `-n` it only parses
-        return ""
-    return "runs the commands in a file or in its input"
+    return has_text or bool(has_input) or "n" in letters or words == ("--version",)  # with `-n` it only parses
+
+
+def _check_shell(command: Simple, program: ProgramEntry) -> str | None:
+    """Return whether a shell runs anything but the text behind `-c` or its written input."""
+    if not program.shell:
+        return None
+    return "" if _shows_shell_code(command) else "runs the commands in a file or in its input"
 
 
 def _check_input(command: Simple, program: ProgramEntry) -> str | None:
@@ -318,8 +317,12 @@ def _check_input(command: Simple, program: ProgramEntry) -> str | None:
     return "" if is_plain and not (_has_output(command) and program.unseen) else None
 
 
+def _strip_quotes(word: Word) -> str:
+    return word.text if word.literal else re.sub(r"[\"'\\]", "", word.text)
+
+
 def _check_options(command: Simple, program: ProgramEntry) -> str | None:
-    words = [w.text if w.literal else re.sub(r"[\"'\\]", "", w.text) for w in command.words[1:]]
+    words = list(map(_strip_quotes, command.words[1:]))
     if _may_start_others(command, program, words):
         return f"may start other programs by {command.program}"
     if program.starts and "-" in words:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from sakti.agent.judge import repositories
 from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import (
@@ -23,8 +24,7 @@ from sakti.agent.judge.programs import (
     list_operands,
     take_value,
 )
-from sakti.agent.judge.repository_config import is_harmless
-from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
+from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, Place, secret_filter
 from sakti.core.patterns import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
@@ -69,7 +69,7 @@ _NOTHING = frozenset(("", "cat", "true", "false", ":", "/dev/null"))
 
 def _names_program(setting: str) -> bool:
     name, _, value = setting.partition("=")
-    return not (value in _NOTHING or is_harmless(name.lower()) or name.lower().startswith("safe."))
+    return not (value in _NOTHING or repositories.is_harmless(name.lower()) or name.lower().startswith("safe."))
 
 
 def find_hidden(argv: Sequence[str]) -> str:
@@ -252,7 +252,7 @@ def _selects_files(arguments: Sequence[str], folder: Path) -> bool:
 @functools.cache
 def _exclude_secrets() -> str:
     """Return pathspecs without the files with secret names, quoted for the shell."""
-    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(SECRET_FOLDERS)))
+    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(LISTS.secret_folders)))
     return "".join(f" ':(top,exclude,glob,icase){n}'" for n in names)
 
 
@@ -280,3 +280,29 @@ def can_escape(argv: Sequence[str]) -> bool:
 def changes_settings(words: Sequence[str]) -> bool:
     """Return whether a git command that does not only read writes a configuration."""
     return words[1:2] == ("config",) or (words[1:2] == ("remote",) and words[2:3] not in ((), ("show",), ("update",)))
+
+
+def find_risk(words: Sequence[str], paths: Sequence[Path], folder: Path) -> str:
+    """Return why a reading git command may do more in `folder`, "" if it does not."""
+    if setting := repositories.names_program(folder):
+        return f"Runs git where the repository's setting {setting} may run a program"
+    compares = words[1:2] == ("diff",) and any(map(Path.is_dir, paths))
+    if compares and not repositories.has_repository(folder):
+        return "Compares folders that are in no repository"
+    return ""
+
+
+def edits_branch(argv: Sequence[str], folder: Path) -> bool:
+    """Return whether git changes only files, index and branches, or checks out a branch in `folder`."""
+    words = skip_git_options(argv)
+    is_name = words[1:2] == ("checkout",) and len(words) == 3 and re.fullmatch(r"\w[\w./-]*", words[2])
+    return edits_only(argv) or (bool(is_name) and not os.path.lexists(folder / words[2]))
+
+
+def find_tracked_secret(place: Place) -> str:
+    """Return a file with secrets that is in a repository's index, or the index if it cannot be read."""
+    tracked = repositories.list_tracked(place.cwd)
+    if tracked is None:
+        return "the index"
+    is_secret = secret_filter(place.workspace, place)
+    return next(filter(is_secret, tracked), "")

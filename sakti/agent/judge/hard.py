@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from sakti.agent.judge.programs import (
 )
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import counted
 
@@ -83,11 +83,16 @@ def _describe_redirection(command: Simple) -> str:
     """Return the harm of a command's input or output."""
     if runs_its_input(command) or _runs_printed_code(command):
         return "Runs what another command prints"
-    edited = [path for path, access in list_edited_files(command.argv) or () if access == "write"]
-    edited += command.argv[1:] if find_program(command.program).removes else ()
-    if any(p.startswith("/dev/") and not is_harmless_device(p) for p in (*(w.text for w in command.writes), *edited)):
-        return "Writes to a device"
-    return ""
+    is_to_device = any(p.startswith("/dev/") and not is_harmless_device(p) for p in _list_written(command))
+    return "Writes to a device" if is_to_device else ""
+
+
+def _list_written(command: Simple) -> Iterator[str]:
+    """Yield the files that a command writes or removes, as it names them."""
+    yield from (w.text for w in command.writes)
+    yield from (path for path, access in list_edited_files(command.argv) or () if access == "write")
+    if find_program(command.program).removes:
+        yield from command.argv[1:]
 
 
 def _describe_remote_removal(argv: Sequence[str], text_input: str) -> str:
@@ -110,8 +115,8 @@ def _runs_printed_code(command: Simple) -> bool:
 
     As in `bash <(COMMAND)` and `sh -c "$(COMMAND)"`.
     """
-    program, words = find_program(command.program), command.words[1:]
-    if command.program != "eval" and not (program.shell or program.runs_input or program.runs_script):
+    words = command.words[1:]
+    if not _runs_code(command.program):
         return False
     first = next((w for w in words if not w.text.startswith("-")), None)
     is_code = command.program == "eval" or any(re.match(r"-\w*[ce]$|--(?:command|eval)$", w.text) for w in words)
@@ -131,11 +136,15 @@ def _names_script(command: Simple) -> bool:
     return bool(operands) and command.argv[1:2] not in (("-s",), ("-",))
 
 
+def _runs_code(name: str) -> bool:
+    program = find_program(name)
+    return name == "eval" or program.shell or program.runs_input or program.runs_script
+
+
 def _describe_publishing(argv: Sequence[str]) -> str:
     """Return the loss outside this machine that a command may cause."""
     entries = find_program(argv[0]).irreversible
-    # a quoted operand may be several words, as in `redis-cli "flushall async"`
-    arguments = [w for a in argv[1:] for w in ([a] if a.startswith("-") else a.split())]
+    arguments = _split_operands(argv[1:])
     listed = is_met(entries, arguments)
     if arguments[:1] and arguments[0].startswith("-") and "=" not in arguments[0]:
         listed = listed or is_met(entries, arguments[2:])  # `gh -R OWNER/NAME release delete`
@@ -182,20 +191,27 @@ def _is_vital_path(path: Path, place: Place) -> bool:
     return not place.holds(path) or path in place.roots or ".git" in path.parts or path == Path.home()
 
 
+def _split_operands(arguments: Sequence[str]) -> list[str]:
+    """Divide quoted operands: one may be several words, as in `redis-cli "flushall async"`."""
+    return [w for a in arguments for w in ([a] if a.startswith("-") else a.split())]
+
+
 def _targets(words: Sequence[Word], place: Place) -> str:
     """Name what words mean, with patterns expanded: at most four, and how many more."""
-    found: list[str] = []
-    for word in words:
-        if not word.literal and re.search(r"[*?\[]", word.text) and "$" not in word.text:
-            folder, pattern = ("/", word.text.lstrip("/")) if word.text.startswith("/") else (place.cwd, word.text)
-            try:
-                found += sorted(str(p) for _, p in zip(range(200), Path(folder).glob(pattern), strict=False))
-                continue
-            except (ValueError, NotImplementedError, OSError):
-                pass
-        found.append(word.text)
-    shown = ", ".join(place.show(place.resolve(f)) if "$" not in f else f for f in found[:4])
-    return shown + (f" and {counted(len(found) - 4, 'more file')}" if len(found) > 4 else "") or "nothing that exists"
+    names = [name for word in words for name in _expand(word, place)]
+    shown = ", ".join(place.show(place.resolve(n)) if "$" not in n else n for n in names[:4])
+    return shown + (f" and {counted(len(names) - 4, 'more file')}" if len(names) > 4 else "") or "nothing that exists"
+
+
+def _expand(word: Word, place: Place) -> list[str]:
+    """Return the paths that a pattern matches; the text of any other word."""
+    if word.literal or "$" in word.text or not re.search(r"[*?\[]", word.text):
+        return [word.text]
+    folder, pattern = ("/", word.text.lstrip("/")) if word.text.startswith("/") else (place.cwd, word.text)
+    try:
+        return sorted(str(p) for _, p in zip(range(200), Path(folder).glob(pattern), strict=False))
+    except (ValueError, NotImplementedError, OSError):
+        return [word.text]
 
 
 def _find(command: Simple, place: Place) -> str:

@@ -270,17 +270,24 @@ def _match_between(rule: CommandRule, argv: Sequence[str]) -> bool:
     """Match the words in their order, with options and their values between them."""
     if not rule.words or argv[0] != rule.words[0]:
         return False
-    at = 1
+    at: int | None = 0
     for number, word in enumerate(rule.words[1:], 2):
-        last = rule.partial and number == len(rule.words)
-        while at < len(argv) and argv[at] != word and not (last and argv[at].startswith(word)):
-            if not argv[at].startswith("-") and not argv[at - 1].startswith("-"):
-                return False
-            at += 1
-        if at == len(argv):
+        at = _find_word(argv, at + 1, word, partial=rule.partial and number == len(rule.words))
+        if at is None:
             return False
-        at += 1
     return True
+
+
+def _find_word(argv: Sequence[str], at: int, word: str, *, partial: bool) -> int | None:
+    """Return the place of `word`, from `at` on, behind options and their values only; or None.
+
+    `partial`: a word that begins so counts as well.
+    """
+    while at < len(argv) and argv[at] != word and not (partial and argv[at].startswith(word)):
+        if not argv[at].startswith("-") and not argv[at - 1].startswith("-"):
+            return None
+        at += 1
+    return at if at < len(argv) else None
 
 
 def permits(

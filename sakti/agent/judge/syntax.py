@@ -134,9 +134,13 @@ class SyntaxReader:
                     self._note(f"holds a {node.type.replace('_', ' ')}")
                 self._walk_group(node, piped=piped, sure=sure)
 
+    def _only_since(self, first: int) -> int | None:
+        """Return the number of the command at `first` if it is the last one; or None."""
+        return first if len(self.commands) == first + 1 else None
+
     def _walk_group(self, node: Node, *, piped: bool, sure: bool) -> None:
         sign, before, first = "", None, len(self.commands)
-        sure = sure and node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
+        sure = sure and _runs_surely(node)
         repeated, self._is_repeated = self._is_repeated, self._is_repeated and node.type != "subshell"
         for child in node.children:
             if not child.is_named:
@@ -144,7 +148,7 @@ class SyntaxReader:
                 self._read_sign(child)
                 continue
             if node.type == "pipeline" and sign == "|":
-                piped, before = True, first if len(self.commands) == first + 1 else None
+                piped, before = True, self._only_since(first)
             first = len(self.commands)
             self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
             if sign == "&&" and first < len(self.commands):
@@ -179,15 +183,13 @@ class SyntaxReader:
                 self._repeat(child, {name: _PRINTED if has_output(words) else tuple(words)}, piped=piped)
             elif child.type == "brace_expression" and (ends := _RANGE.fullmatch(self._text(child))):
                 self._account(child)
-                first, last = int(ends[1]), int(ends[2])
-                step = 1 if first <= last else -1
-                words += [Word(str(n)) for n in range(first, last + step, step)]
+                words += _list_numbers(int(ends[1]), int(ends[2]))
             elif child.is_named and name:
                 words.append(self._argument(child))
             else:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
-        if " ".join(c.type for c in node.children[:3]) != "for variable_name in":
+        if not _loops_over_words(node):
             self._note("contains a loop that is not simple")
 
     def _while(self, node: Node, *, piped: bool) -> None:
@@ -298,17 +300,23 @@ class SyntaxReader:
             self._note("contains a redirection that is not simple")
         self._add_targets(sign, targets, redirects)
 
+    def _read_copied(self, targets: Sequence[Word]) -> None:
+        """Read the commands in descriptors that are copied."""
+        if all(map(_EXPANDED_ONCE.fullmatch, (t.text for t in targets))):
+            return
+        self._note("leaves a word to the shell")
+        for target in targets:
+            self.commands += SyntaxReader(f": {target.text}").commands
+
     def _add_targets(self, sign: str, targets: Sequence[Word], redirects: _Redirects) -> None:
         if sign == "<" and all(t.stream for t in targets):
             redirects.piped = True
             return
         if not all(t.literal for t in targets):
             self._note("leaves a word to the shell")
-        if sign in _COPIES and not all(map(_EXPANDED_ONCE.fullmatch, (t.text for t in targets))):
-            self._note("leaves a word to the shell")
-            for target in targets:
-                self.commands += SyntaxReader(f": {target.text}").commands
-        if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
+        if sign in _COPIES:
+            self._read_copied(targets)
+        if sign not in _COPIES or not all(map(_is_descriptor, targets)):
             (redirects.reads if sign in _READS else redirects.writes).extend(targets)
 
     def _redirect_heredoc(self, node: Node, redirects: _Redirects) -> None:
@@ -445,10 +453,7 @@ class SyntaxReader:
                 return Word(raw[1:-1])
             case "ansi_c_string":
                 self._note("leaves a word to the shell")
-                try:
-                    return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
-                except (UnicodeDecodeError, UnicodeEncodeError):
-                    return Word(raw, literal=False)
+                return _read_ansi(raw)
             case "string":
                 return self._read_quoted(node)
             case "concatenation":
@@ -561,3 +566,30 @@ def _at_home(raw: str) -> str:
 @functools.cache
 def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
+
+
+def _read_ansi(raw: str) -> Word:
+    """Return the word that `$'…'` means."""
+    try:
+        return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
+    except (UnicodeDecodeError, UnicodeEncodeError):
+        return Word(raw, literal=False)
+
+
+def _runs_surely(node: Node) -> bool:
+    """Return whether what a group holds runs in this shell, and before what follows it."""
+    return node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
+
+
+def _loops_over_words(node: Node) -> bool:
+    return [c.type for c in node.children[:3]] == ["for", "variable_name", "in"]
+
+
+def _is_descriptor(word: Word) -> bool:
+    return re.fullmatch(r"\d+|-", word.text) is not None
+
+
+def _list_numbers(first: int, last: int) -> list[Word]:
+    """Return the words of `{first..last}`."""
+    step = 1 if first <= last else -1
+    return [Word(str(n)) for n in range(first, last + step, step)]

@@ -74,14 +74,27 @@ def join(parts: Sequence[Word], text: str) -> Word:
     """Return the word that parts make; what one of them leaves open is open in it."""
     open_parts = [p for p in parts if not p.literal]
     if not open_parts:
-        return Word("".join(p.text for p in parts))
+        return Word(_join_texts(parts))
     split = any(p.split for p in open_parts)
     if any(p.output for p in open_parts):
         return Word(text, literal=False, output=True, split=split)
     if any(p.choices for p in open_parts):
         return Word(text, literal=False, choices=_combinations(parts), split=split)
-    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
-    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
+    pattern = "".join(map(_escape_literal, parts)) if all(map(_is_plain_pattern, open_parts)) else ""
+    return Word(text, literal=False, pattern=pattern)
+
+
+def _find_open(parts: Sequence[Word], pick: Sequence[Word]) -> int | None:
+    """Return the first place where the choice for a variable leaves the word open."""
+    return next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
+
+
+def _is_plain_pattern(word: Word) -> bool:
+    return bool(word.pattern) and not any(word.around)
+
+
+def _join_texts(parts: Sequence[Word]) -> str:
+    return "".join(p.text for p in parts)
 
 
 def _escape_literal(part: Word) -> str:
@@ -97,16 +110,16 @@ def _combinations(parts: Sequence[Word]) -> tuple[Word, ...]:
 
 def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
     """Return the word that parts make with one choice for each variable; not known if it is divided."""
-    text = "".join(p.text for p in pick)
+    text = _join_texts(pick)
     if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
         return Word(text, literal=False)
-    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
+    at = _find_open(parts, pick)
     if at is None:
         return join(pick, text)
     if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
         return Word(text, literal=False)
     before, behind = pick[at].around
-    around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
+    around = (_join_texts(pick[:at]) + before, behind + _join_texts(pick[at + 1 :]))
     return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
 
 

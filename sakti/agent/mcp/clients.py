@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from sakti.agent.mcp import elicitation, faults, login, results, schemas
+from sakti.agent.mcp import elicitation, login, messages
+from sakti.agent.mcp import servers as mcp_servers
+from sakti.agent.mcp import tools as mcp_tools
 from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
@@ -41,7 +43,7 @@ class McpClients:
 
     def __init__(self, workspace: ServerPlace, servers: Iterable[McpServer]) -> None:
         self._workspace = workspace
-        self.names = schemas.ToolNames()
+        self.names = mcp_servers.ToolNames()
         self.connections: dict[str, Connection] = {}
         self.offered: dict[str, tuple[McpTool, ...]] = {}
         self.approvals: Approvals | None = None  # of the open thread
@@ -116,7 +118,7 @@ class McpClients:
         return await process.start()
 
     def make_errors_file(self, server: McpServer) -> RingFile:
-        name = schemas.digest(f"{self.root}\n{server.name}")[:8]
+        name = mcp_servers.digest(f"{self.root}\n{server.name}")[:8]
         return RingFile(resources.state_home() / "mcp" / f"{tool_names.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
@@ -173,10 +175,10 @@ class McpClients:
     def explain_missing(self, name: str) -> str:
         """Return why a tool that is not offered cannot be called; "" if it is of no server here."""
         for server, connection in self.connections.items():
-            if name.startswith(f"{schemas.PREFIX}{schemas.clean_name(server)}__"):
+            if name.startswith(f"{mcp_servers.PREFIX}{mcp_servers.clean_name(server)}__"):
                 is_new = any(tool.name == name for tool in connection.state.tools)  # taken over with the next step
                 if connection.state.state != "ready" or is_new:
-                    return faults.explain_state(connection.state)
+                    return messages.explain_state(connection.state)
                 return f"The MCP server {server} offers no tool {name}. search_tools finds its tools."
         return ""
 
@@ -196,7 +198,7 @@ class McpClients:
             text = self.connections[server].state.instructions
             if text and (thread_id, server) not in self._instructed:
                 self._instructed.add((thread_id, server))
-                out += "\n\n" + results.outside_text("mcp-instructions", server, [text])
+                out += "\n\n" + mcp_tools.outside_text("mcp-instructions", server, [text])
         return out
 
     # --- what the model is told ---------------------------------------------------------------------------------
@@ -215,7 +217,9 @@ class McpClients:
 
     def digests(self) -> dict[str, str]:
         """Return a hash of the tool names of each server that was ready, by name."""
-        return {s: schemas.digest(" ".join(t.name for t in tools))[:12] for s, tools in sorted(self.offered.items())}
+        return {
+            s: mcp_servers.digest(" ".join(t.name for t in tools))[:12] for s, tools in sorted(self.offered.items())
+        }
 
     def news(self, begun: Mapping[str, str]) -> dict[str, str]:
         """Return what a thread that began with these hashes of tool names has to be told, by server."""
@@ -270,8 +274,8 @@ class McpClients:
         """Return the resource `server:uri` as outside text. Raises `ToolError`."""
         server, _, uri = name.partition(":")
         answer = await self.connections[server].read_resource(uri)
-        texts = [results.resource_text(content, run) for content in answer.contents]
-        return results.outside_text("mcp-resource", name, texts)
+        texts = [mcp_tools.resource_text(content, run) for content in answer.contents]
+        return mcp_tools.outside_text("mcp-resource", name, texts)
 
     async def get_prompt(self, name: str, argument: str, run: ToolContext) -> str:
         """Return the prompt `server:prompt` as outside text. Raises `ToolError`.
@@ -286,8 +290,8 @@ class McpClients:
         if missing:
             raise ToolError(f"/{name} needs {', '.join(missing)}: write NAME=VALUE, or the values in their order.")
         answer = await connection.get_prompt(prompt_name, arguments)
-        texts = [f"{m.role}: {results.block_text(m.content, run)}" for m in answer.messages]
-        return results.outside_text("mcp-prompt", name, texts)
+        texts = [f"{m.role}: {mcp_tools.block_text(m.content, run)}" for m in answer.messages]
+        return mcp_tools.outside_text("mcp-prompt", name, texts)
 
 
 def _describe(tools: Sequence[McpTool], shown: int) -> str:

@@ -22,7 +22,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from sakti.agent.mcp import faults, schemas
+from sakti.agent.mcp import messages, servers
 from sakti.agent.mcp.messages import ListScreen, ScreenedTransport
 from sakti.agent.mcp.servers import LoginNeededError, McpServer, McpTool, ServerState
 from sakti.agent.mcp.transport import RingFile, StdioTransport
@@ -53,7 +53,7 @@ class ConnectionHost(Protocol):
     @property
     def root(self) -> Path: ...
     @property
-    def names(self) -> schemas.ToolNames: ...
+    def names(self) -> servers.ToolNames: ...
     async def start_process(self, server: McpServer, stack: AsyncExitStack) -> ProcessTree: ...
     def make_errors_file(self, server: McpServer) -> RingFile: ...
     def make_auth(self, server: McpServer) -> Any: ...
@@ -191,7 +191,7 @@ class Connection:
                 await self._load(client)
             self._set("ready", self.state.error)
         except (MCPError, ValueError, RuntimeError, TimeoutError) as e:
-            if isinstance(e, MCPError) and faults.is_closed(e):
+            if isinstance(e, MCPError) and messages.is_closed(e):
                 raise
             self._set("ready", f"Its changed lists cannot be read: {self._explain_error(e)}.")
 
@@ -205,13 +205,13 @@ class Connection:
                     self._relist.set()
 
     def _explain_error(self, error: BaseException) -> str:
-        text = faults.explain(error, self.server)
-        return f"{text} ({self._http_status})" if text == faults.HTTP_ERROR and self._http_status else text
+        text = messages.explain(error, self.server)
+        return f"{text} ({self._http_status})" if text == messages.HTTP_ERROR and self._http_status else text
 
     def _explain(self, error: BaseException | str) -> str:
         text = error if isinstance(error, str) else self._explain_error(error)
         last = self._errors.last_line() if self._errors is not None and self.server.command else ""
-        if self.is_sandboxed and (hidden := faults.find_hidden(last)):
+        if self.is_sandboxed and (hidden := messages.find_hidden(last)):
             how = "Move it, or name its folder in `write` of the entry, which lets the server see and change it"
             return one_line(f"the sandbox hides {hidden}, which it needs. {how}.", 400)
         return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
@@ -277,7 +277,7 @@ class Connection:
     async def _load(self, client: Client) -> None:
         """List what the server offers."""
         listed = [tool async for tool in _pages(client.list_tools, "tools")] if _has(client, "tools") else []
-        tools, unusable = schemas.make_tools(self.server, listed[: schemas.MOST_TOOLS], self._host.names)
+        tools, unusable = servers.make_tools(self.server, listed[: servers.MOST_TOOLS], self._host.names)
         self.resources = tuple(await self._list_rest(client, client.list_resources, "resources"))[:1_000]
         self.prompts = tuple(await self._list_rest(client, client.list_prompts, "prompts"))[:200]
         for entries in self._screen.dropped.values():
@@ -288,7 +288,7 @@ class Connection:
             self.server,
             self.state.state,
             one_line(f"{version} · protocol {client.protocol_version}".removeprefix(" · "), 120),
-            schemas.clean_text(client.instructions or ""),
+            servers.clean_text(client.instructions or ""),
             tools,
             _describe_unusable(unusable),
         )
@@ -300,7 +300,7 @@ class Connection:
         try:
             return [entry async for entry in _pages(fetch, field)]
         except (MCPError, ValueError, RuntimeError) as e:
-            if isinstance(e, MCPError) and (faults.is_closed(e) or e.error.code == METHOD_NOT_FOUND):
+            if isinstance(e, MCPError) and (messages.is_closed(e) or e.error.code == METHOD_NOT_FOUND):
                 return []
             self._screen.dropped[f"{field}/list"].append(f"all {field}: {self._explain_error(e)}")
             return []
@@ -335,14 +335,14 @@ class Connection:
         """Send one request with its timeouts. Raises `ToolError`."""
         client, name = self._client, self.server.name
         if client is None:
-            raise ToolError(faults.explain_state(self.state))
+            raise ToolError(messages.explain_state(self.state))
         if self._calls == 0:
             self._rounds = self._http_status = 0
         self._calls += 1
         try:
             return await self._send(client, what, send, show)
         except MCPError as e:
-            if faults.is_closed(e):
+            if messages.is_closed(e):
                 raise ToolError(self._explain_end()) from e
             raise ToolError(f"{name}: {self._explain_error(e)}") from e
         except InputRequiredRoundsExceededError as e:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import tool_of
 from sakti.agent.mcp.place import ServerPlace
-from sakti.agent.mcp.schemas import clean_name
-from sakti.agent.mcp.servers import McpServer, ServerState
+from sakti.agent.mcp.servers import McpServer, ServerState, clean_name
 from sakti.core.events import Notice
 from sakti.core.text import one_line
 from sakti.core.tool_names import PREFIX

@@ -13,8 +13,7 @@ from typing import Any, cast
 import pathspec
 from msgspec import Struct, field
 
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_reason
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.markdown import (

@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, secret_reason
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.patterns import lazy_pattern

@@ -22,7 +22,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
-from sakti.store.maintenance import inspection
+from sakti.store.maintenance import checks as maintenance_checks
 from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
@@ -82,7 +82,7 @@ async def examine(
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
-    checks = await asyncio.to_thread(inspection.inspect, database, deep=False)
+    checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
     lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)

@@ -1,7 +1,7 @@
 """Keep the commands of the model inside a boundary that the operating system enforces.
 
-`boundary` computes the paths, with `repositories`; `sandbox` starts commands inside it, after a self-test.
-`backends` express it for bubblewrap, Landlock (with `restrict` and `seccomp`) and sandbox-exec.
+`boundary` computes the paths; `sandbox` starts commands inside it, after a self-test.
+`backends` express it for bubblewrap, Landlock (with `restrict`) and sandbox-exec.
 Network: `proxy` and `relay` connect, `shared_network` joins the commands of a session.
 `environment` chooses variables and configures git; `aside` sets protected files aside.
 """

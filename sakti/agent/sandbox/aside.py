@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
 from sakti.agent.checkpoints.plan import PathEntry
-from sakti.agent.sandbox import repositories
+from sakti.agent.judge import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
 from sakti.core.errors import SaktiError
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.secrets import secret_filter
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge import repositories as judge_repositories
+from sakti.agent.judge.workspace_view import LevelName, Place, secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
-from sakti.agent.sandbox import repositories
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
@@ -193,8 +192,10 @@ def drawn(
 
 def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
     """Folders that hold the repositories of a root, the common one of a worktree too."""
-    folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.find_git_folder(g, root)) is not None))
-    if root == workspace and (common := repositories.find_common_folder(workspace)) is not None:
+    folders = list(
+        dict.fromkeys(k for g in git_paths if (k := judge_repositories.find_git_folder(g, root)) is not None)
+    )
+    if root == workspace and (common := judge_repositories.find_common_folder(workspace)) is not None:
         folders.append(common)
     return folders
 
@@ -207,7 +208,7 @@ def _read_only_below(
     yield from (g for g in git_paths if g.is_file())  # they name the folder of a worktree or submodule: none else
     yield from (t for t in texts if t.is_relative_to(root))
     for git in folders:
-        yield from repositories.list_protected(git, root)
+        yield from judge_repositories.list_protected(git, root)
 
 
 def _folders_above(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:
@@ -334,19 +335,9 @@ class Masks(Struct):
                 entries = list(scanned)
         except OSError:
             return None
-        folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
         names = {e.name for e in entries}
         repository = ".git" if ".git" in names else "." if names.issuperset(_BARE) else ""
-        for e in entries:
-            if e.is_dir(follow_symlinks=False):
-                if e.name != ".git":
-                    (passed if e.name in DEPENDENCIES else folders).append(e.name)
-                continue
-            if is_secret is None:
-                continue
-            inodes.append((e.inode(), e.name))
-            if is_secret(f"{relative}/{e.name}" if relative else e.name):
-                secret.append(e.name)
+        folders, passed, secret, inodes = _sort_entries(entries, relative, is_secret)
         texts = tuple(sorted(names & _TEXT_NAMES))
         return _Folder(
             changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
@@ -366,15 +357,18 @@ class Masks(Struct):
             out.add(target)
             if seen.st_nlink > 1:
                 several.add((seen.st_dev, seen.st_ino))
-        numbers = {inode for _, inode in several}
-        for folder, listing in self._known.items() if several else ():
+        return out | set(self._find_links(several)) if several else out
+
+    def _find_links(self, files: set[tuple[int, int]]) -> Iterator[Path]:
+        """Yield the paths in the workspace of files that are named by device and inode."""
+        numbers = {inode for _, inode in files}
+        for folder, listing in self._known.items():
             for inode, name in listing.inodes:
                 if inode in numbers:
                     path = Path(folder, name)
-                    seen = path.lstat()
-                    if (seen.st_dev, seen.st_ino) in several:
-                        out.add(path)
-        return out
+                    status = path.lstat()
+                    if (status.st_dev, status.st_ino) in files:
+                        yield path
 
 
 def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
@@ -383,3 +377,24 @@ def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
         path = Path(folder, location.path)
         if location.path.partition("/")[0] in names and os.path.lexists(path):
             yield path
+
+
+def _sort_entries(
+    entries: Iterable[os.DirEntry[str]], relative: str, is_secret: Callable[[str], bool] | None
+) -> tuple[list[str], list[str], list[str], list[tuple[int, str]]]:
+    """Return folders, folders of dependencies, secret files and the inodes of files.
+
+    Without `is_secret` only folders are looked at.
+    """
+    folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
+    for e in entries:
+        if e.is_dir(follow_symlinks=False):
+            if e.name != ".git":
+                (passed if e.name in DEPENDENCIES else folders).append(e.name)
+            continue
+        if is_secret is None:
+            continue
+        inodes.append((e.inode(), e.name))
+        if is_secret(f"{relative}/{e.name}" if relative else e.name):
+            secret.append(e.name)
+    return folders, passed, secret, inodes

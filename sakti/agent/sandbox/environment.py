@@ -12,9 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from sakti.agent.judge import repository_config
-from sakti.agent.judge.where import resolve_path
-from sakti.agent.sandbox import repositories
+from sakti.agent.judge import repositories
+from sakti.agent.judge.workspace_view import resolve_path
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program
 from sakti.store.secrets import has_secret
@@ -142,7 +141,7 @@ def _lfs(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     skips = any(
         n == "filter.lfs.process" and "--skip" in v
         for f in files
-        for n, v in repository_config.pairs(repositories.read_text(f))
+        for n, v in repositories.pairs(repositories.read_text(f))
     )
     return {f"filter.lfs.{name}": value for name, value in (_LFS | (_SKIPPING if skips else {})).items()}
 
@@ -158,7 +157,7 @@ def _of_repository(folder: Path) -> dict[str, str]:
         return {}
     common = git / (repositories.read_text(git / "commondir").strip() or ".")
     texts = _with_included(common / "config", git / "config.worktree")
-    named = any("diff.external" in repository_config.settings(text) for text in texts)
+    named = any("diff.external" in repositories.settings(text) for text in texts)
     names = _submodules(*texts, repositories.read_text(place / ".gitmodules"))
     return {f"submodule.{name}.ignore": "dirty" for name in names} | ({"diff.external": ""} if named else {})
 
@@ -177,7 +176,7 @@ def _with_included(*files: Path) -> list[str]:
         if file in texts:
             continue
         texts[file] = text = repositories.read_text(file)
-        included = (value.strip('"') for name, value in repository_config.pairs(text) if _INCLUDE.fullmatch(name))
+        included = (value.strip('"') for name, value in repositories.pairs(text) if _INCLUDE.fullmatch(name))
         waiting += [resolve_path(file.parent, name) for name in included]
     return list(texts.values())
 

@@ -205,8 +205,8 @@ def _tunnel(target: str) -> Asked:
     return Asked(_name(name), int(port))
 
 
-def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
-    """Write the head of a request for http:// as its server expects it. Raises `RefusedRequest`."""
+def _parse_address(target: str) -> tuple[str, int]:
+    """Return the host and the port of an http:// address. Raises `RefusedRequest`."""
     try:
         url = urlsplit(target)
         port, name = url.port or 80, url.hostname or ""
@@ -214,11 +214,22 @@ def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]
         raise RefusedRequest(400, "The address cannot be read.") from e
     if url.scheme.lower() != "http" or not name or url.username is not None:
         raise RefusedRequest(400, "Only http:// addresses and CONNECT are passed on.")
-    rest = target.partition("://")[2].partition("#")[0]  # as it is written: urlsplit would take `//` for a host
+    return name, port
+
+
+def _path_of(target: str) -> str:
+    """Return the path and query of an address as they are written: urlsplit would take `//` for a host."""
+    rest = target.partition("://")[2].partition("#")[0]
     before, slash, path = rest.partition("/")
     if not slash or "?" in before:
         path = f"?{rest.partition('?')[2]}" if "?" in rest else ""
-    path = f"/{path}"
+    return f"/{path}"
+
+
+def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
+    """Write the head of a request for http:// as its server expects it. Raises `RefusedRequest`."""
+    name, port = _parse_address(target)
+    path = _path_of(target)
     host = name if port == 80 else f"{name}:{port}"
     passed = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
     lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in passed), "connection: close"]
@@ -239,7 +250,7 @@ def _length(headers: Mapping[str, str]) -> int | None:
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
-    if not colon or not name or name != name.strip() or any(ord(c) < 33 or ord(c) > 126 for c in name):
+    if not colon or not name or not all("!" <= c <= "~" for c in name):
         raise RefusedRequest(400, "A header cannot be read.")
     if any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in value):
         raise RefusedRequest(400, "A header cannot be read.")

@@ -24,10 +24,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.project.files import INSTRUCTIONS, list_files
 from sakti.agent.project.markdown import list_imports
-from sakti.agent.sandbox import aside, backends, restrict, seccomp
+from sakti.agent.sandbox import aside, backends, restrict
 from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
@@ -290,18 +290,24 @@ class LinuxSandbox(Struct, dict=True):
             program
         )
 
-    def _look(self) -> Level:
+    def _find_obstacle(self) -> str:
+        """Return why commands cannot run in a sandbox, as far as no program has to be started to know it."""
         if self.off:
-            return Level("unsandboxed", self.off)
+            return self.off
         if self.system not in ("linux", "darwin"):
-            return Level("unsandboxed", "sakti has no sandbox for this system")
+            return "sakti has no sandbox for this system"
         if why := impossible(self.workspace):
-            return Level("unsandboxed", why)
+            return why
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
-            return Level("unsandboxed", "the workspace lies in a folder that commands must not see")
+            return "the workspace lies in a folder that commands must not see"
+        return ""
+
+    def _look(self) -> Level:
+        if obstacle := self._find_obstacle():
+            return Level("unsandboxed", obstacle)
         if self.system == "darwin":
             return self._seatbelt_level()
-        if seccomp.program(self.machine) is None:
+        if backends.program(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
         mend = _INSTALL
@@ -397,7 +403,7 @@ class LinuxSandbox(Struct, dict=True):
             temporary=self.temporary,
             shown=read,
         )
-        others = [s for s in seccomp.find_foreign_sockets((*git.write, *read)) if git.sees(s)]
+        others = [s for s in backends.find_foreign_sockets((*git.write, *read)) if git.sees(s)]
         return replace(git, masked=(*git.masked, *others)) if others else git
 
     def _refresh(self) -> None:
@@ -437,7 +443,7 @@ class LinuxSandbox(Struct, dict=True):
 
         No thread of this process may run between fork and exec.
         """
-        filters, temporary = seccomp.program(self.machine, families=()), Path(self._temporary.name).resolve()
+        filters, temporary = backends.program(self.machine, families=()), Path(self._temporary.name).resolve()
         assert filters is not None
         with backends.landlock_rules(boundary, temporary) as rules, _file(filters) as file:
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
@@ -458,7 +464,7 @@ class LinuxSandbox(Struct, dict=True):
 
         `entry` starts bubblewrap in the network that commands share.
         """
-        rules = seccomp.program(self.machine)
+        rules = backends.program(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
             opened = open_ones.enter_context(backends.open_bound_paths(boundary)) if self._binds else dict[Path, int]()

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from sakti.agent.judge.where import resolve_path
+from sakti.agent.judge.workspace_view import resolve_path
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings
 from sakti.agent.project.hooks.answers import HookSurroundings

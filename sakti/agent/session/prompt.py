@@ -33,9 +33,9 @@ from sakti.core.types import (
 )
 from sakti.memory import modes, policy
 from sakti.memory.engine import DEFAULT_CACHE_TTL
-from sakti.store.threads import jobs, messages
-from sakti.store.threads.jobs import StoredJob
+from sakti.store.threads import messages, runs
 from sakti.store.threads.messages import LastRequest
+from sakti.store.threads.runs import StoredJob
 
 if TYPE_CHECKING:
     from sakti.agent.session.running_turn import RunningTurn
@@ -347,10 +347,10 @@ def job_facts(
     mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
     due: dict[str, Running | StoredJob] = {n: job for n, job in past.items() if job.reported_at is None}
     due |= {n: job for n, job in mine.items() if not job.is_reported}
-    sent = list_facts(messages, jobs.FACT) if due else {}
+    sent = list_facts(messages, runs.JOB_FACT) if due else {}
     out: dict[str, str] = {}
     for number, job in due.items():
-        name = f"{jobs.FACT} {number}"
+        name = f"{runs.JOB_FACT} {number}"
         if name not in sent:
             if background.is_over(job):
                 out[name] = _describe_end(number, job)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sakti.store.memory import Group
     from sakti.store.memory.group_rows import Origin
     from sakti.store.search.search import SearchPage
+    from sakti.store.threads.fork import CarriedLine
     from sakti.store.threads.messages import MessageMatch
-    from sakti.store.threads.summaries import CarriedLine
     from sakti.tasks.queries import Board
 
 
@@ -44,9 +44,9 @@ with lazy_imports:
     from sakti.store.search import search as text_search
     from sakti.store.tasks import questions as task_questions
     from sakti.store.tasks import rows as task_links
-    from sakti.store.threads import child_runs
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import removal as deleted_messages
+    from sakti.store.threads import runs
     from sakti.store.threads import threads as stored_threads
     from sakti.tasks import queries as task_queries
 
@@ -222,7 +222,7 @@ class Views:
 
     async def _spent_by(self, thread_id: str) -> Spent:
         purposes = ("actor", "side", "search", "observer", "reflector")
-        used = [await self._store.read(child_runs.total_usage, thread_id, p) for p in purposes]
+        used = [await self._store.read(runs.total_usage, thread_id, p) for p in purposes]
         actor, side, search, observer, reflector = used
         return Spent(actor + side, observer + reflector, search)
 
@@ -230,7 +230,7 @@ class Views:
         """Return the memory of a child of this thread as it is stored; None before it has one."""
         read = self._store.read
         record = await read(stored_memory.get_record, f"thread:{child_id}")
-        run = await read(child_runs.get, child_id)
+        run = await read(runs.get, child_id)
         if record is None or run is None:
             return None
         last = await read(stored_memory.cursor, record.id, child_id)
@@ -238,7 +238,7 @@ class Views:
         log = sum(g.observation_tokens for g in await read(stored_memory.groups, record.id, "active"))
         settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
         # the window of a child that never reported is about its parent's
-        budget = (run.report or {}).get(child_runs.BUDGET, self._open.engine.state.budget)
+        budget = (run.report or {}).get(runs.BUDGET, self._open.engine.state.budget)
         numbers = memory_policy.effective_numbers(settings, log, budget)
         return ChildMemory(
             MemoryStatus(

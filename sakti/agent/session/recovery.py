@@ -27,7 +27,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MaskedStream
 from sakti.store.tasks import rows
-from sakti.store.threads import child_runs, messages
+from sakti.store.threads import messages, runs
 
 JOURNAL_S = 1.5  # seconds between two writes of an answer's text
 KILLED = "sakti was ended before the answer was complete. F5 asks again."
@@ -50,7 +50,7 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
             return None
         parts = tuple(_result_of(db, thread.id, c) for c in calls)
         message = messages.append(db, _make_message(store, thread, "tool", parts, counter))
-        child_runs.deliver_results(db, message)
+        runs.deliver_results(db, message)
         return message
 
     return await store.write(answer)
@@ -156,14 +156,14 @@ def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
 
 def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPart:
     """Return the result of a call that a crash left open; of a child thread its report, or its name."""
-    run = child_runs.of_call(db, thread_id, call.id) if call.name == child_runs.TOOL else None
+    run = runs.of_call(db, thread_id, call.id) if call.name == runs.TOOL else None
     if run is None:
         return interrupted_result(call)
     if run.report is not None:
-        details = {child_runs.CHILD: run.child_id, "marks": run.report["marks"], "state": run.state}
+        details = {runs.CHILD: run.child_id, "marks": run.report["marks"], "state": run.state}
         return ToolResultPart(call.id, call.name, run.report["block"], details=details)
     text = f"interrupted: the child thread {short(run.child_id)} did not finish; name it in `resume` to continue it"
-    return ToolResultPart(call.id, call.name, text, True, {child_runs.UNFINISHED: run.child_id})
+    return ToolResultPart(call.id, call.name, text, True, {runs.UNFINISHED: run.child_id})
 
 
 def interrupted_result(call: ToolCallPart) -> ToolResultPart:

@@ -27,7 +27,7 @@ from sakti.core.types import Json
 
 if TYPE_CHECKING:
     from sakti.agent.session.turn import Turn
-    from sakti.store.threads.jobs import StoredJob
+    from sakti.store.threads.runs import StoredJob
 
 
 class GrowingText(Struct):

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
-    from sakti.store.threads.jobs import StoredJob
-    from sakti.store.threads.summaries import CarriedLine
+    from sakti.store.threads.fork import CarriedLine
+    from sakti.store.threads.runs import StoredJob
 
 
 with lazy_imports:

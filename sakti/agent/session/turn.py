@@ -45,7 +45,7 @@ from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import rows
-from sakti.store.threads import child_runs, codec, jobs, removal
+from sakti.store.threads import codec, removal, runs
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -266,8 +266,8 @@ async def append(turn: Turn, message: Message) -> Message:
             task_id = rows.find_active_task(db, turn.parent_id, turn.parent_id, turn.owner)
         stored = message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
         user_state.forget_answer(db, turn.resource_id, turn.thread_id)  # it is part of this message, or given up
-        child_runs.deliver_results(db, stored)
-        jobs.report_results(db, stored)
+        runs.deliver_results(db, stored)
+        runs.report_job_results(db, stored)
         return stored
 
     write = asyncio.ensure_future(turn.store.write(store))

@@ -40,8 +40,8 @@ from sakti.core.text import one_line
 from sakti.core.types import Json, Usage, plain_values
 from sakti.memory import modes
 from sakti.store.secrets import masked
-from sakti.store.threads import child_runs
-from sakti.store.threads.child_runs import ChildRun
+from sakti.store.threads import runs
+from sakti.store.threads.runs import ChildRun
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -180,17 +180,17 @@ class Child:
         head = reports.head_of(self.id, self.spec.name, self.step, self.usage.cost_usd)
         block = reports.as_block(report, head)
         details: Json = {
-            child_runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
+            runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
             "cost_usd": self.usage.cost_usd, "seconds": self.seconds, "calls": self.calls,
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
         findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
         stored = {
             "block": block, "findings": findings, "marks": report.in_words(), "steps": self.step,
-            child_runs.BUDGET: self._budget(),
+            runs.BUDGET: self._budget(),
         }  # fmt: skip
         try:
-            await ws.store.write(child_runs.end, self.id, state, stored, clock.now())
+            await ws.store.write(runs.end, self.id, state, stored, clock.now())
         except SaktiError as e:
             self.parent.emit(Notice("warning", e.title, e.message))
         await self.lease.give_back()

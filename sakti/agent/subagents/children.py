@@ -27,8 +27,8 @@ from sakti.core.text import head_and_tail, one_line
 from sakti.core.types import ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import masked
-from sakti.store.threads import child_runs
-from sakti.store.threads.child_runs import FACT, ChildRun
+from sakti.store.threads import runs as run_store
+from sakti.store.threads.runs import REPORT_FACT, ChildRun
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -116,7 +116,7 @@ class Children:
         child.task.add_done_callback(lambda _task: self._ended_aside(child))
         return Outcome(
             f"The child thread {short(child.id)} works in the background; its report comes with a later step.",
-            details={child_runs.IN_BACKGROUND: child.id},
+            details={run_store.IN_BACKGROUND: child.id},
         )
 
     def _find(self, name: str) -> AgentSpec:
@@ -176,7 +176,7 @@ class Children:
             thread.id, parent.id, run.call_id, spec.mode, task.goal, now, agent=spec.name, background=task.background
         )
         child = self._make(spec, row, tools)
-        await self._begin(child, child_runs.start, thread, row)
+        await self._begin(child, run_store.start, thread, row)
         return child
 
     async def _begin(self, child: Child, write: Callable[..., None], *args: object, **options: object) -> None:
@@ -191,7 +191,7 @@ class Children:
     async def _resume(self, run: ToolContext, spec: AgentSpec, task: AgentTask, tools: NamedTools | None) -> Child:
         """Return a stored child that starts again with another goal."""
         await self.refresh()
-        row = await self._parent.workspace.store.read(child_runs.find, self._parent.id, task.resume)
+        row = await self._parent.workspace.store.read(run_store.find, self._parent.id, task.resume)
         if row is None:
             raise ToolError(f"This thread has no child {one_line(task.resume, 40)!r}.")
         if row.state == "running":
@@ -199,7 +199,7 @@ class Children:
         now = self._parent.workspace.clock.now()
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
         child = self._make(self._find_stored(row) or spec, changed, tools)
-        await self._begin(child, child_runs.restart, child.id, run.call_id, now, background=task.background)
+        await self._begin(child, run_store.restart, child.id, run.call_id, now, background=task.background)
         return child
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
@@ -225,7 +225,7 @@ class Children:
     async def _repeated(self, spec: AgentSpec, goal: str) -> str:
         """Return the answer to a goal that an earlier child had; the second such call runs."""
         key = (spec.name, " ".join(goal.split()).casefold())
-        for row in await self._parent.workspace.store.read(child_runs.of_parent, self._parent.id):
+        for row in await self._parent.workspace.store.read(run_store.of_parent, self._parent.id):
             if (row.name, " ".join(row.goal.split()).casefold()) != key or key in self._refused:
                 continue
             self._refused.add(key)
@@ -260,7 +260,7 @@ class Children:
         """Return the reports of background children that no message brought, as facts."""
         limit = self._parent.workspace.config.agent.tool_output_bytes
         reports = {
-            f"{FACT} {r.child_id}": masked(head_and_tail(r.report["block"], limit)[0])
+            f"{REPORT_FACT} {r.child_id}": masked(head_and_tail(r.report["block"], limit)[0])
             for r in self._rows
             if r.background and r.report and r.delivered_at is None and r.state != "running"
         }
@@ -273,11 +273,11 @@ class Children:
         ws, parent = self._parent.workspace, self._parent
         search = parent.id, ws.clock.now(), {c.id for c in self.running}
         may_write = ws.owner and not ws.store.read_only_reason
-        if may_write and await ws.store.read(child_runs.find_orphans, *search):
-            for row in await ws.store.write(child_runs.interrupt_orphans, *search):
+        if may_write and await ws.store.read(run_store.find_orphans, *search):
+            for row in await ws.store.write(run_store.interrupt_orphans, *search):
                 text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
                 parent.emit(Notice("warning", "Child thread", text))
-        self._rows = tuple(await ws.store.read(child_runs.of_parent, parent.id))
+        self._rows = tuple(await ws.store.read(run_store.of_parent, parent.id))
 
     def enclose(self) -> None:
         """Let running children work in the sandbox from now on, as the parent does."""

@@ -14,9 +14,8 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.base import Parameter, Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.parameters import Parameter
 from sakti.core.ids import Ids, short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import read_prompt
@@ -25,7 +24,7 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.log import dates, lines
 from sakti.memory.modes import FieldType
-from sakti.store.threads.child_runs import TOOL
+from sakti.store.threads.runs import TOOL
 
 Mark: TypeAlias = Literal["", "verified", "moved", "unverified"]  # "": nothing was quoted
 SHORTEST_QUOTE = 20  # non-blank characters; a shorter quote must be a whole line

@@ -15,7 +15,7 @@ from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
 from sakti.core.text import counted
-from sakti.store.maintenance import maintenance, purging, redacting
+from sakti.store.maintenance import purging, redacting, upkeep
 from sakti.store.secrets import has_secret, mask_output, masked
 from sakti.store.threads import removal as thread_removal
 
@@ -131,8 +131,8 @@ def wipe_free_space(done: RemovalSummary) -> str:
     What is left to say; empty where all is done. The store must be closed.
     """
     try:
-        if not maintenance.is_clean(done.path):
-            maintenance.vacuum(done.path)
+        if not upkeep.is_clean(done.path):
+            upkeep.vacuum(done.path)
             return ""
     except StoreError as e:
         return IN_USE if e.code == "busy" else f"{e.message} Removed text may stay in the file's free space."

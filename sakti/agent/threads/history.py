@@ -18,13 +18,13 @@ from sakti.store.threads.messages import ModelStep
 
 if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
-    from sakti.store.memory.compactions import Compaction
+    from sakti.store.memory.moves import Compaction
 
 
 with lazy_imports:
     from sakti.store import memory as stored_memory
     from sakti.store.log import corrections as memory_corrections
-    from sakti.store.memory import compactions
+    from sakti.store.memory import moves
 
 
 CONTEXT = 3  # unchanged lines round a change
@@ -73,7 +73,7 @@ def _texts(lines: Sequence[LogLine]) -> list[str]:
 
 def read_compaction(db: Database, thread_id: str) -> LastCompaction | None:
     """Return the last compaction of a thread, or None if there was none or it was uncompaction."""
-    compaction = compactions.last_compaction(db, thread_id)
+    compaction = moves.last_compaction(db, thread_id)
     if compaction is None:
         return None
     began = min(

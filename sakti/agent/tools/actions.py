@@ -130,11 +130,10 @@ class ActionTool(Tool, frozen=True):
         exact = {_plain(f.name) for f in action_fields} & set(map(_plain, arguments))
         out: dict[str, Any] = {}
         unknown: list[str] = []
-        for key, value in arguments.items():
-            if key == "action" or value is None:
-                continue
+        used = {k: v for k, v in arguments.items() if k != "action" and v is not None}
+        for key, value in used.items():
             name = _plain(key)
-            meant = [f for f in action_fields if name in f.called(action.name)]
+            meant = _find_fields(action_fields, name, action)
             field = _best_field(meant, name, exact)
             if field is not None and field.name not in out:
                 out[field.name] = _value(field, value)
@@ -151,6 +150,11 @@ class ActionTool(Tool, frozen=True):
     def _may_be_ignored(self, action: BoundAction, name: str, value: Any) -> bool:
         """Return whether an argument is an empty one of another action: some models fill in all of them."""
         return value in ("", [], {}, False, 0) and any(name in f.called(action.name) for f in self.fields)
+
+
+def _find_fields(fields: Sequence[Field], name: str, action: BoundAction) -> list[Field]:
+    """Return the fields of an action that an argument's name may mean."""
+    return [f for f in fields if name in f.called(action.name)]
 
 
 def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:
@@ -185,12 +189,16 @@ def _value(field: Field, value: Any) -> Any:
     return value
 
 
+def _is_within(value: Any, low: int | None, high: int | None) -> bool:
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
 def _integer(field: Field, value: Any) -> Any:
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         value = int(value)
     low, high = field.schema.get("minimum"), field.schema.get("maximum")
     is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if not is_integer or (low is not None and value < low) or (high is not None and value > high):
+    if not is_integer or not _is_within(value, low, high):
         bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
         raise WrongArguments(f"{field.name} is a whole number{bounds}, not {value!r}.")
     return value
@@ -209,14 +217,18 @@ def _text(field: Field, value: Any) -> Any:
     return value
 
 
+def _split_texts(text: str) -> list[str]:
+    bare = text.strip().removeprefix("[").removesuffix("]")
+    return [part for each in bare.split(",") if (part := each.strip().strip("\"'"))]
+
+
 def _list(field: Field, value: Any) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, str) for i in cast("list[Any]", items)):
         raise WrongArguments(f"{field.name} is a list of texts, not {value!r}.")
     texts = cast("list[str]", items)
     if isinstance(value, str):  # "a, b", or a list that was written as text
-        bare = value.strip().removeprefix("[").removesuffix("]")
-        texts = [part for each in bare.split(",") if (part := each.strip().strip("\"'"))]
+        texts = _split_texts(value)
     allowed: list[str] | None = field.schema["items"].get("enum")
     wrong = [t for t in texts if t not in allowed] if allowed is not None else []
     if allowed is not None and wrong:

@@ -1,16 +1,31 @@
-"""Ask the user: each question waits until the screen, a policy or another approval mode answers it."""
+"""Ask the user: approvals of calls, and cards with questions or a plan to approve.
+
+Each question waits until the screen, a policy or another approval mode answers it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import replace
 
+from sakti.agent import plans
 from sakti.agent.judge.decide import Decision
-from sakti.core.events import ApprovalAnswer, ApprovalRequested, ApprovalResolved, Event
+from sakti.agent.plans import PlanStep, ProposedPlan
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.config import SessionMode
+from sakti.core.events import ApprovalAnswer, ApprovalRequested, ApprovalResolved, CardQuestion, Event
+from sakti.core.types import Json
 
+ASK_USER, PRESENT_PLAN = "ask_user", "present_plan"
+PLAN_IS_THE_RESULT = "The plan is the result of this run: nobody can approve it here."
+NOBODY_ANSWERS = "Nobody can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
+DECLINED = "The user declined to answer. Do not ask the same again; decide, and state your assumption."
 NOBODY = "approval is needed and there is no terminal"
 
 
@@ -77,3 +92,112 @@ class Approvals:
                 rule=" and ".join(decision.rules),
                 is_edit=decision.is_edit,
             )
+
+
+def make_ask_user(approvals: Approvals) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=ASK_USER)
+    async def ask_user(
+        run: ToolContext, questions: Annotated[list[CardQuestion], Meta(min_length=1, max_length=4)]
+    ) -> Outcome:
+        """Ask the user to choose."""
+        if not approvals.interactive:
+            return Outcome(NOBODY_ANSWERS, is_error=True)
+        target = questions[0].question
+        answer = await _ask(run, approvals, ApprovalRequested(
+            run.state.ids.new(), ASK_USER, "", target, ".", call_id=run.call_id, questions=tuple(questions)
+        ))  # fmt: skip
+        if not answer.approved:
+            return Outcome(DECLINED, details={"declined": True})
+        return Outcome(
+            json.dumps({"answers": [_leave_out_empty(to_builtins(a)) for a in answer.answers]}, ensure_ascii=False),
+            details={"answers": _describe(questions, answer)},
+        )
+
+    return ask_user
+
+
+def make_cards(approvals: Approvals, approve: PlanApproval) -> list[Tool]:
+    """Make the tools that ask the user by a card."""
+    return [make_ask_user(approvals), make_present_plan(approvals, approve)]
+
+
+class PlanApproval(Protocol):
+    """Function that carries an approved plan to the board and the thread."""
+
+    async def __call__(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None: ...
+
+
+def make_present_plan(approvals: Approvals, approve: PlanApproval) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=PRESENT_PLAN)
+    async def present_plan(
+        run: ToolContext,
+        title: Annotated[str, Meta(min_length=1, max_length=200)],
+        steps: Annotated[list[PlanStep], Meta(min_length=1, max_length=50)],
+        summary: Annotated[str, Meta(max_length=4_000)] = "",
+    ) -> Outcome:
+        """Show a plan to the user for approval."""
+        plan = ProposedPlan(" ".join(title.split()), summary.strip(), tuple(steps))
+        plan.require_order()
+        text = plans.to_markdown(plan)
+        if not approvals.interactive:
+            return Outcome(PLAN_IS_THE_RESULT, details={"plan": to_builtins(plan), "ends_turn": True})
+        request = ApprovalRequested(run.state.ids.new(), PRESENT_PLAN, "", text, ".", call_id=run.call_id)
+        answer = await _ask(run, approvals, request)
+        edited = answer.edited if answer.edited is not None and answer.edited.strip() != text.strip() else None
+        if not answer.approved:
+            return _report_refusal(answer.note, edited)
+        plan = plans.from_markdown(edited) if edited is not None else plan
+        await approve(plan, run.message_id, answer.mode, fresh=answer.fresh)
+        return _report_approval(plan, answer, edited)
+
+    return present_plan
+
+
+def _report_refusal(note: str, edited: str | None) -> Outcome:
+    """Return the result of a plan that was not approved, with the user's note and changes."""
+    words = f" They say: {note}" if note else ""
+    if edited is None:
+        return Outcome(f"The user wants to keep planning.{words}", details={"note": note})
+    text = f"The user changed the plan and wants to keep planning.{words}\n\n{edited}"
+    return Outcome(text, details={"note": note, "edited": edited})
+
+
+def _report_approval(plan: ProposedPlan, answer: ApprovalAnswer, edited: str | None) -> Outcome:
+    """Return the result of an approved plan; with the plan if the user changed it."""
+    details: Json = {"plan": to_builtins(plan), "approved": answer.mode}
+    changed = f"The user changed the plan:\n\n{plans.to_markdown(plan)}\n\n" if edited is not None else ""
+    if edited is not None:
+        details["edited"] = plans.to_markdown(plan)
+    if answer.fresh:
+        text = f"{changed}The user approved the plan; it continues in a new thread."
+        return Outcome(text, details={**details, "ends_turn": True})
+    return Outcome(
+        f"{changed}The user approved the plan. Its steps are tasks on the board, below one epic: claim each "
+        f"task before you work on it and close it when it is done. The approval mode is {answer.mode}.",
+        details=details,
+    )
+
+
+async def _ask(run: ToolContext, approvals: Approvals, request: ApprovalRequested) -> ApprovalAnswer:
+    """Show a card and wait for its answer, however long it takes; no approval mode answers it."""
+    decision = Decision("ask", "")
+    answer, _ = await approvals.ask(request, decision, lambda: decision)
+    return answer
+
+
+def _leave_out_empty(answer: Json) -> Json:
+    return {name: value for name, value in answer.items() if name != "text" or value}
+
+
+def _describe(questions: Sequence[CardQuestion], answer: ApprovalAnswer) -> list[Json]:
+    """Return each question with its answer, for the screen and the Observer."""
+    by_header = {a.header: a for a in answer.answers}
+    return [
+        {"question": q.question, "choices": list(a.choices), "text": a.text}
+        for q in questions
+        if (a := by_header.get(q.header)) is not None
+    ]

@@ -1,24 +1,144 @@
 """Translate calls that models know from other programs: names of tools and arguments, and their forms.
 
 A call whose meaning is clear must not cost a step. The translation happens before a call is judged, so that no
-spelling gets round the approvals. Pure: it uses nothing but the call.
+spelling gets round the approvals. Texts in which models write changes are parsed too: heredocs of patches,
+SEARCH/REPLACE blocks, unified diffs, almost valid JSON. Pure: it uses nothing but the call.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.where import resolve_path
-from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
+import msgspec
+from msgspec import Struct
+
+from sakti.agent.judge.workspace_view import resolve_path
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json
+from sakti.core.types import DEEPEST, Json
+
+_HEREDOC = lazy_pattern(
+    r"\s*(?:cd\s+(?P<dir>'[^'\n]*'|\"[^\"\n$`]*\"|[^\s;&|<>$`'\"]+)\s*&&\s*)?apply_?patch\s*<<-?\s*"
+    r"(?P<q>['\"]?)(?P<word>\w+)(?P=q)[ \t]*\n(?P<body>.*?)\n(?P=word)\s*",
+    re.DOTALL,
+)
+_ARGUMENT = lazy_pattern(
+    r"\s*apply_?patch\s+(?P<q>['\"])(?P<body>\*\*\* Begin Patch\n.*?\*\*\* End Patch)\s*(?P=q)\s*", re.DOTALL
+)
+
+# A string, a bracket, or (`odd`) anything else but separators, constants, numbers and names before a colon.
+_PIECE = lazy_pattern(
+    r'(?P<string>"(?:[^"\\]|\\.)*")|[{}\[\],:]|(?:true|false|null|True|False|None|-?\d[\d.eE+-]*)\b'
+    r"|\w+(?=\s*:)|\s+|(?P<odd>.)",
+    re.DOTALL,
+)
+
+
+def heredoc(command: str) -> tuple[str, str] | None:
+    """Return (folder, patch) of a command that only passes a patch to `apply_patch`."""
+    match = _HEREDOC.fullmatch(command)
+    if match is not None and "*** Begin Patch" in match["body"]:
+        return (match["dir"] or "").strip("'\""), match["body"]
+    match = _ARGUMENT.fullmatch(command)
+    return ("", match["body"]) if match is not None else None
+
+
+_BLOCK = lazy_pattern(
+    r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(?:(?::(?:start|end)_line:[^\n]*\n)+-{5,9}[ \t]*\n)?(.*?)"
+    r"^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def blocks(text: str) -> list[Json]:
+    """Parse the replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
+    return [{"old": old, "new": new} for old, new in _BLOCK.findall(text.replace("\r\n", "\n"))]
+
+
+def hunks(text: str) -> list[Json]:
+    """Parse the replacements of a unified diff, one per hunk."""
+    out: list[Json] = []
+    for hunk in re.split(r"^@@[^\n]*\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
+        rows = [r for r in hunk.split("\n") if r and not r.startswith(("\\", "--- ", "+++ ", "diff "))]
+        old = "".join(r[1:] + "\n" for r in rows if r[0] in " -")
+        new = "".join(r[1:] + "\n" for r in rows if r[0] in " +")
+        out.append({"old": old, "new": new})
+    return out
+
+
+def loaded(text: str) -> Any:
+    value = _repair(text)
+    if value is None:
+        raise ToolError("edits is not a list but text that is not JSON. Give a list of objects.")
+    return value
+
+
+def parse_leniently(raw: str) -> Json | None:
+    """Parse arguments that are almost a JSON object, None if they are not one or not all of one.
+
+    Accepts line breaks inside strings, a code fence or words around it, a JSON string of it, braces too many, a comma
+    too many. A text that may have been cut is never completed: a file would be written in part.
+    """
+    value = _repair(raw)
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _repair(text: str, *, inside: bool = False) -> Any:
+    """Return the one value that a text holds, None if it is cut, unclear or not the only one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text, strict=False)
+        return _repair(value, inside=True) if isinstance(value, str) and not inside else value
+    if not _is_one_value(text):
+        return None
+    import json_repair  # 0.06 s, for a call that is not JSON
+
+    try:
+        return json_repair.loads(text, skip_json_loads=True)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_one_value(text: str) -> bool:
+    """Return whether a text holds exactly one object or list, ended, of which only the punctuation is odd.
+
+    Words outside of quotes, single quotes and two texts side by side leave open where a text begins and ends.
+    """
+    depth = values = 0
+    before = ""
+    for piece in _PIECE.finditer(text):
+        sign = piece[0]
+        if sign.isspace() or (not depth and sign not in "{["):
+            continue  # outside: words around the value, and braces behind it
+        if sign in "{[":
+            values += not depth
+            depth += 1
+        elif sign in "}]":
+            depth -= 1
+        elif piece["odd"] or (piece["string"] and before):
+            return False
+        before = piece["string"] or ""
+    return values == 1 and not depth
+
+
+def explain_unreadable(raw: str) -> str:
+    """Describe why arguments could not be parsed."""
+    try:
+        value = json.loads(raw)
+    except RecursionError:
+        return "are nested too deeply"
+    except ValueError as e:
+        return f"are not a JSON object ({e})"
+    if not isinstance(value, dict):
+        return "are not a JSON object"
+    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
+
 
 LONGEST = 3_600  # seconds that a command may have; a larger number is one of milliseconds
 
@@ -28,83 +148,45 @@ def plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _table(lists: Mapping[str, str]) -> dict[str, str]:
-    return {name: ours for ours, names in lists.items() for name in (plain(ours), *names.split())}
+class ForeignNames(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names that models know from other programs; the schema of `arguments.toml`.
+
+    `tools` and `arguments` hold foreign names by ours, the others are sets of foreign names.
+    """
+
+    editors: frozenset[str]
+    dropped: frozenset[str]
+    wrappers: frozenset[str]
+    old: frozenset[str]
+    new: frozenset[str]
+    all: frozenset[str]
+    tools: dict[str, tuple[str, ...]]
+    arguments: dict[str, dict[str, tuple[str, ...]]]
+    file_types: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Add our own names to those that mean them."""
+        for table in (self.tools, *self.arguments.values()):
+            for ours, names in table.items():
+                table[ours] = (plain(ours), *names)
 
 
-TOOLS = _table(
-    {
-        "bash": "shell execute executecommand executebash runshellcommand runterminalcmd runterminalcommand runcommand"
-        " runinterminal shellcommand execcommand exec terminal localshell",
-        "bash_output": "getoutput getterminaloutput shelloutput readshell",
-        "kill": "killshell killbash killprocess",
-        "read": "readfile readmanyfiles view viewfile openfile viewimage cat",
-        "write": "writefile writetofile createfile newfile savefile",
-        "edit": "editfile multiedit strreplace replace replaceinfile replacestringinfile multireplacestringinfile"
-        " searchreplace searchandreplace applydiff editblock insertcontent",
-        "ls": "list listdir listdirectory listfiles tree",
-        "glob": "findfiles findpath filesearch globfilesearch find",
-        "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
-        "apply_patch": "patch applypatches",
-        "agent": "task subagent dispatchagent",
-        "ask_user": "askuserquestion askfollowupquestion",
-        "present_plan": "exitplanmode presentplan",
-        "webfetch": "fetch fetchurl fetchwebpage fetchpage readurl openurl urlfetch",
-        "websearch": "searchweb googlewebsearch googlesearch",
-    }
-)
-EDITORS = frozenset({"strreplacebasededittool", "strreplaceeditor", "texteditor", "strreplaceeditortool"})
+FOREIGN = msgspec.toml.decode(Path(__file__).with_name("arguments.toml").read_bytes(), type=ForeignNames)
 
-_PATH = "filepath file filename absolutepath targetfile targetpath"
-_FOLDER = "directory dir dirpath folder targetdirectory relativeworkspacepath searchdirectory root cwd directorypath"
-_NAMES = {
-    "bash": _table({"command": "cmd script commands input code", "timeout": "timeoutseconds timeoutsec",
-                    "background": "runinbackground isbackground detach"}),
-    "bash_output": _table({"id": "bashid shellid sessionid processid taskid pid"}),
-    "kill": _table({"id": "bashid shellid sessionid processid taskid pid"}),
-    "read": _table({"path": _PATH, "offset": "startline linestart startlineoneindexed firstline fromline line",
-                    "limit": "maxlines numlines lines count linelimit"}),
-    "write": _table({"path": _PATH, "content": "contents filetext text code data body filecontent filecontents"}),
-    "edit": _table({"path": _PATH, "edits": "changes replacements blocks", "old": "", "new": "", "all": ""}),
-    "ls": _table({"path": f"{_PATH} {_FOLDER}"}),
-    "glob": _table({"pattern": "globpattern query name filepattern include glob patterns", "path": _FOLDER}),
-    "grep": _table({
-        "pattern": "regex regexp query search searchterm expression q", "path": f"{_PATH} {_FOLDER} searchpath",
-        "include": "glob filepattern includepattern fileglob globpattern includes", "context": "contextlines c",
-        "ignore_case": "i caseinsensitive", "files_only": "fileswithmatches l",
-        "limit": "headlimit maxresults maxcount", "literal": "fixedstrings f isliteral",
-    }),
-    "apply_patch": _table({"patch": "input patchtext diff content"}),
-    "webfetch": _table({"url": "uri link address"}),
-    "websearch": _table({"query": "q searchterm", "limit": "count maxresults numresults", "site": "domain"}),
-    "agent": _table({
-        "mode": "subagenttype agenttype agent type", "goal": "prompt task message", "context": "", "tools": "",
-        "model": "", "background": "runinbackground", "resume": "agentid",
-    }),
-}  # fmt: skip
-_OLD = frozenset("old oldstring oldtext oldstr search find original before oldcontent oldcode".split())
-_NEW = frozenset("new newstring newtext newstr replace replacement updated after newcontent newcode".split())
-_ALL = frozenset("all replaceall allowmultiple multiple allowmultiplereplacements global".split())
 
-# Arguments that change nothing of what is done here: they are for the other program's screen, limits or approvals.
-_DROPPED = frozenset(
-    "description explanation instruction instructions purpose reason requiresapproval thought summary title comment"
-    " shouldreadentirefile respectgitignore filefilteringoptions ignore offset depth limit n multiline excludepattern"
-    " exclude filter yieldtimems maxoutputtokens maxtokens block wait sandboxpermissions withescalatedpermissions"
-    " justification login tty shell ismultiline mode indentation fuzzy encoding createdirs taskprogress issandboxed"
-    " casesensitive recursive sortby sort expectedreplacements restart requiredpermissions securityrisk isinput goal"
-    " isregexp ignoreglobs maxresults includehidden prompt format maxlength".split()
-)
+def _our_names(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: ours for ours, names in table.items() for name in names}
+
+
+TOOLS = _our_names(FOREIGN.tools)
+_NAMES = {tool: _our_names(table) for tool, table in FOREIGN.arguments.items()}
+_REPLACEMENT = {
+    **dict.fromkeys(FOREIGN.old, "old"),
+    **dict.fromkeys(FOREIGN.new, "new"),
+    **dict.fromkeys(FOREIGN.all, "all"),
+}
 _DURATION = lazy_pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
-_WRAPPERS = frozenset("arguments args params parameters input kwargs toolinput".split())
-
-_SCRIPTS = {"js": "*.{js,jsx,mjs,cjs}", "ts": "*.{ts,tsx,mts,cts}"}
-_TYPES = {
-    **_SCRIPTS, "javascript": _SCRIPTS["js"], "typescript": _SCRIPTS["ts"], "python": "*.py", "rust": "*.rs",
-    "markdown": "*.md", "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx}", "c": "*.{c,h}", "yaml": "*.{yaml,yml}",
-    "html": "*.{html,htm}", "ruby": "*.rb", "kotlin": "*.{kt,kts}", "shell": "*.{sh,bash}",
-}  # fmt: skip
 
 
 def tool_name(called: str) -> str:
@@ -132,19 +214,25 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     if tool.startswith("mcp__"):
         return tool, arguments
     values = _unwrap(arguments)
-    if _bare(name) in EDITORS:
+    if _bare(name) in FOREIGN.editors:
         tool, values = _editor(values)
     if tool not in _NAMES:
         return tool, arguments
-    if tool == "ls" and _truth(values.get("recursive")):
-        tool, values = "glob", {**values, "pattern": "**/*"}
-    if tool == "glob" and _bare(name) == "filesearch":
-        values = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
-                 for k, v in values.items()}  # fmt: skip
+    tool, values = _list_by_glob(name, tool, values)
     out = translate_arguments(tool, values, cwd)
     if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
         return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
+
+
+def _list_by_glob(name: str, tool: str, values: Json) -> tuple[str, Json]:
+    """Turn a recursive listing and a search for a part of a name into calls of glob."""
+    if tool == "ls" and _truth(values.get("recursive")):
+        return "glob", {**values, "pattern": "**/*"}
+    if tool == "glob" and _bare(name) == "filesearch":
+        pairs = [("pattern", f"**/*{v}*") if plain(k) == "query" else (k, v) for k, v in values.items()]
+        return "glob", dict(pairs)
+    return tool, values
 
 
 def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
@@ -154,7 +242,15 @@ def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
     """
     values = {k: v for k, v in _unwrap(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
-    names = _NAMES[tool]
+    named, rest = _map_names(_NAMES[tool], values)
+    if special is not None:
+        special(named, rest, cwd)
+    _check_text(tool, named)
+    return named | {k: v for k, v in rest.items() if plain(k) not in FOREIGN.dropped}
+
+
+def _map_names(names: Mapping[str, str], values: Json) -> tuple[Json, Json]:
+    """Return the arguments that have a name of ours, and the rest; our exact names come before other ones."""
     exact = {k for k in values if k in names.values()}
     named: Json = {}
     rest: Json = {}
@@ -164,17 +260,14 @@ def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
             named[ours] = value
         else:
             rest[key] = value
-    if special is not None:
-        special(named, rest, cwd)
-    _check_text(tool, named)
-    return named | {k: v for k, v in rest.items() if plain(k) not in _DROPPED}
+    return named, rest
 
 
 def _unwrap(arguments: Json) -> Json:
     """Unwrap arguments that a model wrapped once more: `{"arguments": {…}}`."""
     if len(arguments) == 1:
         ((key, value),) = arguments.items()
-        if plain(key) in _WRAPPERS and isinstance(value, dict):
+        if plain(key) in FOREIGN.wrappers and isinstance(value, dict):
             return cast("Json", value)
     return arguments
 
@@ -217,15 +310,19 @@ def _one(named: Json, key: str) -> None:
 def _bash(named: Json, rest: Json, cwd: Path) -> None:
     command = named.get("command")
     if isinstance(command, list):
-        words = [str(w) for w in cast("list[Any]", command)]
-        shell = len(words) == 3 and Path(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc", "-ic")
-        named["command"] = words[2] if shell else shlex.join(words)
+        named["command"] = _join_words([str(w) for w in cast("list[Any]", command)])
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
     if isinstance(folder, str) and folder.strip() and resolve_path(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     _set_timeout(named, rest)
+
+
+def _join_words(words: Sequence[str]) -> str:
+    """Return the command that words mean, without a shell around it."""
+    shell = len(words) == 3 and Path(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc", "-ic")
+    return words[2] if shell else shlex.join(words)
 
 
 def _set_timeout(named: Json, rest: Json) -> None:
@@ -296,9 +393,14 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
     _list_edits(named, rest)
     single = {k: named.pop(k) for k in ("old", "new", "all") if k in named}
     line, text = _insertion(named, rest)
-    single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _OLD | _NEW | _ALL}
+    single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _REPLACEMENT}
     if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
         single["all"] = True
+    _set_edits(named, single, line, text)
+
+
+def _set_edits(named: Json, single: Json, line: int | None, text: Any) -> None:
+    """Make a list of edits of a `single` replacement, or of a text to insert behind a line."""
     if line is not None:
         named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
@@ -332,10 +434,14 @@ def _insertion(named: Json, rest: Json) -> tuple[int | None, Any]:
     return line, text
 
 
+def _list_paths(tables: Sequence[Json]) -> set[str]:
+    return {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+
+
 def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
     """Move the file that all `edits` name from them to the call's `path`."""
     tables = [cast("Json", e) for e in edits if isinstance(e, dict)]
-    paths = {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+    paths = _list_paths(tables)
     if not paths:
         return edits
     if "path" in named:
@@ -344,6 +450,12 @@ def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
         raise ToolError("edit changes one file: call it once for each file.")
     named["path"] = paths.pop()
     return [{k: v for k, v in e.items() if _NAMES["edit"].get(plain(k)) != "path"} for e in tables]
+
+
+def _field_of_replacement(key: str, value: Any) -> str:
+    if plain(key) == "after" and isinstance(value, int):  # a line to insert behind, not a text
+        return "after"
+    return _REPLACEMENT.get(plain(key), key)
 
 
 def _change(value: Any) -> Any:
@@ -355,10 +467,9 @@ def _change(value: Any) -> Any:
     out: Json = {}
     for key, each in cast("Json", value).items():
         name = plain(key)
-        ours = "old" if name in _OLD else "new" if name in _NEW else "all" if name in _ALL else key
-        ours = "after" if name == "after" and isinstance(each, int) else ours  # a line to insert behind, not a text
-        is_one_of_ours = name in _OLD | _NEW | _ALL | {"after"}
-        if each is not None and ours not in out and (is_one_of_ours or name not in _DROPPED):
+        ours = _field_of_replacement(key, each)
+        is_one_of_ours = name in _REPLACEMENT or name == "after"
+        if each is not None and ours not in out and (is_one_of_ours or name not in FOREIGN.dropped):
             out[ours] = each
     return out
 
@@ -385,17 +496,21 @@ def _grep(named: Json, rest: Json, _cwd: Path) -> None:
     if isinstance(named.get("include"), list):
         named["include"] = "{" + ",".join(map(str, named["include"])) + "}"
     _set_grep_limits(named, rest)
-    if (regular := _take(rest, "isregexp")) is not None and "literal" not in named:
-        named["literal"] = not _truth(regular)
-    sensitive = _take(rest, "casesensitive")
-    if sensitive is not None and "ignore_case" not in named:
-        named["ignore_case"] = not _truth(sensitive)
+    _set_opposite(named, rest, "literal", "isregexp")
+    _set_opposite(named, rest, "ignore_case", "casesensitive")
     shape = _take(rest, "outputmode")
     if isinstance(shape, str) and "files_only" not in named:
         named["files_only"] = shape != "content"
     kind = _take(rest, "type", "filetype", "language")
     if isinstance(kind, str) and kind and "include" not in named:
-        named["include"] = _TYPES.get(kind.lower(), f"*.{kind.lower()}")
+        named["include"] = FOREIGN.file_types.get(kind.lower(), f"*.{kind.lower()}")
+
+
+def _set_opposite(named: Json, rest: Json, ours: str, theirs: str) -> None:
+    """Set our flag by one that means the opposite."""
+    value = _take(rest, theirs)
+    if value is not None and ours not in named:
+        named[ours] = not _truth(value)
 
 
 def _set_grep_limits(named: Json, rest: Json) -> None:

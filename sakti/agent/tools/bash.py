@@ -24,9 +24,8 @@ from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import unified_diff
-from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.context import AgentCommand, Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
-from sakti.agent.tools.seen import AgentCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
@@ -69,6 +68,14 @@ class Started(Struct, frozen=True):
         return Path(self.notes.name) / "cwd"
 
 
+def _shorten(command: str, folder: Path) -> str:
+    """Return `command`, or one that reads it from a file if it is too long to pass."""
+    if len(command.encode("utf-8", "replace")) <= LONGEST_ARGUMENT:
+        return command
+    (folder / "command").write_text(command, "utf-8", "replace")
+    return f". {shlex.quote(str(folder / 'command'))}"
+
+
 def start(run: ToolContext, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
     """Start a command. Raises `ToolError` if it cannot be started.
 
@@ -84,10 +91,7 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     folder = Path(notes.name)
     (folder / "cwd").touch()
     begin = (folder / "cwd").stat().st_ctime_ns
-    script_text = command
-    if len(command.encode("utf-8", "replace")) > LONGEST_ARGUMENT:
-        (folder / "command").write_text(command, "utf-8", "replace")
-        script_text = f". {shlex.quote(str(folder / 'command'))}"
+    script_text = _shorten(command, folder)
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
@@ -145,13 +149,7 @@ async def bash(
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
     appeared = _watch(run)
     if background:
-        local = await _open_network(run, outside)
-        started = await _start_enclosed(run, command, track=False, outside=outside, reach=reach or ())
-        if started.sandbox is not None:
-            started.sandbox.watch.job()
-        started.running.notes = started.notes
-        number = await kept.keep(run, started.running)
-        return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
+        return await _run_in_background(run, command, outside, reach or ())
     before = run.state.files.unchanged()
     started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
@@ -178,6 +176,16 @@ async def bash(
         _refused_hosts(run, started),
     ]
     return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
+
+
+async def _run_in_background(run: ToolContext, command: str, outside: str, reach: Sequence[str]) -> Outcome:
+    local = await _open_network(run, outside)
+    started = await _start_enclosed(run, command, track=False, outside=outside, reach=reach)
+    if started.sandbox is not None:
+        started.sandbox.watch.job()
+    started.running.notes = started.notes
+    number = await kept.keep(run, started.running)
+    return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
 
 
 async def _open_network(run: ToolContext, outside: str) -> str:

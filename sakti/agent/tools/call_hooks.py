@@ -104,6 +104,22 @@ def describe_failure(call: ToolCallPart, error: Exception) -> Outcome:
     return Outcome(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
 
 
+def add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:
+    """Add to a result what its approval noted, and the files that /undo cannot restore."""
+    notes = [decision.note] if decision.note and not decision.outside else []
+    if lost:
+        notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
+    return replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
+
+
+def explain_denial(call: ToolCallPart, decision: Decision, note: str, *, interactive: bool) -> Denied:
+    """Return the error of a call that was not approved; `note` is what the user, or the policy, says."""
+    if not interactive:
+        why = explain_change(call, decision) or note
+        return Denied(f"Denied: {why}.", why)
+    return Denied(f"The user denied this call.{f' They say: {note}' if note else ''}", note)
+
+
 def explain_change(call: ToolCallPart, decision: Decision) -> str:
     """Return why a changed tool of a server is not called without a terminal; "" for other calls."""
     if not (decision.diff and call.name.startswith(PREFIX)):

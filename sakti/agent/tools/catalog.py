@@ -1,21 +1,31 @@
-"""Collect the tools of a session: every `@tool` in a file of this package, and those of memory."""
+"""Collect the tools of a session: each `@tool` of this package, and those of memory and tasks."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import structs
 
 from sakti.agent import tools
+from sakti.agent.tools import memory_search, task_mutate
+from sakti.agent.tools.actions import ActionTool, action_tool
 from sakti.agent.tools.base import Tool
-from sakti.agent.tools.memory import make_tools
-
-if TYPE_CHECKING:
-    from sakti.store.database import Store
+from sakti.agent.tools.context import ToolContext
+from sakti.agent.tools.task_mutate import MISSING, QUERY_FIELDS
+from sakti.core.errors import TaskError
+from sakti.core.events import Event, TasksChanged
+from sakti.core.types import Json
+from sakti.memory.working import schema as page_schema
+from sakti.memory.working.pages import Pages
+from sakti.store.database import Store
+from sakti.tasks import queries
 
 
 def all_tools(store: Store, **of_session: Any) -> list[Tool]:
-    """Return every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    """Return every tool of a session; `of_session` goes to the memory tools (see `make_tools`)."""
     return [*workspace_tools(), *make_tools(store, **of_session)]
 
 
@@ -23,9 +33,71 @@ def workspace_tools() -> list[Tool]:
     """Return the tools that work on files and commands."""
     names = [module.name for module in pkgutil.iter_modules(tools.__path__)]
     files = [importlib.import_module(f"{tools.__name__}.{name}") for name in names]
-    return [
-        tool
-        for file in files
-        for tool in vars(file).values()
-        if isinstance(tool, Tool) and tool.function.__module__ == file.__name__
-    ]
+    values = ((file.__name__, value) for file in files for value in vars(file).values())
+    listed = [tool for name, tool in values if isinstance(tool, Tool) and tool.function.__module__ == name]
+    return sorted(listed, key=lambda tool: tool.name)
+
+
+def make_tools(
+    store: Store,
+    *,
+    resource_id: str,
+    owner: str | None,
+    pages: Pages,
+    emit: Callable[[Event], None],
+    in_window: Callable[[], set[str]],
+) -> list[Tool]:
+    """Make the three tools of one session; tasks belong to the workspace of `pages`.
+
+    `owner` (host:pid:uuid) is the process that its claims end with, `in_window` gives the ids of the messages that
+    the model sees already.
+    """
+    mutate = task_mutate.make(
+        store, resource_id=pages.resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())
+    )
+    schema = pages.schema()
+    if schema is not None:
+        mutate = structs.replace(
+            mutate, description=f"{mutate.description}\n\n{page_schema.schema_instructions(schema)}"
+        )
+    search = memory_search.make(store, resource_id=resource_id, counter=pages.counter, in_window=in_window)
+    return [make_task_query(store, pages.resource_id), mutate, search]
+
+
+def make_task_query(store: Store, resource_id: str) -> ActionTool:
+    """Make the tool task-query for one workspace."""
+
+    async def ready(run: ToolContext, *, limit: int = 5) -> Json:
+        return await store.read(queries.ready, resource_id, limit)
+
+    async def show(run: ToolContext, *, id: str) -> Json:
+        return await store.read(queries.show, resource_id, id)
+
+    async def list_(
+        run: ToolContext,
+        *,
+        status: str | None = None,
+        type: str | None = None,
+        label: str | None = None,
+        assignee: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> Json:
+        return await store.read(
+            queries.list_tasks,
+            resource_id,
+            status=status or None,
+            type=type or None,
+            label=label or None,
+            assignee=assignee or None,
+            limit=limit,
+            offset=offset,
+        )
+
+    async def search(run: ToolContext, *, query: str, limit: int = 3, includeMessages: bool = False) -> Json:
+        if not query.strip():
+            raise TaskError(f"search {MISSING['query'].sentence}.", code="invalid")
+        return await store.read(queries.search, resource_id, query, limit, includeMessages)
+
+    actions = {"ready": ready, "show": show, "list": list_, "search": search}
+    return action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)

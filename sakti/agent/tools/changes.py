@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sakti.agent.tools import merging, textfile
+from sakti.agent.tools import textfile
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
@@ -119,7 +119,7 @@ def _kept_ends(before: str, content: str) -> str:
         return content
     new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
     plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
-    return merging.merge_change(old, plain, new, textfile.usual_end(old))
+    return textfile.merge_change(old, plain, new, textfile.usual_end(old))
 
 
 def writable(path: Path, name: str) -> None:

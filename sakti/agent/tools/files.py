@@ -1,12 +1,29 @@
-"""Find and read the files that tools show or change."""
+"""List, find and read the files that tools show or change.
+
+Listings for glob, grep and `@` leave out secret files and those of .gitignore.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import difflib
+import functools
+import itertools
+import os
+import re
 import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pathspec
+from msgspec import Struct, field
+
+from sakti.agent.judge.workspace_view import Place, secret_filter
 from sakti.agent.tools import textfile
+from sakti.agent.tools.child import Ended, chunks, ripgrep
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
@@ -60,3 +77,192 @@ def describe_omitted(secret: list[str]) -> str:
     """Format a note that names the files left out as secret."""
     names = ", ".join(secret[:5]) + (f" and {len(secret) - 5} more" if len(secret) > 5 else "")
     return f"[Left out, because they contain secrets: {names}]"
+
+
+SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+LIMIT = 500_000  # files of one listing
+
+
+class Listing(Struct):
+    """Files found: paths relative to the folder, with `/`, sorted.
+
+    Also those left out as secret, and whether there was time for all.
+    """
+
+    paths: list[str] = field(default_factory=list[str])
+    secret: list[str] = field(default_factory=list[str])
+    complete: bool = True
+
+
+async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
+    """List the files below `root` that may be read."""
+    program = ripgrep()
+    if program is not None:
+        paths, complete = await _ripgrep(program, root, place.workspace, seconds)
+    else:
+        paths, complete = await _walk(root, place.workspace, seconds)
+    secret = await asyncio.to_thread(_split, paths, root, place)
+    return Listing(sorted(paths), sorted(secret), complete)
+
+
+def _split(found: list[str], root: Path, place: Place) -> list[str]:
+    """Remove secret paths from `found`; return them."""
+    is_secret = secret_filter(root, place)
+    secret = [p for p in found if is_secret(p)]
+    if secret:
+        found[:] = [p for p in found if not is_secret(p)]
+    return secret
+
+
+async def _ripgrep(program: str, root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
+    top = _top(root, workspace)
+    below = root.relative_to(top).as_posix()
+    command = [program, "--no-config", "--files", "--null", "--hidden", "--no-messages", "--no-require-git"]
+    command += ["--no-ignore-parent", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot"]
+    command += [f"--glob=!{name}" for name in SKIPPED]
+    with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
+        if lines := [row for base, rows in _above(root, top) for row in _move_rules(base.relative_to(top), rows)]:
+            file = Path(folder) / "ignore"
+            file.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
+            command.append(f"--ignore-file={file}")
+        ended = Ended()
+        deadline = asyncio.get_running_loop().time() + seconds
+        out: list[bytes] = []
+        # ignore files hold for what is below the current folder; so it is the top one, and the search goes on from it
+        start = "./" if below == "." else f"./{below}/"
+        stream = chunks([*command, "--", start], top, ended, deadline=deadline)
+        async with contextlib.aclosing(stream) as pieces:
+            async for piece in pieces:
+                out.append(piece)
+    names = b"".join(out).split(b"\0")[:-1][:LIMIT]
+    return [os.fsdecode(name).removeprefix(start) for name in names], ended.code is not None
+
+
+async def _walk(root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
+    stop = threading.Event()
+    work = asyncio.ensure_future(asyncio.to_thread(lambda: list(files(root, workspace, stop))))
+    try:
+        await asyncio.wait({work}, timeout=seconds)
+    finally:
+        complete = work.done()
+        stop.set()
+    return await work, complete
+
+
+def files(root: Path, workspace: Path | None = None, stop: threading.Event | None = None) -> Iterator[str]:
+    """Yield every file below `root`, relative to it, without ripgrep."""
+    return itertools.islice(_walk_files(root, workspace or root, stop or threading.Event()), LIMIT)
+
+
+def _walk_files(root: Path, workspace: Path, stop: threading.Event) -> Iterator[str]:
+    top = _top(root, workspace)
+    specs = [(base, pathspec.GitIgnoreSpec.from_lines(rows)) for base, rows in _above(root, top)]
+    if _is_ignored(specs, root, folder=True):
+        specs = []
+    for folder, names, filenames in os.walk(root):
+        if stop.is_set():
+            return
+        here = Path(folder)
+        specs = _specs_at(here, root, specs)
+        names[:] = sorted(n for n in names if n not in SKIPPED and not _is_ignored(specs, here / n, folder=True))
+        listed = filter(functools.partial(_is_listed, specs), map(here.joinpath, sorted(filenames)))
+        yield from (path.relative_to(root).as_posix() for path in listed)
+
+
+def _is_listed(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path) -> bool:
+    return not _is_ignored(specs, path) and path.is_file() and not path.is_symlink()
+
+
+def _specs_at(
+    here: Path, root: Path, specs: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]
+) -> list[tuple[Path, pathspec.GitIgnoreSpec]]:
+    """Return the ignore rules that apply in a folder: those of the folders above it, and its own."""
+    above = [(base, spec) for base, spec in specs if here.is_relative_to(base)]
+    if here == root and above and above[-1][0] == here:
+        return above
+    rows = _gitignore(here)
+    return [*above, (here, pathspec.GitIgnoreSpec.from_lines(rows))] if rows else above
+
+
+def _gitignore(folder: Path) -> list[str]:
+    file = folder / ".gitignore"
+    try:
+        return file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else []
+    except OSError:
+        return []
+
+
+def _top(root: Path, workspace: Path) -> Path:
+    """Return the top folder of ignore files: the repository's root, the workspace, or `root` itself."""
+    for folder in (root, *root.parents):
+        if (folder / ".git").exists():
+            return folder
+    return workspace if root.is_relative_to(workspace) else root
+
+
+def _above(root: Path, top: Path) -> list[tuple[Path, list[str]]]:
+    """Return the ignore files from `top` down to the parent of `root`, the outer first."""
+    on_the_way = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
+    return [(folder, rows) for folder in on_the_way if (rows := _gitignore(folder))]
+
+
+def _move_rules(base: Path, rows: list[str]) -> Iterator[str]:
+    """Rewrite rules of an ignore file in folder `base` as rules of one at the top."""
+    prefix = base.as_posix()
+    for row in rows:
+        if prefix == "." or not row.strip() or row.startswith("#"):
+            yield row
+            continue
+        sign, rule = ("!", row[1:]) if row.startswith("!") else ("", row)
+        anchored = "/" in rule.rstrip().rstrip("/")
+        escaped = re.sub(r"([*?\[\\])", r"\\\1", prefix)
+        yield f"{sign}/{escaped}/{rule.lstrip('/')}" if anchored else f"{sign}/{escaped}/**/{rule}"
+
+
+def _is_ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
+    """Decide by the nearest ignore file with a rule for the path."""
+    end = "/" if folder else ""
+    for base, spec in reversed(specs):
+        ignored = spec.check_file(path.relative_to(base).as_posix() + end).include
+        if ignored is not None:
+            return ignored
+    return False
+
+
+def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
+    """Return a test whether a path relative to `root` matches a glob.
+
+    Braces, `./`, `!` and absolute patterns work as models write them; a pattern without a slash is matched by name.
+    """
+    no = pattern.startswith("!")
+    lines: list[str] = []
+    for each in braces(pattern.removeprefix("!")):
+        one = each.removeprefix("./")
+        if one.startswith(f"{root.as_posix()}/"):
+            one = "/" + one[len(root.as_posix()) + 1 :]
+        lines.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
+    spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    return (lambda p: not spec.match_file(p)) if no else spec.match_file
+
+
+def braces(pattern: str, most: int = 200) -> list[str]:
+    """Expand braces: `*.{ts,tsx}` to `*.ts` and `*.tsx`."""
+    out, todo = list[str](), [pattern]
+    while todo and len(out) + len(todo) <= most:
+        one = todo.pop(0)
+        inner = re.search(r"\{([^{}]*,[^{}]*)\}", one)
+        if inner is None:
+            out.append(one)
+        else:
+            todo += [one[: inner.start()] + choice + one[inner.end() :] for choice in inner[1].split(",")]
+    return list(dict.fromkeys([*out, *todo]))
+
+
+MAX_RESULTS = 200
+SECONDS = 20.0  # for one search
+
+
+def notes(found: Listing, secret: list[str]) -> list[str]:
+    """Return notes of an incomplete listing and of files left out as secret."""
+    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was searched]"]
+    return [*late, *([describe_omitted(secret)] if secret else [])]

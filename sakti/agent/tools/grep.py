@@ -14,13 +14,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from sakti.agent.judge.secrets import other_name, secret_reason
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place, other_name, secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import one_row
-from sakti.agent.tools.walk import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes
+from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes, one_row
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -71,12 +69,9 @@ async def grep(
     if root.is_dir():
         files, names, secret = await _list_folder(root, place, include)
         base = root
-    elif root.is_file():
-        files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
-        if reason := secret_reason(root, place):
-            raise ToolError(f"{path} cannot be searched: {reason}.")
     else:
-        raise ToolError(f"There is no {path}." if not root.exists() else f"{path} is not a regular file.")
+        _check_file(root, path, place)
+        files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
     show = _shower(run, base)
     search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
     names = [n for n in names if "\n" not in n]
@@ -117,6 +112,22 @@ def _name_if_secret(base: Path, secret: Callable[[Path], bool]) -> Callable[[byt
     return name_of
 
 
+def _decode_row(row: bytes) -> str:
+    """Decode a line: by UTF-8, or by Latin-1 if that is impossible."""
+    text = row.decode("utf-8", "surrogateescape")
+    if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
+        return row.decode("latin-1")
+    return text
+
+
+def _check_file(file: Path, path: str, place: Place) -> None:
+    """Raise `ToolError` unless a file can be searched."""
+    if not file.is_file():
+        raise ToolError(f"There is no {path}." if not file.exists() else f"{path} is not a regular file.")
+    if reason := secret_reason(file, place):
+        raise ToolError(f"{path} cannot be searched: {reason}.")
+
+
 def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
     """Add one row of output; False when there are enough."""
     name, separator, rest = row.partition(b"\0")
@@ -137,9 +148,7 @@ def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
             return False
         search.matches += 1
     mark = sign.decode()
-    shown = text.rstrip(b"\r").decode("utf-8", "surrogateescape")
-    if not shown.isascii() and any("\udc80" <= c <= "\udcff" for c in shown):
-        shown = text.rstrip(b"\r").decode("latin-1")
+    shown = _decode_row(text.rstrip(b"\r"))
     line = f"{show(_name(name))}{mark}{number.decode()}"
     search.rows.append(line if search.files_only else f"{line}{mark}{shown}")
     return True

@@ -11,8 +11,8 @@ from sakti.agent.tools.processes import Running
 from sakti.core.errors import StoreError
 from sakti.store.database import Store
 from sakti.store.secrets import masked
-from sakti.store.threads import jobs
-from sakti.store.threads.jobs import StoredJob
+from sakti.store.threads import runs
+from sakti.store.threads.runs import StoredJob
 
 _START = 19  # of the fields in /proc/PID/stat behind the name of the program
 
@@ -27,11 +27,11 @@ class JobLog:
         """Store a command and return its number, above `started` and all earlier ones of the thread."""
         number = started + 1
         with contextlib.suppress(StoreError):
-            number = max(number, await self._store.read(jobs.newest_number, thread_id) + 1)
+            number = max(number, await self._store.read(runs.newest_job_number, thread_id) + 1)
             pid, file = running.process.pid, str(running.output.path)
             now = self._store.clock.now()
             job = StoredJob(thread_id, number, masked(running.command), pid, read_start_time(pid), file, now)
-            await self._store.write(jobs.begin, job)
+            await self._store.write(runs.begin_job, job)
         running.job = (thread_id, number)
         return number
 
@@ -41,7 +41,7 @@ class JobLog:
             return
         state, code = "stopped" if running.was_stopped else "ended", running.process.returncode
         with contextlib.suppress(StoreError):
-            await self._store.write(jobs.end, *running.job, state, code, self._store.clock.now())
+            await self._store.write(runs.end_job, *running.job, state, code, self._store.clock.now())
 
     async def find_past(self, thread_id: str, mine: Collection[Running]) -> dict[str, StoredJob]:
         """Return the commands of a thread that were lost, or whose end the model does not know, by number.
@@ -53,7 +53,7 @@ class JobLog:
         def is_running(job: StoredJob) -> bool:
             return (job.thread_id, job.number) in numbers or (job.state == "running" and _is_alive(job))
 
-        past = await self._store.write(jobs.find_past, thread_id, self._store.clock.now(), is_running)
+        past = await self._store.write(runs.find_past_jobs, thread_id, self._store.clock.now(), is_running)
         return {str(job.number): job for job in past}
 
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.merging import folded, merge_change, unfold
-from sakti.agent.tools.textfile import Line
+from sakti.agent.tools.textfile import Line, folded, merge_change, unfold
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -184,15 +183,20 @@ def levels(text: FileLines, old: str) -> Iterator[list[MatchPlace]]:
     yield text.indented(old, _fold)
 
 
+def _check_change(change: Change) -> None:
+    """Raise `ToolError` for a change that changes nothing, or names no text."""
+    if change.old == change.new:
+        raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
+    if not change.old:
+        raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
+
+
 def apply(text: str, change: Change, name: str) -> str:
     """Return `text` after one change, with its line ends.
 
     Raises `ToolError` where the old text does not occur, or more than once; `name` is the file's, for the message.
     """
-    if change.old == change.new:
-        raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
-    if not change.old:
-        raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
+    _check_change(change)
     if (replaced := _replace_exact(text, change, name)) is not None:
         return replaced
     full_text = FileLines(text)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from sakti.agent.tools.actions import ActionTool, Field, action_tool
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.task_fields import MISSING, QUERY, text, texts, whole
+from sakti.agent.tools.task_mutate import MISSING, QUERY, text, texts, whole
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text

@@ -23,8 +23,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
-from sakti.agent.tools.merging import folded, merge_change
-from sakti.agent.tools.textfile import Line
+from sakti.agent.tools.textfile import Line, folded, merge_change
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -63,15 +62,8 @@ def paths(text: str) -> list[str]:
 def parse(text: str) -> list[FileChange]:
     """Parse the changes of a patch. Raises `ToolError` naming the invalid line."""
     rows = textfile.plain(text).split("\n")
-    marks = [i for i, row in enumerate(rows) if row.strip() == BEGIN]
-    if not marks:
-        raise ToolError(f"The patch does not begin with {BEGIN!r}; nothing was changed.")
-    start = marks[0] + 1
-    stop = next((i for i in range(start, len(rows)) if rows[i].strip() == END), None)
-    if stop is None:
-        raise ToolError(f"The patch has no {END!r}: its end may be cut off. Nothing was changed.")
+    at, stop = _find_body(rows)
     out: list[FileChange] = []
-    at = start
     while at < stop:
         if not rows[at].strip():
             at += 1
@@ -90,22 +82,44 @@ def parse(text: str) -> list[FileChange]:
     return out
 
 
+def _find_body(rows: Sequence[str]) -> tuple[int, int]:
+    """Return the first line of a patch, and the one that ends it. Raises `ToolError` if one is missing."""
+    marks = [i for i, row in enumerate(rows) if row.strip() == BEGIN]
+    if not marks:
+        raise ToolError(f"The patch does not begin with {BEGIN!r}; nothing was changed.")
+    start = marks[0] + 1
+    stop = next((i for i in range(start, len(rows)) if rows[i].strip() == END), None)
+    if stop is None:
+        raise ToolError(f"The patch has no {END!r}: its end may be cut off. Nothing was changed.")
+    return start, stop
+
+
 def _file(kind: str, path: str, rows: Sequence[str]) -> FileChange:
     if kind == "Delete":
         return FileChange("delete", path)
     if kind == "Add":
-        lines = list(rows)
-        while lines and not lines[-1]:
-            lines.pop()
-        wrong = next((row for row in lines if row and not row.startswith("+")), None)
-        if wrong is not None:
-            raise ToolError(f"In the new file {path} the line {wrong[:80]!r} does not begin with '+'.")
-        return FileChange("add", path, content="".join(row[1:] + "\n" for row in lines))
+        return FileChange("add", path, content=_read_content(path, rows))
     move = _MOVE.fullmatch(rows[0].strip()) if rows else None
     hunks = _hunks(path, rows[1:] if move else rows)
     if not hunks and move is None:
         raise ToolError(f"The patch changes nothing in {path}.")
     return FileChange("update", path, move[1].strip() if move else None, hunks=tuple(hunks))
+
+
+def _read_content(path: str, rows: Sequence[str]) -> str:
+    """Return the text of a new file. Raises `ToolError` for a line without its sign."""
+    lines = _drop_empty_end(rows)
+    wrong = next((row for row in lines if row and not row.startswith("+")), None)
+    if wrong is not None:
+        raise ToolError(f"In the new file {path} the line {wrong[:80]!r} does not begin with '+'.")
+    return "".join(row[1:] + "\n" for row in lines)
+
+
+def _drop_empty_end(rows: Sequence[str]) -> list[str]:
+    lines = list(rows)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
@@ -121,10 +135,7 @@ def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
             old.clear()
             new.clear()
 
-    lines = list(rows)
-    while lines and not lines[-1]:
-        lines.pop()
-    for row in lines:
+    for row in _drop_empty_end(rows):
         if row == "@@" or row.startswith("@@ "):
             close()
             if name := re.sub(r"^-\d+(,\d+)? \+\d+(,\d+)? @@ ?", "", row[3:]):
@@ -182,20 +193,25 @@ def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
 _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
 
 
-def _locate(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
-    """Return the index of the first line that a hunk replaces, not before `at`."""
-    bodies = [line.body for line in lines]
+def _skip_context(bodies: Sequence[str], hunk: Hunk, at: int, what: str) -> int:
+    """Return the index behind the lines after '@@' of a hunk. Raises `ToolError` if one is missing."""
     for name in hunk.context:
         index = _find(bodies, [name], at)
         if index is None:
             raise ToolError(f"{what}: the line {name!r} of its '@@' is not there; nothing was changed.")
         at = index + 1
+    return at
+
+
+def _locate(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
+    """Return the index of the first line that a hunk replaces, not before `at`."""
+    bodies = [line.body for line in lines]
+    at = _skip_context(bodies, hunk, at, what)
     if not hunk.old:
         return at if hunk.context else len(bodies)
-    if hunk.at_end:
-        tail = len(bodies) - len(hunk.old)
-        if tail >= at and _find(bodies[tail:], hunk.old, 0) is not None:
-            return tail
+    tail = len(bodies) - len(hunk.old)
+    if hunk.at_end and tail >= at and _find(bodies[tail:], hunk.old, 0) is not None:
+        return tail
     index = _find(bodies, hunk.old, at)
     if index is None and hunk.context and hunk.old[0].strip() == hunk.context[-1].strip():
         index = _find(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
@@ -221,16 +237,22 @@ def _after(at: int) -> str:
     return f" after line {at}" if at else ""
 
 
-def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
-    """Describe where most of the lines occur, and the first that differs."""
-    best, score = 0, 0
-    folded_there = [b.strip() for b in bodies]
-    folded_wanted = [w.strip() for w in wanted]
+def _find_most_alike(bodies: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """Return where most lines are equal; None if no line is equal anywhere."""
+    best, score = None, 0
     for i in range(len(bodies)):
-        same = sum(a == b and bool(a) for a, b in zip(folded_there[i:], folded_wanted, strict=False))
+        same = sum(a == b and bool(a) for a, b in zip(bodies[i:], wanted, strict=False))
         if same > score:
             best, score = i, same
-    if not score:
+    return best
+
+
+def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
+    """Describe where most of the lines occur, and the first that differs."""
+    folded_there = [b.strip() for b in bodies]
+    folded_wanted = [w.strip() for w in wanted]
+    best = _find_most_alike(folded_there, folded_wanted)
+    if best is None:
         return " Read the file again."
     n = next((n for n, w in enumerate(folded_wanted) if folded_there[best + n : best + n + 1] != [w]), 0)
     there = bodies[best + n] if best + n < len(bodies) else "(the end of the file)"

@@ -1,25 +1,28 @@
-"""Show files to the model by read: text by lines, images, pages of a PDF."""
+"""Show files and folders to the model: read (text by lines, images, pages of a PDF), ls and glob."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from sakti.agent.judge.workspace_view import secret_reason
 from sakti.agent.tools import files, pictures, textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.ls import ls
+from sakti.agent.tools.files import MAX_RESULTS, SECONDS, describe_omitted, listing, matcher, notes, one_row
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.store.secrets import masked_lines
 
+MAX_ENTRIES = 1_000  # of a folder
 MAX_LINE = 2_000
 MASKED_AT_ONCE = 2_000_000  # characters of a file
-ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
+ROOM_FOR_NOTE = 300  # characters that stay free for the note about the rest
 
 
 @tool(effect="read", small=1)
@@ -118,3 +121,75 @@ def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
         if number >= offset:
             yield line.decode("utf-8", "replace").rstrip("\r\n")
         number += 1
+
+
+class _ListedEntry(Struct, frozen=True):
+    name: str
+    folder: bool
+    row: str
+    secret: bool
+
+
+@tool(effect="read", small=6)
+async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
+    """List a folder: folders end with a slash, files show their size in bytes."""
+    folder = run.resolve(path)
+    if not folder.is_dir():
+        if folder.exists():
+            raise ToolError(f"{path} is a file, not a folder; use read.")
+        raise ToolError(f"{path} is not a folder.")
+    entries = sorted(await asyncio.to_thread(_entries, run, folder), key=lambda e: (not e.folder, e.name))
+    rows = [e.row for e in entries if not e.secret]
+    secret = [e.name for e in entries if e.secret]
+    more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
+    hidden = [describe_omitted(secret)] if secret else []
+    name = run.state.show(folder)
+    text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
+    return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
+
+
+def _entries(run: ToolContext, folder: Path) -> list[_ListedEntry]:
+    place = run.place()
+    out: list[_ListedEntry] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
+            is_folder = entry.is_dir(follow_symlinks=False)
+            try:
+                size = "" if is_folder else f"  {entry.stat(follow_symlinks=False).st_size}"
+                row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
+            except OSError:  # gone meanwhile
+                continue
+            out.append(_ListedEntry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
+    return out
+
+
+@tool(effect="read")
+async def glob(
+    run: ToolContext,
+    pattern: Annotated[str, "such as src/**/*.py, *.{ts,tsx}; without a slash it is a name at any depth"],
+    path: Annotated[str, "folder to look in"] = ".",
+) -> Outcome:
+    """Find files by name, newest first."""
+    root = _folder(run, path)
+    files = await listing(root, run.place(), seconds=SECONDS)
+    fits = matcher(pattern, root)
+    names = await asyncio.to_thread(lambda: sorted(filter(fits, files.paths), key=lambda p: -_mtime(root / p)))
+    secret = [p for p in files.secret if fits(p)]
+    rows = [one_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
+    rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
+    return Outcome("\n".join([*rows, *notes(files, secret)]), details={"matches": len(names)})
+
+
+def _folder(run: ToolContext, path: str) -> Path:
+    root = run.resolve(path)
+    if not root.is_dir():
+        raise ToolError(f"{path} is not a folder.")
+    return root
+
+
+def _mtime(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,15 +1,20 @@
-"""Decode a text file and encode it again: encoding, byte order mark and line ends stay the same.
+"""Decode a text file, encode it again, and change its lines without changing the rest.
 
 Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. Under a guessed encoding text may look
 odd, but what an edit does not touch keeps its bytes, and no new text beyond ASCII is written.
+
+A model writes a text as it was shown it: line ends as \\n, perhaps without trailing blanks, with plain quotes for
+curly ones. `merge_change` keeps what is equal in the text to replace and its replacement as the file has it.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import Literal
 
 from msgspec import Struct
@@ -166,9 +171,12 @@ def _decode_by_guess(data: bytes) -> FileText:
     for name in encodings.likely(data) if evidence >= FEW else ():
         if text := _exact(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
-    controls = any(0x80 <= b <= 0x9F for b in data)
-    text = (controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
-    return replace(text, guess="weak")
+    return replace(_decode_western(data), guess="weak")
+
+
+def _decode_western(data: bytes) -> FileText:
+    has_controls = any(0x80 <= b <= 0x9F for b in data)
+    return (has_controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
 
 
 # --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------
@@ -215,3 +223,157 @@ def usual_end(of: list[Line]) -> str:
 def plain(text: str) -> str:
     r"""Convert every line end of `text` to \n, as models see and write it."""
     return "".join(line.body + ("\n" if line.end else "") for line in lines(text))
+
+
+LARGEST = 4_000_000  # pairs of lines that are compared; beyond it only the common beginning and end are kept
+
+_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys(
+            "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "
+        ),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
+        "…": "...",
+        # bytes that a file's encoding has not, as models are shown them
+        **dict.fromkeys(map(chr, range(0xDC80, 0xDD00)), "?"),
+    }
+)
+
+
+def clusters(text: str) -> Iterator[str]:
+    """Yield each character with its combining marks."""
+    start = 0
+    for i in range(1, len(text)):
+        if not unicodedata.combining(text[i]):
+            yield text[start:i]
+            start = i
+    if text:
+        yield text[start:]
+
+
+def folded(text: str) -> str:
+    """Compose `text` (NFC), with plain quotes, dashes and blanks for typographic ones."""
+    if text.isascii():
+        return text
+    return "".join(_fold(c) for c in clusters(text))
+
+
+def _fold(cluster: str) -> str:
+    return unicodedata.normalize("NFC", cluster).translate(_SIGNS)
+
+
+def _boundaries(text: str) -> dict[int, int]:
+    """Map the boundaries of clusters: offset in the folded text → offset in `text`."""
+    out = {0: 0}
+    there = here = 0
+    for cluster in clusters(text):
+        there, here = there + len(_fold(cluster)), here + len(cluster)
+        out[there] = here
+    return out
+
+
+def unfold(text: str, offset: int) -> int:
+    """Return the offset in `text` of the character at `offset` of the folded text."""
+    if text.isascii():
+        return offset
+    at = _boundaries(text)
+    return at[max(o for o in at if o <= offset)]
+
+
+def carry(old: str, new: str, there: str) -> str:
+    """Return `new`, with the parts it shares with `old` at its beginning and end as `there` has them.
+
+    `there` is `old` as the file has it; the indentation is that of `new`, trailing blanks of the file stay.
+    """
+    before, after, present = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
+    indent = new[: len(new) - len(after)]
+    if before == present:
+        return new
+    if folded(before) == folded(present):
+        return indent + _carry(before, after, present)
+    bare, blanks = present.rstrip(" \t"), present[len(present.rstrip(" \t")) :]
+    if before != before.rstrip(" \t") or after != after.rstrip(" \t") or folded(before) != folded(bare):
+        return new
+    return indent + (after if before == bare else _carry(before, after, bare)) + blanks
+
+
+def _count_equal(old: str, new: str) -> tuple[int, int]:
+    """Return how many characters are equal at the beginning and, beyond these, at the end."""
+    shared = 0
+    while shared < min(len(old), len(new)) and old[shared] == new[shared]:
+        shared += 1
+    back = 0
+    while back < min(len(old), len(new)) - shared and old[-1 - back] == new[-1 - back]:
+        back += 1
+    return shared, back
+
+
+def _carry(old: str, new: str, there: str) -> str:
+    shared, back = _count_equal(old, new)
+    ours, theirs = {h: t for t, h in _boundaries(old).items()}, _boundaries(there)
+    head = max(h for h, t in ours.items() if h <= shared and t in theirs)
+    tail = min(h for h, t in ours.items() if h >= max(head, len(old) - back) and t in theirs)
+    return there[: theirs[ours[head]]] + new[head : len(new) - (len(old) - tail)] + there[theirs[ours[tail]] :]
+
+
+def merge_change(
+    there: Sequence[Line],
+    old: Sequence[Line],
+    new: Sequence[Line],
+    end: str,
+    adapt: Callable[[str], str] = str,
+) -> str:
+    """Return the replacement of `there`, which is `old` as the file has it, line by line.
+
+    `end` is the line end of new lines, `adapt` adjusts them (indentation).
+    """
+    assert len(there) == len(old)
+    out: list[Line] = []
+    for tag, i, i_end, j, j_end in _opcodes(old, new):
+        if tag == "equal":
+            out += there[i:i_end]
+            continue
+        out += _merge_lines(there[i:i_end], old[i:i_end], new[j:j_end], end, adapt)
+    if out and there and old[-1].end and not there[-1].end:  # a file without a last line end stays one
+        out[-1] = Line(out[-1].body, "")
+    return _join_lines(out, end)
+
+
+def _merge_lines(
+    there: Sequence[Line], old: Sequence[Line], new: Sequence[Line], end: str, adapt: Callable[[str], str]
+) -> Iterator[Line]:
+    """Yield the lines of a change; each keeps what it has in common with the old line at its place."""
+    for k, line in enumerate(new):
+        paired = k < len(old)
+        body = adapt(carry(old[k].body, line.body, there[k].body) if paired else line.body)
+        line_end = there[k].end if paired and old[k].end and line.end else ""
+        yield Line(body, line_end or (end if line.end else ""))
+
+
+def _join_lines(lines: Sequence[Line], end: str) -> str:
+    """Join lines; add `end` to a line without one unless it is the last."""
+    return "".join(line.body + (line.end or end) for line in lines[:-1]) + "".join(
+        line.body + line.end for line in lines[-1:]
+    )
+
+
+def _opcodes(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    if head:
+        yield "equal", 0, head, 0, head
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(before) * len(after) > LARGEST:
+        yield "replace", head, len(old) - tail, head, len(new) - tail
+    else:
+        for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            yield tag, head + i, head + i_end, head + j, head + j_end
+    if tail:
+        yield "equal", len(old) - tail, len(old), len(new) - tail, len(new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -12,14 +12,13 @@ from msgspec import Struct, field, structs
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.limits import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_hooks, call_texts, tool_search
-from sakti.agent.tools.approvals import Approvals
+from sakti.agent.tools import call_hooks, tool_search
+from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
-from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.read import read
 from sakti.core.config import SESSION_MODES, SessionMode
@@ -118,9 +117,13 @@ class Toolbox(Struct):
         patches = not small and knows_patches(self.model())
         if (small, memory, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
-            tools = [self.tools[n] for n in self._list_names(small=small, memory=memory, left_out=left_out)]
-            self._specs[small, memory, patches] = tuple(t.short_spec() if small else t.spec() for t in tools)
+            names = self._list_names(small=small, memory=memory, left_out=left_out)
+            self._specs[small, memory, patches] = self._describe(names, small=small)
         return self._specs[small, memory, patches]
+
+    def _describe(self, names: Iterable[str], *, small: bool) -> tuple[ToolSpec, ...]:
+        tools = [self.tools[name] for name in names]
+        return tuple(t.short_spec() if small else t.spec() for t in tools)
 
     def _list_names(self, *, small: bool, memory: bool, left_out: str) -> list[str]:
         """Return the names of the tools for a model, in order."""
@@ -278,7 +281,7 @@ class Toolbox(Struct):
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
-            outcome = _add_notes(outcome, decision, record.lost)
+            outcome = call_hooks.add_notes(outcome, decision, record.lost)
             if tool.effect == "write" and not outcome.is_error:
                 self._note_changes(run, tool, arguments, outcome)
         except Denied as e:
@@ -286,15 +289,19 @@ class Toolbox(Struct):
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
             outcome = call_hooks.describe_failure(call, e)
+        return await self._run_hooks_after(call, outcome, judged.note, started if ran else None), started
+
+    async def _run_hooks_after(self, call: ToolCallPart, outcome: Outcome, note: str, started: float | None) -> Outcome:
+        """Return an outcome as its hooks leave it; `started` is when the tool began, None if it did not run."""
         try:
-            if judged.note:
-                outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
-            if ran and self.guard is not None:
-                took = round((clock.monotonic() - started) * 1000)
+            if note:
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{note}")
+            if started is not None and self.guard is not None:
+                took = round((self.state.clock.monotonic() - started) * 1000)
                 outcome = await self.guard.after(call, outcome, took)
-            return await call_hooks.after(self.hooks, call, outcome), started
+            return await call_hooks.after(self.hooks, call, outcome)
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
-            return call_hooks.describe_failure(call, e), started
+            return call_hooks.describe_failure(call, e)
 
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember changed files that run later, with diffs, until a command that runs them is approved."""
@@ -310,7 +317,7 @@ class Toolbox(Struct):
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)
-        arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
+        arguments = call.arguments if call.arguments is not None else forms.parse_leniently(call.raw)
         name = call.name if self.find(call.name) is not None else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
@@ -353,9 +360,7 @@ class Toolbox(Struct):
         if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
             raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
-            raise ToolError(
-                f"The arguments of {call.name} {call_texts.explain_unreadable(call.raw)}; write the call again."
-            )
+            raise ToolError(f"The arguments of {call.name} {forms.explain_unreadable(call.raw)}; write the call again.")
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
@@ -496,11 +501,7 @@ class Toolbox(Struct):
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
         if not answer.approved:
-            if not self.approvals.interactive:
-                why = call_hooks.explain_change(call, decision) or answer.note
-                raise Denied(f"Denied: {why}.", why)
-            note = f" They say: {answer.note}" if answer.note else ""
-            raise Denied(f"The user denied this call.{note}", answer.note)
+            raise call_hooks.explain_denial(call, decision, answer.note, interactive=self.approvals.interactive)
         if found.remote is not None:
             found.remote.note_use(not answer.is_judged)
         self._grant(answer.grant, decision.rules)
@@ -575,14 +576,6 @@ _PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 def knows_patches(model: str) -> bool:
     """Return whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
-
-
-def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:
-    """Add to a result what its approval noted, and the files that /undo cannot restore."""
-    notes = [decision.note] if decision.note and not decision.outside else []
-    if lost:
-        notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
-    return structs.replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -193,19 +193,15 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")
     number = next_number(db, record_id)
-    lines = [row, *(_with_it(db, row) if action == "forget" else [])]
-    shown = [_shown_text(one) for one in lines]
-    tasks = clear_tasks(db, row["thread_id"], shown).values if action == "forget" else ()
+    lines, tasks = [row], ()
+    if action == "forget":
+        lines += _with_it(db, row)
+        tasks = clear_tasks(db, row["thread_id"], [_shown_text(one) for one in lines]).values
     for one in lines:
-        done = {
-            "n": number,
-            "at": now,
-            "action": action,
-            "changes": changes,
-            "before": {name: one[name] for name in _FIELDS},
-            "undone_at": None,
-            **({"tasks": tasks} if tasks and one is row else {}),
-        }
+        before = {name: one[name] for name in _FIELDS}
+        done = {"n": number, "at": now, "action": action, "changes": changes, "before": before, "undone_at": None}
+        if tasks and one is row:
+            done["tasks"] = tasks
         _store(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return LineCorrection(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
@@ -228,30 +224,29 @@ def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
 
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> LineCorrection:
     """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
-    best: tuple[int, Json] | None = None
-    for row in _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"'))):
-        if line_id is not None and row["id"] != line_id:
-            continue
-        last = next((c for c in reversed(_corrections(row)) if c["undone_at"] is None), None)
-        if last is not None and (best is None or last["n"] > best[0]):
-            best = last["n"], row
-    if best is None:
+    corrected = _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+    numbers = [(_last_number(row), row) for row in corrected if line_id in (None, row["id"])]
+    number, row = max(numbers, key=lambda pair: pair[0], default=(0, {}))
+    if not number:
         raise MemoryFailure("There is no correction to undo.", code="not_found")
-    number, row = best
     action = ""
     for one in _corrected_rows(db, record_id):
         corrections = _corrections(one)
-        if not any(c["n"] == number for c in corrections):
-            continue
-        for correction in corrections:
-            if correction["n"] == number:
-                correction["undone_at"], action = now, correction["action"]
-                restore_tasks(db, correction.pop("tasks", ()))
-        _store(db, one, corrections)
+        undone = [c for c in corrections if c["n"] == number]
+        for correction in undone:
+            correction["undone_at"], action = now, correction["action"]
+            restore_tasks(db, correction.pop("tasks", ()))
+        if undone:
+            _store(db, one, corrections)
     next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _row(db, record_id, row["id"])
     return LineCorrection(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
+
+
+def _last_number(row: Json) -> int:
+    """Return the number of a line's newest correction that was not undone, 0 without one."""
+    return next((c["n"] for c in reversed(_corrections(row)) if c["undone_at"] is None), 0)
 
 
 def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:

@@ -1,4 +1,8 @@
-"""Erase a line of the log for good, with all copies of its text that memory made.
+"""Erase a line of the log, or a thread from the logs that it shares, for good, with all copies of the text.
+
+A thread's groups go with its rows. Here the reflections that were made of them go, and their other sources become
+active again; so does what others' lines quote of the thread's if they replace it. The first transaction removes it
+from the log; rows and words follow one at a time, so that other windows write in between.
 
 Raw SQL: the same text is replaced in several tables, of which each may hold it as JSON.
 """
@@ -6,7 +10,8 @@ Raw SQL: the same text is replaced in several tables, of which each may hold it 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -14,8 +19,9 @@ from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import corrections
-from sakti.store.log.replaced import remove_marks
-from sakti.store.models import CarryOverRow, GroupRow, ObservationRow
+from sakti.store.log.replaced import KEY, NOTE, Earlier, note, remove_marks
+from sakti.store.memory import integrity
+from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 
@@ -63,7 +69,7 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
     tasks = _clear_tasks(db, copies, texts)
     erase_copies(db, [*texts, *tasks])
     for one in copies:
-        _index_next(db, one)
+        _index_next(db, one["group_id"], one["line"])
     corrections.next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return Erased([one["id"] for one in copies], texts, tasks)
@@ -113,10 +119,10 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
     return [*corrections.clear_tasks(db, thread_id, texts).texts, *corrections.texts_of(before)]
 
 
-def _index_next(db: Database, row: Json) -> None:
-    """Index the line behind an erased one again: search keeps the text before each line beside it."""
+def _index_next(db: Database, group_id: str, number: int) -> None:
+    """Index the line behind a changed one again: search keeps the text before each line beside it."""
     line = ObservationRow
-    behind = line.select(line.pk).where(line.group_id == row["group_id"], line.line > row["line"], line.forgotten == 0)
+    behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
     for pk in rows.first(db, behind.order_by(line.line)) or ():
         reindexing.index_line(db, pk)
 
@@ -126,3 +132,194 @@ def _texts(row: Json) -> Sequence[str]:
     texts += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
     texts += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
     return [text for one in texts for text in (one, remove_marks(one)) if len(text) >= SHORTEST]
+
+
+# --- a thread in shared logs ----------------------------------------------------------------------------------
+
+# A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
+Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
+
+
+def begin(db: Database, thread_id: str, now: int) -> None:
+    """Take a thread's own groups and all reflections made of them out of the log, in one transaction.
+
+    The other sources of those reflections become active again. No row is deleted here (`reflections`, `words`), so
+    that a large log takes no longer.
+    """
+    resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
+    if (record_id := _shared_record(db, thread_id)) is None:
+        return
+    groups = _groups(db, record_id)
+    gone, back = _made_of(groups, thread_id)
+    _set_state(db, "discarded", gone, now)
+    for group_id in back:
+        was = (GroupRow.id == group_id) & (GroupRow.state == "superseded")
+        GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
+    _reassign(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
+    integrity.mend(db, record_id, now)
+    # after it: nothing is put into a gap of this thread any more
+    _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
+    count_again(db, resource_id, now)
+
+
+def reflections(db: Database, thread_id: str) -> list[Step]:
+    """List the rows of reflections made of a thread's groups; call it after `begin`.
+
+    Reflections of reflections come first, so that an interrupted run finds the same list again.
+    """
+    if (record_id := _shared_record(db, thread_id)) is None:
+        return []
+    groups = _groups(db, record_id)
+    gone, _ = _made_of(groups, thread_id)
+    steps: list[Step] = []
+    for group_id in (i for i in reversed(groups) if i in gone):
+        row = ObservationRow
+        lines = row.select(row.id).where(row.group_id == group_id).order_by(row.line).tuples().execute(db)
+        steps.extend(("line", line_id) for (line_id,) in lines)
+        steps.append(("group", group_id))
+    return steps
+
+
+_TEXTS = (
+    "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
+    " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?"
+)
+
+
+def words(db: Database, thread_id: str) -> list[Step]:
+    """List other threads' lines that quote words of this thread which they replace.
+
+    Only where no other thread has these words. Call it after `reflections`, while the thread's own lines are still
+    there.
+    """
+    if (record_id := _shared_record(db, thread_id)) is None:
+        return []
+    # SQL: joins groups and lines of several threads in one statement
+    lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    own_lines = [r for r in lines if r[0] == thread_id]
+    others = [r for r in lines if r[0] != thread_id]
+    own_text = "\n".join(text for r in own_lines for text in r[3:]).casefold()
+    other_text = "\n".join(NOTE.sub("", text) for r in others for text in r[3:]).casefold()
+    steps: list[Step] = []
+    for _, line_id, metadata, *_ in others:
+        texts = [r["text"] for r in json.loads(metadata).get(KEY, [])]
+        if phrases := tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in other_text):
+            steps.append(("unsay", line_id, phrases))
+    return steps
+
+
+def work_off(db: Database, steps: Sequence[Step]) -> None:
+    """Carry out steps that `reflections` or `words` returned; those done already change nothing."""
+    for step in steps:
+        match step:
+            case ("line", line_id):
+                search_index.remove(db, "reflection", line_id)
+                rows.delete(db, CarryOverRow, kind="line", source_id=line_id)
+                rows.delete(db, ObservationRow, id=line_id)
+            case ("group", group_id):
+                rows.delete(db, GroupRow, id=group_id)
+            case (_, line_id, phrases):
+                _remove_note(db, line_id, phrases)
+
+
+def _shared_record(db: Database, thread_id: str) -> str | None:
+    """Return the record of the log shared by the thread's workspace; None without one."""
+    # SQL: a join by a computed key
+    row = db.execute_sql(
+        "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
+        " WHERE t.id = ?",
+        (thread_id,),
+    ).fetchone()
+    return row and row[0]
+
+
+class _SharedGroup(Struct, frozen=True):
+    thread_id: str
+    kind: str
+    state: str
+    merged: tuple[str, ...]
+
+    def is_of(self, thread_id: str) -> bool:
+        """Return whether it was observed in that thread."""
+        return self.kind == "observation" and self.thread_id == thread_id
+
+
+def _groups(db: Database, record_id: str) -> dict[str, _SharedGroup]:
+    """Return the groups of a record by id, in the order of creation."""
+    row = GroupRow
+    columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
+    groups = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
+    return {group_id: _SharedGroup(*rest) for group_id, *rest in groups}
+
+
+def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
+    for group_id in ids:
+        changes = {"state": state, f"{state}_at": now}
+        GroupRow.update(**changes).where(GroupRow.id == group_id, GroupRow.state != state).execute(db)
+
+
+def _made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
+    """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
+    own_groups = {i for i, g in groups.items() if g.is_of(thread_id)}
+    gone: set[str] = set()
+    while more := {i for i, g in groups.items() if i not in gone and (own_groups | gone).intersection(g.merged)}:
+        gone |= more
+    used = {i: set(g.merged) for i, g in groups.items() if g.state != "discarded"}
+    sources = set[str]().union(*(merged for i, merged in used.items() if i in gone))
+    still_used = set[str]().union(*(merged for i, merged in used.items() if i not in gone))
+    return gone, sources - own_groups - gone - still_used
+
+
+def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) -> None:
+    """Assign reflections that this thread made, of others' lines alone, to another thread."""
+    for group_id, group in groups.items():
+        if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
+            other = GroupRow.select(GroupRow.thread_id).where(GroupRow.id == group.merged[-1]).scalar(db)
+            rows.update(db, GroupRow, group_id, thread_id=other)
+
+
+def _remove_note(db: Database, line_id: str, phrases: Sequence[str]) -> None:
+    """Remove from a line the note that it replaces these words."""
+    row = ObservationRow
+    line: Any = row.select().where(row.id == line_id).get_or_none(db)
+    if line is None:
+        return
+    replaced = line.metadata.get(KEY, [])
+    for one in replaced:
+        if one["text"] in phrases:
+            words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
+            _take_words(db, line_id, line.group_id, words)
+    remaining = [r for r in replaced if r["text"] not in phrases]
+    metadata = {**line.metadata, KEY: remaining}
+    if not remaining:
+        del metadata[KEY]
+    rows.update(db, row, line_id, metadata=metadata)
+    reindexing.index_line(db, line.pk)
+    _index_next(db, line.group_id, line.line)
+
+
+def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
+    for table, column, key, value in (
+        ("observations", "content", "id", line_id),
+        ("observations", "edited", "id", line_id),
+        ("observation_groups", "text", "id", group_id),
+        ("carry_over", "text", "source_id", line_id),
+    ):
+        # SQL: table and column are parameters
+        db.execute_sql(
+            f"UPDATE {table} SET {column} = replace({column}, ?1, '') WHERE {key} = ?2 AND instr({column}, ?1)",
+            (words, value),
+        )
+
+
+def count_again(db: Database, resource_id: str, now: int) -> None:
+    """Recompute the counts of the log shared by a workspace; other windows reload it."""
+    # SQL: sums and revision in one statement
+    db.execute_sql(
+        "UPDATE observational_memory AS r SET revision = revision + 1, updated_at = ?1, observation_token_count ="
+        " (SELECT coalesce(sum(observation_tokens), 0) FROM observation_groups g WHERE g.record_id = r.id"
+        " AND g.state = 'active'), generation_count = (SELECT count(*) FROM observation_groups g"
+        " WHERE g.record_id = r.id AND g.kind = 'reflection' AND g.state IN ('active', 'superseded'))"
+        " WHERE r.lookup_key = 'resource:' || ?2",
+        (now, resource_id),
+    )

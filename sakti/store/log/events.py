@@ -91,11 +91,15 @@ def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
     """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
-        group = list(together)
-        messages, before, after = (sum(r[n] for r in group) for n in (2, 3, 4))
-        ids = tuple(r[0] for r in reversed(group))
-        lines, child = sum(r[10] for r in group), "" if messages else str(group[0][11] or "")
-        yield MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
+        yield _activation(time, list(together))
+
+
+def _activation(time: int, rows: list[Any]) -> MemoryEvent:
+    """Return the event of groups that were activated at a time."""
+    ids = tuple(row[0] for row in reversed(rows))
+    messages, before, after, lines = (sum(row[n] for row in rows) for n in (2, 3, 4, 10))
+    child = "" if messages else str(rows[0][11] or "")
+    return MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
 
 
 def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:

@@ -144,8 +144,9 @@ def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -
     Lines of a group never change but by corrections, which are counted.
     """
     corrections = count_corrections(db, record_id)
-    same = before is not None and (before.record_id, before.corrections) == (record_id, corrections)
-    groups = before.groups if before is not None and same else {}
+    groups: dict[str, list[LogLine]] = {}
+    if before is not None and (before.record_id, before.corrections) == (record_id, corrections):
+        groups = before.groups
     # SQL: each step runs it; building a query takes 80-300 µs
     ids: list[str] = [i for (i,) in db.execute_sql(_GROUPS, (record_id,)).fetchall()]
     if fresh := [i for i in ids if i not in groups]:
@@ -341,6 +342,12 @@ def _is_worth_carrying(line: LogLine) -> bool:
     return not gone or 2 * gone < len(replaced.remove_marks(line.content).split())
 
 
+def _lines_to_carry(db: Database, thread_id: str, limit: int) -> list[LogLine]:
+    """Return the newest lines of a thread worth carrying over, pinned ones first."""
+    log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (thread_id,))])
+    return sorted((x for x in reversed(log) if _is_worth_carrying(x)), key=lambda x: not x.pinned)[:limit]
+
+
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
     """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
     row, message = ThreadRow, MessageRow
@@ -354,12 +361,8 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     if not earlier:
         return None
     lines: dict[str, str] = {}  # text: id of the line that states it last
-    for identifier, _, _ in earlier:
-        log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
-        worth = [x for x in reversed(log) if _is_worth_carrying(x)]
-        worth.sort(key=lambda x: not x.pinned)
-        for line in worth[:limit]:
-            lines.setdefault(replaced.NOTE.sub("", line.marked), line.id)
+    for line in (line for each in earlier for line in _lines_to_carry(db, each[0], limit)):
+        lines.setdefault(replaced.NOTE.sub("", line.marked), line.id)
     task = TaskRow
     unclosed = task.select(task.handle, task.title, task.status, task.id).where(
         task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()

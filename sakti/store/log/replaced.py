@@ -105,10 +105,13 @@ def find_replacements(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]
     folded = [text.casefold() for text in plain]
     for number, newer in enumerate(rows):
         for one in () if newer.dead else newer.metadata.get(KEY, ()):
-            words = one["text"].casefold()
-            for n in (n for n in range(number) if words in folded[n]):
-                if place(plain[n], one["text"]) is not None:
-                    earlier = out.get(rows[n].id, ())
-                    entry = Earlier(one["text"], newer.date, newer.time)
-                    out[rows[n].id] = (*(e for e in earlier if e.text != entry.text), entry)
+            entry, words = Earlier(one["text"], newer.date, newer.time), one["text"].casefold()
+            for n in range(number):
+                if words in folded[n] and place(plain[n], entry.text) is not None:
+                    out[rows[n].id] = _with_entry(out.get(rows[n].id, ()), entry)
     return out
+
+
+def _with_entry(earlier: Iterable[Earlier], entry: Earlier) -> tuple[Earlier, ...]:
+    """Return what replaces a row with a newer entry in the place of one with the same text."""
+    return (*(e for e in earlier if e.text != entry.text), entry)

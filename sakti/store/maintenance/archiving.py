@@ -17,11 +17,11 @@ import apsw
 from msgspec import Struct
 
 from sakti.core.errors import StoreError
-from sakti.store import archive_file
+from sakti.store import archive_file, failures
 from sakti.store.archive_file import MARK
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import archive_care, upkeep
+from sakti.store.maintenance import upkeep
 from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
@@ -77,7 +77,7 @@ async def archive(
                 progress(done.messages, messages)
         done.removed = await sweep(store)
     except (apsw.Error, OSError) as e:
-        raise archive_care.archive_error(e, done.path) from e
+        raise failures.archive_error(e, done.path) from e
     return done
 
 
@@ -139,7 +139,7 @@ async def sweep(store: Store) -> int:
             some, last = await upkeep.piece(store, partial(_sweep_some, place=place, after=last))
             removed += some
     except (apsw.Error, OSError) as e:
-        raise archive_care.archive_error(e, place) from e
+        raise failures.archive_error(e, place) from e
     return removed
 
 

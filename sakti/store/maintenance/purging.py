@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ from sakti.store.database import Store
 from sakti.store.log import erasure
 from sakti.store.log.erasure import ERASED
 from sakti.store.maintenance import archiving, upkeep
-from sakti.store.memory import shared_logs
-from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
+from sakti.store.models import MessageRow, SearchDocRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.search.index import said_before
@@ -106,13 +105,23 @@ async def erase_copies(store: Store, copies: Copies) -> list[Message]:
 
 def _find(db: Database, copies: Copies) -> list[str]:
     """Return the messages whose results repeat erased texts."""
+    words = ('"result"', '"output"', "<current-task>", "<suggested-response>")
+    stored = _unpacked_parts(db, "role IN ('tool', 'user')", (), words)
+    return [i for i, parts in stored if _clean([codec.decode(p) for p in parts], copies) is not None]
+
+
+def _unpacked_parts(
+    db: Database, where: str, values: Sequence[str], words: Sequence[str]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield ids and parts of messages whose parts have one of these words."""
+    has_word = " OR ".join("instr(parts, ?)" for _ in words)
     # SQL: calls a function of this program on packed texts
     stored = db.execute_sql(
-        "SELECT id, parts FROM (SELECT id, sakti_unpacked(parts) AS parts FROM messages WHERE role IN ('tool', 'user'))"
-        """ WHERE instr(parts, '"result"') OR instr(parts, '"output"')"""
-        " OR instr(parts, '<current-task>') OR instr(parts, '<suggested-response>')"
+        "SELECT id, parts FROM (SELECT id, sakti_unpacked(parts) AS parts FROM messages"
+        f" WHERE {where}) WHERE {has_word}",
+        (*values, *words),
     )
-    return [i for i, parts in stored if _clean([codec.decode(p) for p in json.loads(parts)], copies) is not None]
+    return ((message_id, json.loads(parts)) for message_id, parts in stored)
 
 
 def _clean(parts: Iterable[Part], copies: Copies) -> tuple[Part, ...] | None:
@@ -145,12 +154,9 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
             continue
         row = MessageRow
         pk, text = rows.first(db, row.select(row.pk, row.search_text).where(row.id == message.id))
-        # SQL: also runs on a bare connection, which no query of peewee does
-        behind = db.execute_sql(
-            "SELECT doc_id, position FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ?"
-            " AND prev_pk = ?",
-            (message.thread_id, message.index, pk),
-        ).fetchall()
+        docs = {"thread_id": message.thread_id, "kind": "message", "prev_pk": pk}
+        later = rows.select(db, SearchDocRow, ("doc_id", "position"), **docs)
+        behind = [(doc_id, position) for doc_id, position in later if position > message.index]
         for doc_id, _ in behind:
             search_index.set_previous(db, "message", doc_id, "", None)
         search_index.remove(db, "message", message.id)
@@ -218,14 +224,8 @@ def remove(found: Iterable[Path]) -> list[Path]:
 def named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: full tool outputs, pasted images."""
     names: set[str] = set()
-    # SQL: calls a function of this program on packed texts
-    for (parts,) in db.execute_sql(
-        "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
-        " WHERE instr(parts, '\"output_file\"') OR instr(parts, '/pasted/')",
-        (thread_id,),
-    ).fetchall():
-        for part in json.loads(parts):
-            names.update(_strings(part))
+    for _, parts in _unpacked_parts(db, "thread_id = ?", (thread_id,), ('"output_file"', "/pasted/")):
+        names.update(_strings(parts))
     return sorted(names)
 
 
@@ -250,7 +250,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
-    for find in (shared_logs.reflections, shared_logs.words):
+    for find in (erasure.reflections, erasure.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
     for table in tables():
@@ -261,7 +261,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
             await upkeep.until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
-    await store.write(shared_logs.count_again, resource_id, store.clock.now())
+    await store.write(erasure.count_again, resource_id, store.clock.now())
 
 
 async def go_on(store: Store) -> None:
@@ -335,24 +335,21 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title goes with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
-    shared_logs.begin(db, thread_id, now)
+    erasure.begin(db, thread_id, now)
     return thread.resource_id
 
 
-def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
-    index_upkeep.with_deferred_merge(db, partial(shared_logs.work_off, steps=steps))
+def _work_off(db: Database, steps: Sequence[erasure.Step]) -> None:
+    index_upkeep.with_deferred_merge(db, partial(erasure.work_off, steps=steps))
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:
     row = rows.first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
     if row is None or row[1] is None:
         raise StoreError("Only a deleted task can be removed for good.")
-    # SQL: one statement for all messages of the task
-    db.execute_sql(
-        "UPDATE search_docs SET task_id = NULL WHERE kind = 'message'"
-        " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
-        (task_id,),
-    )
+    doc = SearchDocRow
+    linked = MessageRow.select(MessageRow.id).where(MessageRow.task_id == task_id)
+    doc.update(task_id=None).where(doc.kind == "message", doc.doc_id.in_(linked)).execute(db)
     MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
     # SQL: reads JSON inside a column
     db.execute_sql(

@@ -145,12 +145,12 @@ def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:
         return None
-    primary_key = meta.primary_key
-    key = {
-        name: getattr(row, name)
-        for name in (primary_key.field_names if isinstance(primary_key, CompositeKey) else [primary_key.name])
-    }
+    key = {name: getattr(row, name) for name in _key_names(meta.primary_key)}
     return _Dirty(key, {name: before[name] for name in changed}, changed)
+
+
+def _key_names(primary_key: Any) -> Sequence[str]:
+    return primary_key.field_names if isinstance(primary_key, CompositeKey) else [primary_key.name]
 
 
 def _mask_value(column: Any, value: Any) -> Any:

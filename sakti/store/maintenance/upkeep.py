@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+import apsw
 from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
-from sakti.store import archive_file, database_file, packing
-from sakti.store.connection import Database
+from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
+from sakti.store.connection import Database, plain
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
-from sakti.store.maintenance.maintenance import Finding
+from sakti.store.database_file import DatabaseFile
+from sakti.store.maintenance import checks
+from sakti.store.maintenance.checks import Finding
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, reindexing
@@ -118,7 +122,7 @@ async def pack_quietly(store: Store) -> None:
 
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
-    findings = await store.read(maintenance.check)
+    findings = await store.read(checks.check)
     return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
 
 
@@ -156,7 +160,7 @@ async def _count_tasks(store: Store, _: Finding) -> Finding:
 
 async def _mend_task_index(store: Store, finding: Finding) -> Finding:
     await store.write(index_upkeep.empty, finding.name)
-    await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
+    await each(store, await store.read(checks.unindexed_tasks), checks.index_tasks)
     return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
 
 
@@ -164,7 +168,7 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
     if await store.read(archive_file.is_missing):
         return replace(finding, mend=archive_file.MISSING, mendable=False)
-    beyond_filling = any(words in finding.detail for words in ("damaged", maintenance.DIFFER))
+    beyond_filling = any(words in finding.detail for words in ("damaged", checks.DIFFER))
     if beyond_filling or await store.read(index_upkeep.count_orphans, table):
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
@@ -248,3 +252,101 @@ async def _merge_whole(store: Store, table: str) -> None:
 def _is_merged(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
     db.connection().pragma("optimize")
+
+
+COUNTED = (
+    "threads",
+    "messages",
+    "observation_groups",
+    "observations",
+    "tasks",
+    "compaction_records",
+    "steps",
+    "search_docs",
+)
+
+
+def stats(db: Database, path: Path) -> dict[str, int | str]:
+    """Return sizes and counts; `bytes` is of all files of the database together."""
+    out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
+    out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
+    sources = {table: f"count(*) FROM {table}" for table in COUNTED}
+    sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
+    sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
+    # SQL: the counts of nine tables in one statement
+    counted = db.execute_sql(f"SELECT {', '.join(f'(SELECT {source})' for source in sources.values())}").fetchone()
+    counts = dict(zip(sources, counted, strict=True))
+    tokens = counts.pop("tokens")
+    out.update(counts)
+    place = archive_file.path_of(path)
+    out["archive_bytes"] = place.stat().st_size if place.exists() else 0
+    out["tokens"] = tokens
+    return out
+
+
+def is_clean(path: Path) -> bool:
+    """Return whether the free space of a database never held removed text.
+
+    Raises `StoreError` where it cannot be opened.
+    """
+    try:
+        connection = DatabaseFile(str(path)).connect()
+        try:
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.to_store_error(e, path, saving=False) from e
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Vacuum the database at `path`; return its bytes before and after.
+
+    Takes as long, and meanwhile as much room, as a copy of it. Raises `StoreError`: busy where it is open elsewhere,
+    full, damaged, read_only, missing.
+    """
+    if not path.exists():
+        raise StoreError(f"{path} is not there.", code="missing")
+    opening.refuse_unusable(path)
+    if not files.writable(path):
+        raise StoreError(f"{path} or its folder is not writable.", code="read_only")
+    if not opening.is_alone(path):
+        raise StoreError(
+            f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
+        )
+    before = _bytes(path)
+    if shutil.disk_usage(path.parent).free < before * 2:
+        raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
+    try:
+        connection = DatabaseFile(str(path)).connect()
+        try:
+            opening.refuse_foreign(connection, path)
+            if migrate.current_version(plain(connection)) != migrate.LATEST:
+                raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
+            for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
+            connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
+            connection.execute("VACUUM").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            _vacuum_archive(path)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.to_store_error(e, path, saving=False) from e
+    return before, _bytes(path)
+
+
+def _bytes(path: Path) -> int:
+    return sum(p.stat().st_size for p in files.all_of(path))
+
+
+def _vacuum_archive(path: Path) -> None:
+    """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
+    place = archive_file.path_of(path)
+    if place.exists():
+        file = archive_file.connect(place)
+        try:
+            if archive_file.number(file) is not None:
+                file.execute("VACUUM").fetchall()
+        finally:
+            file.close()

@@ -25,8 +25,8 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
 from sakti.store import leases
 from sakti.store.connection import Database
-from sakti.store.memory import compactions
 from sakti.store.memory import group_rows as rows
+from sakti.store.memory import moves
 from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.memory.moves import (
     Activate,
@@ -58,9 +58,9 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
         case Activate():
             done = _activate(db, record_id, thread_id, move, now)
         case UndoCompaction():
-            done = compactions.undo_compaction(db, record_id, thread_id, move, now)
+            done = moves.undo_compaction(db, record_id, thread_id, move, now)
         case UndoReflection():
-            done = compactions.undo_reflection(db, record_id, move, now)
+            done = moves.undo_reflection(db, record_id, move, now)
     figures(db, record_id, thread_id, now)
     return done
 
@@ -139,12 +139,7 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
     if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
         raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
-    chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)} if move.group_ids else {}
-    entering = [chosen[i] for i in move.group_ids if i in chosen]
-    if len(entering) != len(move.group_ids) or any(
-        (g.record_id, g.thread_id, g.kind) != (record_id, thread_id, "observation") for g in entering
-    ):
-        raise MemoryFailure("These observations belong to another thread.", code="conflict")
+    entering = _chosen_groups(db, record_id, thread_id, move.group_ids)
     if entering:
         _enter(db, entering, now)
     entered = tuple(structs.replace(g, state="active", activated_at=now) for g in entering)
@@ -154,15 +149,20 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
     return Advanced(entered, reflection, removed)
 
 
+def _chosen_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[str]) -> list[Group]:
+    """Return observations of a thread in the order of `ids`. Raises `MemoryFailure` (conflict) for any other group."""
+    by_id = {g.id: g for g in rows.groups_by_id(db, ids)} if ids else {}
+    chosen = [by_id[i] for i in ids if i in by_id]
+    places = {(g.record_id, g.thread_id, g.kind) for g in chosen}
+    if len(chosen) != len(ids) or places - {(record_id, thread_id, "observation")}:
+        raise MemoryFailure("These observations belong to another thread.", code="conflict")
+    return chosen
+
+
 def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
     """Activate groups of one thread, each directly behind the observed messages."""
     first = entering[0]
-    end = rows.cursor(db, first.record_id, first.thread_id)
-    for group in (g for g in entering if g.observes):
-        assert group.first_index is not None and group.last_index is not None
-        if group.first_index <= end or has_messages_between(db, group.thread_id, end, group.first_index):
-            raise MemoryFailure("The log has changed meanwhile.", code="conflict")
-        end = group.last_index
+    end = _require_adjacent(db, [g for g in entering if g.observes], rows.cursor(db, first.record_id, first.thread_id))
     transition(db, [g.id for g in entering], "buffered", "active", now)
     _enter_reports(db, first.record_id, first.thread_id, end, now)
     # SQL: each step runs it; building a query takes 80-300 µs
@@ -177,6 +177,16 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
     )
 
 
+def _require_adjacent(db: Database, groups: Sequence[Group], end: int) -> int:
+    """Return the last message of groups that follow message `end` without a gap. Raises `MemoryFailure` (conflict)."""
+    for group in groups:
+        assert group.first_index is not None and group.last_index is not None
+        if group.first_index <= end or has_messages_between(db, group.thread_id, end, group.first_index):
+            raise MemoryFailure("The log has changed meanwhile.", code="conflict")
+        end = group.last_index
+    return end
+
+
 def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> None:
     """Activate the reports whose messages have left the context, behind the log.
 
@@ -184,16 +194,19 @@ def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: 
     around it: it moves to the end, and what is buffered and enters later moves behind it.
     """
     waiting = [g for g in rows.groups(db, record_id, "buffered") if g.kind == "observation"]
-    reports = [g for g in waiting if g.origin == "report" and g.thread_id == thread_id and (g.end or 0) <= end]
+    reports = [g for g in waiting if _is_report(g, thread_id) and (g.end or 0) <= end]
     if not reports:
         return
-    rest = [g for g in waiting if g not in reports]
-    for group in (*reports, *rest):
+    for group in sorted(waiting, key=lambda g: g not in reports):
         # SQL: sets a key from a subselect over the same table
         db.execute_sql(
             "UPDATE observation_groups SET pk = (SELECT max(pk) + 1 FROM observation_groups) WHERE id = ?", (group.id,)
         )
     transition(db, [g.id for g in reports], "buffered", "active", now)
+
+
+def _is_report(group: Group, thread_id: str) -> bool:
+    return group.origin == "report" and group.thread_id == thread_id
 
 
 def _condense(

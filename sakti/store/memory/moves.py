@@ -1,4 +1,7 @@
-"""Define the moves of memory and their result; `advance` carries them out in SQL."""
+"""Define the moves of memory and their result; change states of groups; store compactions and undo them.
+
+`advance` carries the moves out. No row is deleted.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,20 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
+from peewee import fn
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.types import Thread
+from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import Group, GroupState, Held, NewLine
+from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
+from sakti.store.models import CompactionRow, GroupRow, MemoryRecordRow, MessageRow, ObservationRow
+from sakti.store.rows import Shape, first, insert, update
+from sakti.store.search import index as search_index
+from sakti.store.threads import threads
+from sakti.store.threads.threads import HOLD
 
 
 class Add(Struct, frozen=True):
@@ -148,3 +159,197 @@ def has_messages_between(db: Database, thread_id: str, after: int, before: int) 
         (thread_id, after, before),
     ).fetchone()
     return row is not None
+
+
+# --- compactions ----------------------------------------------------------------------------------------------
+
+CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
+
+
+class Compaction(Struct, frozen=True):
+    """Completed /compact.
+
+    `group_ids`: exactly the groups that it made or activated, all of its thread. `before`: ids of the groups that
+    were buffered, the thread's task, the record's last times.
+    """
+
+    id: str
+    thread_id: str
+    resource_id: str
+    record_id: str
+    focus: str
+    first_index: int
+    last_index: int
+    message_count: int
+    message_ids: tuple[str, ...]
+    group_ids: tuple[str, ...]
+    before: Json
+    tokens_before: int
+    tokens_after: int
+    created_at: int
+
+
+COMPACTION = Shape(CompactionRow, Compaction, message_ids="original_message_ids")
+
+
+def add_compaction(db: Database, done: Compaction) -> None:
+    insert(db, CompactionRow, **COMPACTION.values(done))
+
+
+def count_lines(db: Database, done: Compaction) -> tuple[int, int, int]:
+    """Count lines of the log after a compaction: its own, the pinned ones, and its own with flags."""
+    line, group = ObservationRow, GroupRow
+    in_log = (group.record_id == done.record_id) & (group.state == "active")
+    pinned_lines = group.select(fn.COUNT(line.pk)).join(line, on=line.group_id == group.id).where(in_log)
+    pinned = pinned_lines.where(line.pinned == 1, line.forgotten == 0).scalar(db)
+    flagged = fn.COALESCE(fn.SUM(fn.json_array_length(line.flags) > 0), 0)
+    new_lines = line.select(fn.COUNT(line.pk), flagged.coerce(False)).where(line.group_id.in_(done.group_ids))
+    lines, doubtful = first(db, new_lines.where(line.forgotten == 0))
+    return lines, pinned, doubtful
+
+
+def last_compaction(db: Database, thread_id: str) -> Compaction | None:
+    """Return the newest compaction of a thread that was not undone."""
+    row = CompactionRow
+    here = (row.thread_id == thread_id) & row.undone_at.is_null()
+    return COMPACTION.select().where(here).order_by(row.pk.desc()).limit(1).get_or_none(db)
+
+
+def mark_undone(db: Database, compaction_id: str, now: int) -> None:
+    CompactionRow.update(undone_at=now).where(CompactionRow.id == compaction_id).execute(db)
+
+
+def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> Advanced:
+    """Undo a compaction: groups buffered before are buffered again, those it made are discarded.
+
+    Its messages are unobserved again.
+    """
+    done = last_compaction(db, thread_id)
+    if done is None or done.id != move.compaction_id:
+        raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
+    groups = _own_groups(db, done, record_id, thread_id)
+    ready = set(done.before.get("buffered", ()))
+    back = [g.id for g in groups if g.id in ready]
+    created = [g for g in groups if g.id not in ready]
+    transition(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
+    transition(db, back, "active", "buffered", now)
+    for group in created:
+        rows.unindex(db, group)
+    end = rows.cursor(db, record_id, thread_id)
+    reports = _take_back_reports(db, record_id, thread_id, end, now)
+    discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)
+    record = MemoryRecordRow
+    record.update(
+        total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in groups),
+        last_buffered_at_tokens=done.before["last_buffered_at_tokens"],
+        last_observed_at=done.before["last_observed_at"],
+    ).where(record.id == record_id).execute(db)
+    pending = _count_pending_tokens(db, thread_id, end)
+    threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
+    mark_undone(db, done.id, now)
+    return Advanced(removed=tuple(groups))
+
+
+def _count_pending_tokens(db: Database, thread_id: str, end: int) -> int:
+    """Return the tokens of the messages behind index `end`."""
+    row = MessageRow
+    behind = (row.thread_id == thread_id) & (row.message_index > end) & (row.state != "withheld")
+    return row.select(fn.COALESCE(fn.SUM(row.token_count), 0)).where(behind).scalar(db)
+
+
+def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> list[str]:
+    """Buffer the reports again whose messages are back in the context; return the ids of their groups."""
+    active = [g for g in rows.groups(db, record_id, "active") if g.origin == "report" and g.thread_id == thread_id]
+    reports = [g.id for g in active if (g.end or 0) > end]
+    transition(db, reports, "active", "buffered", now)
+    return reports
+
+
+def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
+    """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
+    groups = rows.groups_by_id(db, done.group_ids)
+    states = {g.state for g in groups}
+    reason = ""
+    if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):
+        reason = "it also covers work outside this thread"
+    elif "superseded" in states:
+        reason = "a reflection was made from its observations; undo that first"
+    elif states != {"active"} or len(groups) != len(done.group_ids):
+        reason = "its observations are no longer in the log"
+    elif rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
+        reason = "more was observed after it"
+    if reason:
+        raise MemoryFailure(f"Cannot be undone: {reason}.", code="conflict")
+    return groups
+
+
+# --- a reflection -----------------------------------------------------------------------------------------
+
+
+def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> Advanced:
+    """Undo a reflection: its merged groups are active again, before later observations.
+
+    Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
+    same.
+    """
+    target = _target(db, record_id, move.generation)
+    line, record = ObservationRow, MemoryRecordRow
+    lines = list(line.select(line.id, line.metadata).where(line.group_id == target.id).tuples().execute(db))
+    transition(db, [target.id], "active", "discarded", now)
+    for line_id, _ in lines:
+        search_index.remove(db, "reflection", line_id)
+    discard_stale(db, record_id, [target.id], now)
+    merged = rows.groups_by_id(db, target.merged_group_ids)
+    if any(g.state != "superseded" for g in merged):
+        raise MemoryFailure("The log has changed meanwhile.", code="conflict")
+    for group in merged:
+        away = [*group.metadata.get("away", ()), [group.superseded_at, now]]
+        metadata = {**group.metadata, "away": away}
+        update(db, GroupRow, group.id, state="active", superseded_at=None, metadata=metadata)
+    before = target.metadata.get("before", {})
+    record.update(
+        generation_count=record.generation_count - 1,
+        origin_type=before.get("origin_type", "observation"),
+        last_reflection_at=before.get("last_reflection_at"),
+    ).where(record.id == record_id).execute(db)
+    tokens = sum(g.observation_tokens for g in rows.groups(db, record_id, "active"))
+    set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval})
+    _task_back(db, target)
+    # a running reflection has read a log that no longer exists
+    metadata = record.select(record.metadata).where(record.id == record_id).scalar(db)
+    update(db, record, record_id, metadata={**metadata, CORRECTIONS: (metadata.get(CORRECTIONS) or 0) + 1})
+    changed = sum(CORRECTIONS in metadata for _, metadata in lines)
+    return Advanced(tuple(replace(g, state="active") for g in merged), removed=(target,), corrected_lines=changed)
+
+
+def _target(db: Database, record_id: str, generation: int | None) -> Group:
+    """Return the reflection to undo; it must be in the log."""
+    merged, active = _reflections(db, record_id, "superseded"), _reflections(db, record_id, "active")
+    target = next(reversed(active), None)
+    if generation is not None:
+        target = next((g for g in (*reversed(active), *reversed(merged)) if g.generation == generation), None)
+    if target is None:
+        text = "There is no reflection" if generation is None else f"There is no generation {generation} in the log"
+        raise MemoryFailure(f"{text} to undo.", code="not_found")
+    if target.state == "superseded":
+        above = next(g for g in (*merged, *active) if target.id in g.merged_group_ids)
+        raise MemoryFailure(
+            f"Generation {target.generation} cannot be undone: generation {above.generation} was made from it;"
+            " undo that first.",
+            code="conflict",
+        )
+    return target
+
+
+def _reflections(db: Database, record_id: str, state: GroupState) -> list[Group]:
+    return [g for g in rows.groups(db, record_id, state) if g.kind == "reflection"]
+
+
+def _task_back(db: Database, target: Group) -> None:
+    """Restore the thread's former task, unless an Observer has set a newer one since."""
+    before = target.metadata.get("before", {}).get("task")
+    thread = threads.get(db, target.thread_id)
+    if before is None or thread is None or thread.metadata.get("task_index") != target.last_index:
+        return
+    if thread.metadata.get("current_task") == target.current_task:
+        threads.update_metadata(db, thread.id, before)

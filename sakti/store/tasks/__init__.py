@@ -1,7 +1,7 @@
 """Store the tasks of a workspace: rows, edges, claims, links to messages, change log.
 
-`rows` writes them, in peewee queries; `questions` reads them on any `Database`, also without peewee; `graph` keeps
-cached columns by walks over edges and checks them; `deadlocks` finds cycles; `search` has an FTS5 index of tasks.
+`rows` writes them, in peewee queries; `questions` reads and searches them on any `Database`, also without peewee;
+`graph` keeps cached columns by walks over edges and checks them; `deadlocks` finds cycles.
 `sakti tasks ready` is a process that asks one question and ends: without peewee it needs 0.11 s of CPU, with its import
 0.06 s more; building a query of a task's columns takes 0.3 ms, running it 0.03 ms.
 """

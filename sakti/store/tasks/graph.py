@@ -77,6 +77,12 @@ UNION SELECT resource_id FROM (
   EXCEPT SELECT resource_id, state, type, count(*) FROM tasks GROUP BY 1, 2, 3)"""
 
 
+def _list_ids(db: Connection, sql: str, values: Sequence[object] = ()) -> list[str]:
+    """Return the first column of a statement's rows."""
+    # SQL: walks edges without peewee, whose import takes 60 ms; one statement for a level
+    return [row[0] for row in db.execute_sql(sql, values)]
+
+
 def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
     """Recount these tasks and spread the result to their descendants.
 
@@ -92,38 +98,35 @@ def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
         # SQL: one statement for all ids, which are one parameter
         flipped = db.execute_sql(_FLIPPED, (json.dumps(frontier),)).fetchall()
         changed.update((task, bool(held)) for task, held in flipped)
-        frontier = _children(db, [task for task, _ in flipped])
+        frontier = _find_children(db, [task for task, _ in flipped])
     return changed
 
 
 def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
     """Refresh after a task's status or deletion changed: the task, its dependents, parents and children."""
-    # SQL: walks edges without peewee; one statement for a level
-    rows = db.execute_sql(
+    around = _list_ids(
+        db,
         "SELECT task_id FROM task_dependencies WHERE depends_on = ?1 AND type IN ('blocks', 'parent-child')"
         " UNION SELECT depends_on FROM task_dependencies WHERE task_id = ?1 AND type = 'parent-child'",
         (task_id,),
-    ).fetchall()
-    return refresh(db, [task_id, *(r[0] for r in rows)])
+    )
+    return refresh(db, [task_id, *around])
 
 
 def refresh_all(db: Connection, resource_id: str) -> None:
     """Refresh every task of a workspace, after an import."""
-    # SQL: runs without peewee, whose import takes 60 ms
-    rows = db.execute_sql("SELECT id FROM tasks WHERE resource_id = ?", (resource_id,)).fetchall()
-    refresh(db, [r[0] for r in rows])
+    refresh(db, task_ids(db, resource_id))
 
 
-def _children(db: Connection, task_ids: list[str]) -> list[str]:
+def _find_children(db: Connection, task_ids: list[str]) -> list[str]:
     if not task_ids:
         return []
-    # SQL: one statement for all ids, which are one parameter
-    rows = db.execute_sql(
+    return _list_ids(
+        db,
         "SELECT DISTINCT d.task_id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         " AND d.type = 'parent-child'",
         (json.dumps(task_ids),),
-    ).fetchall()
-    return [r[0] for r in rows]
+    )
 
 
 def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
@@ -200,37 +203,35 @@ def find_epics_to_reopen(db: Connection, resource_id: str, task_ids: Iterable[st
     if task_ids is not None:
         among = " AND (e.id IN (SELECT value FROM json_each(?)) OR d.task_id IN (SELECT value FROM json_each(?)))"
         values += [json.dumps(list(task_ids))] * 2
-    # SQL: walks edges without peewee; one statement for a level
-    rows = db.execute_sql(
+    return _list_ids(
+        db,
         "SELECT DISTINCT e.id FROM tasks e CROSS JOIN task_dependencies d ON d.depends_on = e.id"
         f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
         f" WHERE e.resource_id = ? AND e.type = 'epic' AND e.status = 'closed' AND e.deleted_at IS NULL{among}",
         values,
     )
-    return [epic for (epic,) in rows]
 
 
 def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
     """Return those of these tasks that have children, whatever their state."""
-    # SQL: one statement for all ids, which are one parameter
-    rows = db.execute_sql(
+    parents = _list_ids(
+        db,
         "SELECT DISTINCT d.depends_on FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         " AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND c.deleted_at IS NULL",
         (json.dumps(list(task_ids)),),
     )
-    return {r[0] for r in rows}
+    return set(parents)
 
 
 def finished_containers(db: Connection, task_id: str) -> list[str]:
     """Return the unblocked open parents of a task whose children are all closed, oldest first."""
-    # SQL: walks edges without peewee; one statement for a level
-    rows = db.execute_sql(
+    return _list_ids(
+        db,
         "SELECT t.id FROM task_dependencies d CROSS JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ?"
         " AND d.type = 'parent-child' AND t.status != 'closed' AND t.deleted_at IS NULL AND t.open_children = 0"
         " AND t.held = 0 ORDER BY t.created_at",
         (task_id,),
     )
-    return [r[0] for r in rows]
 
 
 def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
@@ -377,14 +378,12 @@ def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, s
 
 def find_stale(db: Connection) -> list[str]:
     """Return the workspaces in which a cached column or count differs from the rows."""
-    # SQL: walks edges without peewee; one statement for a level
-    return [r[0] for r in db.execute_sql(f"{_STALE_COUNTS} UNION {_STALE_TALLIES}").fetchall()]
+    return _list_ids(db, f"{_STALE_COUNTS} UNION {_STALE_TALLIES}")
 
 
 def task_ids(db: Connection, resource_id: str) -> list[str]:
     """Return the ids of all tasks of a workspace, deleted ones too."""
-    # SQL: runs without peewee, whose import takes 60 ms
-    return [i for (i,) in db.execute_sql("SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))]
+    return _list_ids(db, "SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))
 
 
 def tally(db: Connection, resource_id: str) -> None:

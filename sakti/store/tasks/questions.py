@@ -1,4 +1,9 @@
-"""Define `Task` and `TaskCard`, and query them in SQL that also runs without peewee. Read-only.
+"""Define `Task` and `TaskCard`; query them, and fill and search their index, in SQL that also runs without peewee.
+
+Neither a million messages nor a word that every task has makes a search slow. Tasks with all words come first, then
+tasks where they are prefixes, then tasks with some of them; if nothing matches, the general search with its typing
+corrections runs. Of a word that more than `COMMON` tasks have only the newest `COMMON` are ranked; rarer words are
+always looked up whole.
 
 Raw SQL: `sakti tasks` runs it without peewee (see the package).
 """
@@ -7,13 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json
 from sakti.store.connection import Connection
+from sakti.store.search import index as search_index
+from sakti.store.search import query as search_query
+from sakti.store.text_registry import entering
+
+with lazy_imports:
+    from sakti.store.search import search as text_search
 
 # What is not a column of its own: computed when it is read. Metadata without what an import keeps of its source.
 _COMPUTED = {
@@ -139,6 +152,11 @@ def _has(db: Connection, condition: str, *values: str) -> bool:
     return db.execute_sql(f"SELECT 1 FROM tasks WHERE {condition} LIMIT 1", values).fetchone() is not None
 
 
+def _list_ids(db: Connection, sql: str, values: Sequence[object]) -> list[str]:
+    # SQL: runs without peewee, whose import takes 60 ms
+    return [row[0] for row in db.execute_sql(sql, values)]
+
+
 def _map_ids(db: Connection, column: str, task_ids: Iterable[str], condition: str = "") -> dict[str, Any]:
     """Map ids of tasks to a column, in one statement."""
     sql = f"SELECT t.id, t.{column} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value{condition}"
@@ -210,11 +228,8 @@ def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
 
 def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
-    # SQL: runs without peewee, whose import takes 60 ms
-    rows = db.execute_sql(
-        "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
-    )
-    return {r[0] for r in rows}
+    sql = "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL"
+    return set(_list_ids(db, sql, (resource_id, type)))
 
 
 def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
@@ -441,3 +456,90 @@ def last_event(db: Connection, resource_id: str) -> int:
     return db.execute_sql(
         "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
     ).fetchone()[0]
+
+
+# --- the index of tasks -----------------------------------------------------------------------------------
+
+COMMON = 1_000
+COMMON_WORDS = 4  # of a query that has no other words
+
+
+def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
+    """Index a task, secrets masked, replacing its former entry."""
+    title = entering("task_words", "title", title)
+    body = entering("task_words", "body", text[: search_index.TEXT_LIMIT])
+    # SQL: a row of an FTS5 index
+    db.execute_sql(
+        "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
+        (title, body, search_index.identifiers(f"{title}\n{body}"), task_id),
+    )
+
+
+def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
+    """Return the ids of the best tasks, best first; any input is a valid query."""
+    query = search_query.parse_query(text, partial(_is_said, db))
+    words = _words(query.text)
+    quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
+    without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
+    hits: list[str] = []
+
+    def add(parts: Sequence[str], glue: str) -> None:
+        if parts and len(hits) < limit:
+            match = f"({glue.join(parts)}){without}"
+            hits.extend(i for i in _rank(db, resource_id, match, limit) if i not in hits)
+
+    add(quoted_words, " AND ")
+    if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
+        add([*map(_quote, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
+    some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
+    if len(set(some)) > 1:
+        add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
+    if not hits and not _is_one_letter(text.strip()):
+        scope = text_search.Scope(resource_id, kinds=("task",))
+        hits = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
+    return hits[:limit]
+
+
+def _words(text: str) -> list[str]:
+    """Different words of a query in lower case, without stop words if there are others."""
+    plain = [w.lower() for w in search_query.WORD.findall(text[: search_query.MAX_TEXT])]
+    return list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
+
+
+def _is_one_letter(text: str) -> bool:
+    """Return whether a query is one ASCII letter or digit, which is in nearly every task."""
+    return len(text) == 1 and text.isalnum() and text.isascii()
+
+
+def _quote(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'
+
+
+def _beginning(word: str) -> str:
+    return f"{_quote(word)} *"
+
+
+def _is_said(db: Connection, phrase: str) -> bool:
+    sql = "SELECT 1 FROM task_words WHERE task_words MATCH ? LIMIT 1"
+    # SQL: FTS5, for which peewee has no operator
+    return db.execute_sql(sql, (_quote(phrase),)).fetchone() is not None
+
+
+def _newest(db: Connection, match: str) -> int | None:
+    """Return the row from which `COMMON` matches follow; None if there are not more."""
+    # SQL: FTS5, for which peewee has no operator
+    row = db.execute_sql(
+        "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def _rank(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
+    newest = _newest(db, match) or 0
+    return _list_ids(
+        db,
+        "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"
+        " WHERE task_words MATCH ? AND rowid >= ?) w JOIN tasks t ON t.pk = w.pk"
+        " WHERE t.resource_id = ? AND t.deleted_at IS NULL ORDER BY w.score, t.status = 'closed', t.pk DESC LIMIT ?",
+        (match, newest, resource_id, limit),
+    )

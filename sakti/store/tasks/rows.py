@@ -23,7 +23,7 @@ from sakti.store.connection import Connection, Database
 from sakti.store.models import MessageRow, TaskEdgeRow, TaskEventRow, TaskLabelRow, TaskMessageRow, TaskRow
 from sakti.store.rows import insert_new
 from sakti.store.search import index as search_index
-from sakti.store.tasks import graph, questions, search
+from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import STORED, Task
 
 _GRAPH = {"status", "deleted_at"}  # what other tasks' readiness depends on
@@ -164,7 +164,7 @@ def by_source(db: Database, resource_id: str, source: str) -> dict[str, Imported
 
 def _index(db: Database, task: Task) -> None:
     rest = "\n".join(t for t in (task.description, task.summary or "") if t)
-    search.put(db, task.id, task.title, rest)
+    questions.index_task(db, task.id, task.title, rest)
     text = "\n".join(t for t in (task.title, task.description, task.summary or "") if t)
     search_index.put(
         db,

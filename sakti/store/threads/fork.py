@@ -3,13 +3,19 @@
 The fork has a memory record of its own. The log of the copied messages is copied too, so that nothing is observed
 twice; a reflection that covers later messages is replaced by its sources. Messages behind the copied log are
 unobserved.
+
+A new thread may also begin with a block of earlier work. It names the source of each piece, and stays as it was when
+the thread began, so that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected
+lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from peewee import fn
 
@@ -18,12 +24,22 @@ from sakti.core.ids import Ids
 from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
+from sakti.store.log import replaced
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
-from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
+from sakti.store.models import (
+    CarryOverRow,
+    GroupRow,
+    MemoryRecordRow,
+    MessageRow,
+    ObservationRow,
+    SearchDocRow,
+    WorkingMemoryRow,
+)
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.threads import summaries, threads
+from sakti.store.text_registry import entering
+from sakti.store.threads import threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
@@ -78,7 +94,7 @@ def fork(
         else:
             _covered_already(db, record_id, thread_id, copy, last, ids)
     _copy_page(db, thread_id, copy, ids)
-    summaries.copy_carry_over(db, thread_id, copy.id)
+    copy_carry_over(db, thread_id, copy.id)
     return copy
 
 
@@ -179,9 +195,10 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
 
 def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    parts = (part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups))
-    waiting = (g for g in groups.values() if g.state == "buffered" and g.kind == "observation")
-    return [p for p in parts if p.end is not None], [g for g in waiting if (g.end or 0) <= last]
+    active = (g for g in groups.values() if g.state == "active")
+    waiting = (g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation"))
+    log = [part for g in active for part in up_to(g, last, groups) if part.end is not None]
+    return log, [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
@@ -247,3 +264,109 @@ def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
     if newest := pages.limit(1).scalar(db):
         rows.copy(db, row, {"id": newest}, id=ids.new(), owner_id=made.id, version=1, created_at=made.created_at)
         _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{made.id}", made.id)
+
+
+# --- carried-over work ----------------------------------------------------------------------------------------
+
+Kind: TypeAlias = Literal["thread", "line", "task"]
+CARRY_OVER_KEY = "carry_over"  # key in a thread's metadata: the text above the pieces; present once they were searched
+REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines that the user removed
+LINE = "* "
+_CARRIED = (
+    "SELECT c.position, c.kind, c.source_id, c.text, coalesce(o.edited, o.content),"
+    " json_extract(own.metadata, '$.carry_over'), json_extract(own.metadata, '$.carry_over_removed')"
+    " FROM carry_over c JOIN threads own ON own.id = c.thread_id"
+    " LEFT JOIN observations o ON c.kind = 'line' AND o.id = c.source_id"
+    " LEFT JOIN threads t ON t.id = CASE c.kind WHEN 'line' THEN o.thread_id WHEN 'thread' THEN c.source_id END"
+    " LEFT JOIN tasks k ON c.kind = 'task' AND k.id = c.source_id"
+    " WHERE c.thread_id = ? AND CASE c.kind WHEN 'task' THEN k.id IS NOT NULL AND k.deleted_at IS NULL"
+    " ELSE t.id IS NOT NULL AND t.deleted_at IS NULL AND coalesce(o.forgotten, 0) = 0 END ORDER BY c.position"
+)
+
+
+class CarriedPiece(Struct, frozen=True):
+    """One line of the block, and the thread, log line or task it is about."""
+
+    kind: Kind
+    source_id: str
+    text: str
+
+
+class CarriedLine(Struct, frozen=True):
+    """One line as it is sent, or as the first turn will send it; `is_removed` by the user.
+
+    A line that `is_sent` leaves with the next change of the prompt's prefix.
+    """
+
+    position: int
+    kind: Kind
+    source_id: str
+    text: str
+    is_removed: bool = False
+    is_sent: bool = True
+
+
+def keep_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
+    """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
+    threads.update_metadata(db, thread_id, {CARRY_OVER_KEY: head})
+    values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]
+    if values:
+        CarryOverRow.replace_many(values).execute(db)
+
+
+def copy_carry_over(db: Database, thread_id: str, new: str) -> None:
+    """Copy a thread's carried-over block to its fork."""
+    rows.copy(db, CarryOverRow, {"thread_id": thread_id}, thread_id=new)
+
+
+def read_carried_text(db: Database, thread_id: str) -> str:
+    """Return the current block, "" if it is missing or empty."""
+    head, carried = _read(db, thread_id)
+    return "\n".join([head, *(line.text for line in carried)]).strip() if carried else ""
+
+
+def read_carried_lines(db: Database, thread_id: str) -> list[CarriedLine]:
+    """Return the lines of the block as it is now."""
+    return _read(db, thread_id)[1]
+
+
+def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
+    # SQL: reads JSON inside a column
+    stored = db.execute_sql(_CARRIED, (thread_id,)).fetchall()
+    if not stored:
+        return "", []
+    *_, head, removed = stored[0]
+    gone = frozenset[int](json.loads(removed or "[]"))
+    carried = [
+        CarriedLine(position, kind, source_id, _current_text(kind, then, now), position in gone)
+        for position, kind, source_id, then, now, *_ in stored
+    ]
+    return str(head or ""), carried
+
+
+def mark_removed(db: Database, thread_id: str, position: int, *, removed: bool) -> None:
+    """Remember that the user removed a line, or wants it back."""
+    gone = {line.position for line in read_carried_lines(db, thread_id) if line.is_removed} - {position}
+    gone |= {position} if removed else set()
+    threads.update_metadata(db, thread_id, {REMOVED: sorted(gone) or None})
+
+
+def has_removed(db: Database, thread_id: str) -> bool:
+    """Tell whether the user removed lines that are still sent."""
+    return any(line.is_removed for line in read_carried_lines(db, thread_id))
+
+
+def drop_removed(db: Database, thread_id: str) -> None:
+    """Delete the lines that the user removed."""
+    gone = [line.position for line in read_carried_lines(db, thread_id) if line.is_removed]
+    row = CarryOverRow
+    row.delete().where(row.thread_id == thread_id, row.position.in_(gone)).execute(db)
+    threads.update_metadata(db, thread_id, {REMOVED: None})
+
+
+def _current_text(kind: str, then: str, now: str | None) -> str:
+    """Return a line's text, in its corrected form if it was corrected since."""
+    if kind != "line" or now is None:
+        return then
+    now = entering("carry_over", "text", now)
+    return then if replaced.remove_marks(now) in replaced.remove_marks(then) else f"{LINE}{now}"

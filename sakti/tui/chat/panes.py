@@ -20,7 +20,7 @@ from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.status import StatusLine
 
 if TYPE_CHECKING:
-    from sakti.store.threads.summaries import CarriedLine
+    from sakti.store.threads.fork import CarriedLine
     from sakti.tui.screens.board import BoardScreen
     from sakti.tui.screens.text import ContextScreen
 

@@ -31,7 +31,7 @@ from sakti.tui.widgets.safe_input import PaneInput
 if TYPE_CHECKING:
     from sakti.store.log.events import LogChange
     from sakti.store.log.lines import LogLine
-    from sakti.store.threads.summaries import CarriedLine
+    from sakti.store.threads.fork import CarriedLine
 
 LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from sakti.agent.subagents.child import Child
     from sakti.agent.subagents.files import AgentSpec
     from sakti.core.types import Message
-    from sakti.store.threads.child_runs import ChildRun
+    from sakti.store.threads.runs import ChildRun
 
 LOOK = 0.5  # seconds between looks at the running children while their list is open
 

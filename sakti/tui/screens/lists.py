@@ -24,7 +24,7 @@ from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
-    from sakti.store.threads.jobs import StoredJob
+    from sakti.store.threads.runs import StoredJob
 
 FOLLOWED = 12  # lines of an output that is followed
 LOOK = 0.5  # seconds between looks at theme files, or at background commands, while their list is open

@@ -4,10 +4,10 @@ from tests.mutants.apply import Mutant as M
 
 ADVANCE = "sakti.store.memory.advance"
 STATES = "sakti.store.memory.moves"
-UNDO = "sakti.store.memory.compactions"
+UNDO = "sakti.store.memory.moves"
 INTEGRITY = "sakti.store.memory.integrity"
 GROUPS = "sakti.store.memory.group_rows"
-COMPACTIONS = "sakti.store.memory.compactions"
+COMPACTIONS = "sakti.store.memory.moves"
 RECORDS = "sakti.store.memory.records"
 
 MUTANTS = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sakti.agent.judge.where import RemoteFacts
+from sakti.agent.judge.workspace_view import RemoteFacts
 from sakti.agent.subagents import files
 from sakti.agent.subagents.thread import ChildThread
-from sakti.agent.tools import wait
+from sakti.agent.tools import background
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.read import read
 from sakti.core.types import ContextPart, Request
@@ -77,7 +77,7 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
 
 def remote(*, reads: bool) -> Tool:
     facts = RemoteFacts(reads, False, False, "", str, lambda _by_user: None)
-    return Tool("", "", {}, wait.make(bool).function, "remote", remote=facts)
+    return Tool("", "", {}, background.make_wait(bool).function, "remote", remote=facts)
 
 
 async def test_tools_of_servers_are_those_of_the_file_and_never_more_than_the_parents(

@@ -21,7 +21,7 @@ from sakti.providers.scripted import Answer, ScriptedProvider
 from sakti.store import user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
@@ -77,7 +77,7 @@ async def test_everything_but_rules_is_adopted(store: Store) -> None:
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == (["one-task"], 1, 1)
     assert await store.read(records.working_memory, "resource", "/new") == ("the page", 1)
     assert [h.kind for h in (await store.read(search, "page", Scope("/new"))).hits] == ["working_memory"]
-    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f for f in await store.read(checks.check) if not f.ok] == []
 
 
 async def test_two_boards_and_pages_become_one(store: Store) -> None:
@@ -93,7 +93,7 @@ async def test_two_boards_and_pages_become_one(store: Store) -> None:
     counts = await store.read(questions.counts, "/new")
     assert (counts["ready"], counts["blocked"], counts["closed"]) == (2, 2, 2)
     await store.write(put_page, "/new", "another")
-    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f for f in await store.read(checks.check) if not f.ok] == []
 
 
 @pytest.fixture

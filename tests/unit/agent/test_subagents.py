@@ -30,7 +30,7 @@ from sakti.store.log import lines as log_lines
 from sakti.store.maintenance import purging
 from sakti.store.memory import group_rows, integrity
 from sakti.store.search import search
-from sakti.store.threads import child_runs, messages, removal, threads
+from sakti.store.threads import messages, removal, runs, threads
 from tests.fakes.session import Recorded, start
 
 CODE = "import time\n\n\ndef retry(call, times=3):\n    return policy.decide(call, times)\n"
@@ -88,7 +88,7 @@ async def test_report_marks_true_and_invented_quotes(store: Store, tmp_path: Pat
     (finished,) = run.of(AgentFinished)
     assert (finished.state, finished.verified, finished.quotes) == ("finished", 1, 2)
     assert end.usage.cost_usd == 0.05 and run.session.current.usage.cost_usd == 0.05
-    (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
+    (row,) = await store.read(runs.of_parent, run.session.thread.id)
     assert row.state == "finished" and row.delivered_at
     first, *_ = await store.read(messages.page, row.child_id)
     assert first.text == EXPLORE["goal"] and not first.is_by_user
@@ -112,7 +112,7 @@ async def test_findings_enter_the_log_with_the_message_that_brought_them(store: 
     taken_in = [e for e in await store.read(memory_events.events, engine.record_id, run.session.thread.id) if e.text]
     assert [memory_report.in_a_line(e).partition(",")[0] for e in taken_in] == ["observed report of explore → 3 lines"]
     came_from = await store.read(group_rows.find_origin, mine.id)
-    (row,) = await store.read(child_runs.of_parent, run.session.thread.id)
+    (row,) = await store.read(runs.of_parent, run.session.thread.id)
     assert came_from is not None and came_from.thread_id == row.child_id
     assert not any("User" in x.content and EXPLORE["goal"] in x.content for x in lines)
     assert await run.session.undo_compaction()
@@ -135,9 +135,9 @@ async def test_child_without_a_report_is_reminded_twice_and_never_forced(store: 
     await run.session.close()
 
 
-async def rows(store: Store, run: Recorded) -> list[child_runs.ChildRun]:
+async def rows(store: Store, run: Recorded) -> list[runs.ChildRun]:
     assert run.session.thread is not None
-    return await store.read(child_runs.of_parent, run.session.thread.id)
+    return await store.read(runs.of_parent, run.session.thread.id)
 
 
 async def test_wrong_arguments_of_a_report_are_named_and_repaired_twice(store: Store, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store
     child_ids = {r.child_id for r in await rows(store, run)}
     assert {e.child_id for e in started} == {e.child_id for e in finished} == child_ids
     assert round(end.usage.cost_usd, 6) == round(0.04 + 5 * 0.02, 6)
-    total = await store.read(child_runs.total_usage, run.session.thread.id, "actor")
+    total = await store.read(runs.total_usage, run.session.thread.id, "actor")
     assert round(total.cost_usd or 0, 6) == round(run.session.current.usage.cost_usd or 0, 6) == 0.14
     assert {get_thread_id(e) for e in run.events} <= {"", run.session.thread.id}
     assert {e.child_id for e in run.of(AgentProgress)} == {e.child_id for e in started}
@@ -286,7 +286,7 @@ async def test_a_call_with_an_unknown_model_starts_no_child_and_says_why(store: 
     await run.ask("explore it with another model")
     refused, done = results(run)
     assert "No child was started: the model nope/none is not available" in refused and "[verified]" in done
-    assert len(await store.read(child_runs.of_parent, run.session.thread.id)) == 1
+    assert len(await store.read(runs.of_parent, run.session.thread.id)) == 1
 
 
 async def test_tools_of_a_call_have_the_names_of_agent_files_and_unknown_ones_are_refused(
@@ -486,7 +486,7 @@ async def test_deleting_a_thread_stops_its_children(store: Store, tmp_path: Path
     first = run.session.thread.id
     await ThreadActions(run.session).delete(first)
     assert not run.session.children.running
-    assert [r.state for r in await store.read(child_runs.of_parent, first)] == ["partial"]
+    assert [r.state for r in await store.read(runs.of_parent, first)] == ["partial"]
     await run.session.close()
 
 
@@ -529,7 +529,7 @@ async def test_undo_restores_what_a_child_changed_and_redo_brings_it_back(store:
     undone = undoing.of_session(run.session)
     await undone.undo(await undone.preview(1, "both"))
     assert not (tmp_path / "w/new.txt").exists()
-    assert len(await store.read(child_runs.of_parent, thread)) == 1
+    assert len(await store.read(runs.of_parent, thread)) == 1
     await undone.redo()
     assert (tmp_path / "w/new.txt").exists()
     await run.session.close()
@@ -689,7 +689,7 @@ async def test_crash_of_parent_or_child_loses_nothing_and_runs_no_child_twice(st
         await resumed.ask("go on")
         after = await again.read(messages.page, thread_id)
         assert [m.id for m in after[: len(before)]] == [m.id for m in before]
-        left = await again.read(child_runs.of_parent, thread_id)
+        left = await again.read(runs.of_parent, thread_id)
         assert [(r.state, bool(r.delivered_at)) for r in left] == [("finished", True)] * started
         assert sum("Report of the child" in r.content for m in after for r in m.tool_results) == started
         await resumed.session.close()

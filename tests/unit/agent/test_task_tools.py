@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sakti.agent.tools.catalog import make_tools
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart, Thread

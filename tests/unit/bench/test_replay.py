@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.bench.prompt_cache import PromptCache
 from tests.bench.replay import Run, replay
 
 COUNTER = O200k()
+generate = functools.cache(talks.generate)
 # Every kind of circumstance: delays, failures, restarts, budgets, shared budget, no buffering, what is done by hand;
 # two threads with a memory each, and with one of both.
 SEEDS = (0, 1, 4, 5, 8, 12)
@@ -29,7 +31,7 @@ TURNS = 12  # of each conversation; the command plays them whole
 
 
 async def play(seed: int, **changes: object) -> Run:
-    whole = talks.generate(seed)
+    whole = generate(seed)
     return await replay(structs.replace(whole, **{"turns": whole.turns[:TURNS], **changes}), COUNTER)
 
 
@@ -47,7 +49,7 @@ async def test_windows_do_not_take_from_each_other(seed: int) -> None:
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:
-    runs = [(await play(7, turns=talks.generate(7).turns[:8])).as_json() for _ in range(2)]
+    runs = [(await play(7, turns=generate(7).turns[:8])).as_json() for _ in range(2)]
     for run in runs:
         del run["step_cpu_ms"]
     assert runs[0] == runs[1]
@@ -63,7 +65,7 @@ def dying(name: str) -> script.Script:
     """A conversation that passes a failpoint: buffering and a slow Observer for the background's boundaries, neither
     for those of a step that waits."""
     waits = name.startswith("observe")
-    base = talks.generate(16)
+    base = generate(16)
     observation = base.settings.observation
     buffer = False if waits else observation.buffer_tokens
     return structs.replace(
@@ -94,7 +96,7 @@ async def test_the_same_conversation_ends_with_the_same_messages_observed_after_
 
 
 async def test_a_long_history_is_not_loaded() -> None:
-    base = talks.generate(8)
+    base = generate(8)
     run = await replay(structs.replace(base, turns=base.turns[:TURNS]), COUNTER, history_messages=1_200)
     assert run.violations == []
 
@@ -102,7 +104,7 @@ async def test_a_long_history_is_not_loaded() -> None:
 async def test_a_database_that_answers_late_is_no_step_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     passes = tuple(range(12, 24))  # of the loop, round the number after which a step is looked at
     monkeypatch.setattr(bench_store, "PASSES", passes)
-    base = talks.generate(8)
+    base = generate(8)
     run = await replay(structs.replace(base, turns=base.turns[:12], late=True), COUNTER)
     assert run.violations == []
     assert run.steps

@@ -21,7 +21,7 @@ from sakti.providers.history import turns
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
@@ -360,7 +360,7 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     plan = await store.read(service.plan_undo, first.run)
     assert await service.undo(store, plan) == [] and await found(store, "stock") == []
     assert await texts(store) == [["till, please", "till is done."]], "another run added them"
-    assert [f.detail for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f.detail for f in await store.read(checks.check) if not f.ok] == []
     assert await service.undo(store, await store.read(service.plan_undo, third.run)) == []
     assert await store.read(dump) == empty
     assert (await store.read(lambda db: db.execute_sql("SELECT count(*) FROM tasks").fetchone()))[0] == 0

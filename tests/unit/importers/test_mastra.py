@@ -19,7 +19,7 @@ from sakti.importers.service import ImportOptions, Service, SourceReport
 from sakti.store import memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import Group
 from sakti.store.search import search
 from sakti.store.threads import messages
@@ -82,7 +82,7 @@ async def test_the_real_databases_come_in_as_expected(store: Store, tmp_path: Pa
         written = store.written
         again, _ = await run(store, path)
         assert (again.new, again.unchanged, store.written) == (0, report.messages, written)
-    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f for f in await store.read(checks.check) if not f.ok] == []
     for made in runs:
         assert await service.undo(store, await store.read(service.plan_undo, made)) == []
     for table in ("threads", "messages", "observation_groups", "observations", "working_memory", "search_docs"):

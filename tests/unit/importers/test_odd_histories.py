@@ -17,7 +17,7 @@ from sakti.importers.service import ImportOptions, Service, SourceReport
 from sakti.importers.vibe import Vibe
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.search import search
 from sakti.store.threads import messages
 from tests.fakes.histories import ClaudeSession, write_codex, write_pi
@@ -172,4 +172,4 @@ async def test_a_torn_line_in_the_middle_of_a_thread_leaves_no_gap(store: Store,
     assert (await run(store, "claude-code", tmp_path / "claude")).new == 1
     own, fork = await texts(store)
     assert own == ["stock, please", "stock is done.", "mine"] and fork[-1] == "torn and mended"
-    assert [f.detail for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f.detail for f in await store.read(checks.check) if not f.ok] == []

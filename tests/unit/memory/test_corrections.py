@@ -15,9 +15,9 @@ from sakti.memory.log import lines
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance, purging
+from sakti.store.maintenance import checks, purging
 from sakti.store.search import search
-from sakti.store.threads import messages, summaries, threads
+from sakti.store.threads import fork, messages, threads
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 LOG = "Date: Jan 1, 2026\n* 🔴 (10:00) one\n  * -> nested\n* 🟡 two\n\nDate: Jan 2, 2026\n* ✅ three"
@@ -279,9 +279,9 @@ async def quoting(path: Path) -> Driver:
         await driver.engine.wait_idle()
     other = Thread("t2", "workspace", "", driver.clock.now(), driver.clock.now())
     await driver.store.write(threads.create, other)
-    piece = summaries.CarriedPiece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
-    await driver.store.write(summaries.keep_carry_over, "t2", "Earlier:", [piece])
-    assert "zanzibar" in sent_task(driver) and "zanzibar" in await driver.store.read(summaries.read_carried_text, "t2")
+    piece = fork.CarriedPiece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
+    await driver.store.write(fork.keep_carry_over, "t2", "Earlier:", [piece])
+    assert "zanzibar" in sent_task(driver) and "zanzibar" in await driver.store.read(fork.read_carried_text, "t2")
     return driver
 
 
@@ -297,10 +297,10 @@ async def test_a_forgotten_line_is_not_sent_as_a_task_until_that_is_undone(tmp_p
     for line in [x for x in await log(driver) if "zanzibar" in x.content][:1]:
         await driver.engine.correct(line.id, "forget")
     assert "zanzibar" not in sent_task(driver)
-    assert "zanzibar" not in await driver.store.read(summaries.read_carried_text, "t2")
+    assert "zanzibar" not in await driver.store.read(fork.read_carried_text, "t2")
     await driver.engine.undo_correction()
     assert "zanzibar" in sent_task(driver)
-    assert "zanzibar" in await driver.store.read(summaries.read_carried_text, "t2")
+    assert "zanzibar" in await driver.store.read(fork.read_carried_text, "t2")
     await driver.close()
 
 
@@ -325,7 +325,7 @@ async def test_a_deleted_message_is_not_sent_as_a_task(tmp_path: Path) -> None:
     await driver.engine.close()
     await driver.open()
     assert "zanzibar" not in sent_task(driver)
-    assert "zanzibar" not in await driver.store.read(summaries.read_carried_text, "t2")
+    assert "zanzibar" not in await driver.store.read(fork.read_carried_text, "t2")
     await driver.close()
 
 
@@ -354,7 +354,7 @@ async def test_forgetting_for_good_leaves_no_byte_of_the_line(tmp_path: Path) ->
     assert not copy.exists()
     with pytest.raises(MemoryFailure):
         await driver.engine.undo_correction()
-    assert all(f.ok for f in await driver.store.read(maintenance.check))
+    assert all(f.ok for f in await driver.store.read(checks.check))
     await driver.close()
     for file in tmp_path.glob("m.db*"):
         assert b"zanzibar" not in file.read_bytes(), file.name

@@ -238,7 +238,6 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sakti.core.errors import StoreError
-    from sakti.store.threads import summaries as level_store
 
     driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
@@ -247,7 +246,7 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
         raise StoreError("disk full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(level_store, "put_summaries", full)
+        broken.setattr(message_store, "put_summaries", full)
         await talk(driver, 16)
     assert "levels" not in driver.engine.state.window.thread.metadata
     assert (await driver.store.read(row, 0))[0] == 0

@@ -17,9 +17,8 @@ from sakti.store import leases, memory
 from sakti.store.database import Store
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
-from sakti.store.memory import compactions as done
-from sakti.store.memory.compactions import Compaction
-from sakti.store.memory.moves import all_in_state, has_messages_between, transition
+from sakti.store.memory import moves as done
+from sakti.store.memory.moves import Compaction, all_in_state, has_messages_between, transition
 from sakti.store.threads import messages, removal, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock

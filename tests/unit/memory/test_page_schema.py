@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools.memory import make_tools
+from sakti.agent.tools.catalog import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
@@ -133,6 +133,6 @@ async def test_the_model_is_told_the_schema_and_refused_by_it(tmp_path: Path) ->
 
 
 def test_it_is_not_imported_where_no_schema_is_set() -> None:
-    code = "import sys, sakti.agent.tools.memory, sakti.memory.engine; print('jsonschema' in sys.modules)"
+    code = "import sys, sakti.agent.tools.catalog, sakti.memory.engine; print('jsonschema' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.tools.memory import make_tools
+from sakti.agent.tools.catalog import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator

@@ -13,7 +13,7 @@ from sakti.core.events import MemoryOperation, Notice
 from sakti.memory.state import Phase, ReflectionPhase
 from sakti.store import leases, memory
 from sakti.store.connection import Database
-from sakti.store.memory import compactions, integrity
+from sakti.store.memory import integrity, moves
 from sakti.store.threads import messages
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, settings
@@ -157,7 +157,7 @@ async def test_a_compaction_leaves_the_other_threads_of_a_shared_log_alone(tmp_p
     await turns(a, 3, 8)
     first, second = await log_of(a, "t1"), await log_of(b, "t2")
     assert (await b.engine.compact()).messages
-    stored = await b.store.read(compactions.last_compaction, "t2")
+    stored = await b.store.read(moves.last_compaction, "t2")
     assert stored is not None
     assert {g.thread_id for g in await b.store.read(memory.groups_by_id, stored.group_ids)} == {"t2"}
     assert await b.engine.undo_compaction() is not None

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store import archive_file, secrets
+from sakti.store import archive_file, copies, secrets
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import archiving, inspection, maintenance, purging, recovery, redacting, upkeep
+from sakti.store.maintenance import archiving, checks, purging, recovery, redacting, upkeep
 from sakti.store.search.search import Scope, search
 from sakti.store.threads import codec, fork, messages, threads
 from sakti.store.threads import removal as thread_removal
@@ -88,11 +88,11 @@ async def hits(store: Store, words: str) -> list[str]:
 
 
 async def all_is_well(store: Store) -> bool:
-    return [f for f in await store.read(maintenance.check) if not f.ok and f.name != "memory"] == []
+    return [f for f in await store.read(checks.check) if not f.ok and f.name != "memory"] == []
 
 
 async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "COUNTED", ())
+    monkeypatch.setattr(upkeep, "COUNTED", ())
     said = await say(store, LOG, SHORT, noise(2), noise(3), noise(4))
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(archiving, "_ROWS", 2)
@@ -107,7 +107,7 @@ async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch
     page = await store.read(search, "walrus2", Scope("/w"))
     assert page.hits[0].text == noise(2) and "walrus2" in page.hits[0].snippet
     assert await all_is_well(store)
-    figures = await store.read(maintenance.stats, store.path)
+    figures = await store.read(upkeep.stats, store.path)
     assert figures["archived"] == 3 and figures["archive_bytes"] == done.path.stat().st_size
     again = await archiving.archive(store, before=4 * DAY)
     assert (again.messages, again.removed) == (0, 0)
@@ -155,7 +155,7 @@ async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_pat
         await hits(again, words)
     opened = await again.read(messages.get, "t-0")
     assert opened is not None and opened.parts == (MarkerPart("withheld", archive_file.MISSING),)
-    found = {f.name: f for f in await again.read(maintenance.check)}
+    found = {f.name: f for f in await again.read(checks.check)}
     assert found["archive"].detail == "2 messages are in an archive that is missing"
     assert [f.name for f in found.values() if not f.ok and f.name != "memory"] == ["archive"]
     for refused in (
@@ -259,18 +259,18 @@ async def test_a_backup_has_its_own(store: Store, tmp_path: Path) -> None:
     said = await say(store, LOG, noise(1))
     await archiving.archive(store, before=LATE)
     target = tmp_path / "copy.db"
-    copies = await store.read(maintenance.backup, store.path, target)
-    assert copies == [target, archive_file.path_of(target)] and {p.stat().st_mode & 0o777 for p in copies} == {0o600}
+    written = await store.read(copies.backup, store.path, target)
+    assert written == [target, archive_file.path_of(target)] and {p.stat().st_mode & 0o777 for p in written} == {0o600}
     target.unlink()
     with pytest.raises(StoreError, match=r"copy\.db\.archive already exists"):
-        await store.read(maintenance.backup, store.path, target)
-    copies[1].unlink()
+        await store.read(copies.backup, store.path, target)
+    written[1].unlink()
     shutil.copy(store.path, target)
     with pytest.raises(StoreError, match="already exists"):
-        await store.read(maintenance.backup, store.path, target)
-    assert not copies[1].exists(), "no copy of the archive without one of the database"
+        await store.read(copies.backup, store.path, target)
+    assert not written[1].exists(), "no copy of the archive without one of the database"
     target.unlink()
-    await store.read(maintenance.backup, store.path, target)
+    await store.read(copies.backup, store.path, target)
     archive_file.forget(store.path)
     archive_file.path_of(store.path).unlink()
     other = await Store.open(target)
@@ -288,7 +288,7 @@ async def test_vacuum_and_recover_know_it(tmp_path: Path) -> None:
     place, path = archive_file.path_of(store.path), store.path
     before = place.stat().st_size
     await store.close()
-    maintenance.vacuum(path)
+    upkeep.vacuum(path)
     assert place.stat().st_size < before
     recovery.recover(path, FakeClock(9))
     again = await Store.open(path)
@@ -304,7 +304,7 @@ async def test_damage_of_it_is_found(store: Store) -> None:
     file = apsw.Connection(str(place))
     file.execute("DELETE FROM parts WHERE key = 1")
     file.close()
-    (found,) = [f for f in await store.read(maintenance.check) if f.name == "archive"]
+    (found,) = [f for f in await store.read(checks.check) if f.name == "archive"]
     assert found.detail == f"1 of 2 archived messages cannot be read in {place}" and not found.mendable
 
 
@@ -318,7 +318,7 @@ async def test_what_can_be_read_of_a_damaged_one_is_recovered(tmp_path: Path) ->
     middle = len(damaged) // 8192 * 4096
     damaged[middle : middle + 4096] = b"\x55" * 4096
     place.write_bytes(damaged)
-    found = {f.name: f for f in inspection.inspect(store.path)}
+    found = {f.name: f for f in checks.inspect(store.path)}
     assert not found["archive"].ok and found["integrity"].ok and "damaged" in found["archive"].detail
     store = await Store.open(store.path)
     lost = [m.id for m in await store.read(messages.page, "t") if isinstance(m.parts[0], MarkerPart)]
@@ -330,7 +330,7 @@ async def test_what_can_be_read_of_a_damaged_one_is_recovered(tmp_path: Path) ->
     store = await Store.open(store.path)
     opened = await store.read(messages.page, "t")
     assert [m for m in opened if m.id not in lost] == [m for m in said if m.id not in lost]
-    (found["archive"],) = [f for f in await store.read(maintenance.check) if f.name == "archive"]
+    (found["archive"],) = [f for f in await store.read(checks.check) if f.name == "archive"]
     assert found["archive"].detail.startswith(f"{len(lost)} of 30 archived messages cannot be read")
     await store.close()
 

@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.store import files, user_state
+from sakti.store import copies, files, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import copying, maintenance
+from sakti.store.maintenance import checks
 from sakti.store.threads import messages
 from tests.unit.store.test_database import message, thread_in
 
@@ -30,7 +30,7 @@ async def filled(store: Store) -> Store:
 async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
     filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGES", 10)
+    monkeypatch.setattr(copies, "PAGES", 10)
     other = apsw.Connection(str(filled.path))
     other.set_busy_timeout(10_000)  # the store may be copying its log
     steps: list[int] = []
@@ -70,13 +70,13 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
 
     real = apsw.Connection
     monkeypatch.setattr(
-        copying.apsw, "Connection", lambda *a, **k: Watched(real(*a, **k)) if ".part-" in a[0] else real(*a, **k)
+        copies.apsw, "Connection", lambda *a, **k: Watched(real(*a, **k)) if ".part-" in a[0] else real(*a, **k)
     )
-    (target,) = await filled.read(maintenance.backup, filled.path, tmp_path / "copy.db")
+    (target,) = await filled.read(copies.backup, filled.path, tmp_path / "copy.db")
     monkeypatch.undo()
     assert len(steps) > 10 and stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
-    assert all(f.ok for f in await copy.read(maintenance.check))
+    assert all(f.ok for f in await copy.read(checks.check))
     assert await copy.read(user_state.history, "/w", 5) == []  # as it was when it began
     assert len(await filled.read(user_state.history, "/w", 999)) == len(steps)
     await copy.close()
@@ -86,23 +86,23 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
 async def test_damage_is_not_copied(filled: Store, tmp_path: Path) -> None:
     await filled.write(lambda db: db.execute_sql("UPDATE messages SET parts = '[' WHERE pk = 3"))
     with pytest.raises(StoreError, match="Nothing was copied: the database is damaged") as caught:
-        await filled.read(maintenance.backup, filled.path, tmp_path / "copy.db")
+        await filled.read(copies.backup, filled.path, tmp_path / "copy.db")
     assert caught.value.code == "damaged" and list(tmp_path.glob("copy*")) == []
 
 
 async def test_where_it_cannot_be_written_nothing_is_left(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
-        await filled.read(maintenance.backup, filled.path, tmp_path / "none" / "copy.db")
+        await filled.read(copies.backup, filled.path, tmp_path / "none" / "copy.db")
     (tmp_path / "there").write_text("mine")
     with pytest.raises(StoreError, match="already exists"):
-        await filled.read(maintenance.backup, filled.path, tmp_path / "there")
+        await filled.read(copies.backup, filled.path, tmp_path / "there")
     assert (tmp_path / "there").read_text() == "mine"
 
 
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sakti.store.maintenance import copying; from sakti.store.maintenance import maintenance
+from sakti.store import copies
 from sakti.store.database import Store
 
 def die(*_, **__):
@@ -110,8 +110,8 @@ def die(*_, **__):
 
 async def main():
     store = await Store.open(Path(sys.argv[1]))
-    copying._give_name = die
-    await store.read(maintenance.backup, store.path, Path(sys.argv[2]))
+    copies._give_name = die
+    await store.read(copies.backup, store.path, Path(sys.argv[2]))
 
 asyncio.run(main())
 """
@@ -126,6 +126,6 @@ async def test_one_that_was_killed_has_no_name_and_is_cleaned_up(filled: Store, 
     killed_while_copying(filled.path, target)
     (left,) = files.leftovers(filled.path)
     assert left.name.startswith(f"{target.name}.part-") and not target.exists()
-    await filled.read(maintenance.backup, filled.path, target)
+    await filled.read(copies.backup, filled.path, target)
     assert not left.exists() and target.exists()
     assert str(os.getpid()) not in str(list(filled.path.parent.iterdir()))

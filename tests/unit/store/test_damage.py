@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -18,9 +19,10 @@ from sakti.core import resources
 from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, TextPart, Thread
-from sakti.store import failures, files, opening, user_state
+from sakti.store import failures, files, migrate, opening, user_state
+from sakti.store.connection import plain
 from sakti.store.database import Store
-from sakti.store.maintenance import inspection, lost_schema, maintenance, recovery, recovery_repairs
+from sakti.store.maintenance import checks, recovery
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
@@ -155,7 +157,7 @@ def cases() -> Iterator[tuple[Callable[..., None], int]]:
 async def test_a_damaged_page(path: Path, damage: Callable[..., None], page: int) -> None:
     damage(path, page, random.Random(page))
     sound = is_sound(path)
-    found = inspection.inspect(path)
+    found = checks.inspect(path)
     assert sound or not all(f.ok for f in found)
     try:
         await use(path)
@@ -167,7 +169,7 @@ async def test_a_damaged_page(path: Path, damage: Callable[..., None], page: int
     after = readable(path)
     for table in TABLES:
         assert before[table] <= after[table], table
-    assert all(f.ok for f in inspection.inspect(path)), [f for f in inspection.inspect(path) if not f.ok]
+    assert all(f.ok for f in checks.inspect(path)), [f for f in checks.inspect(path) if not f.ok]
     await use(path)
 
 
@@ -188,7 +190,7 @@ async def test_a_lost_schema_is_found_again_by_the_rows(path: Path, which: str) 
     done = recovery.recover(path, SystemClock())
     assert recovery.FOUND_AGAIN in done.repaired
     assert readable(path) == before and all(before.values())
-    assert all(f.ok for f in inspection.inspect(path)), [f for f in inspection.inspect(path) if not f.ok]
+    assert all(f.ok for f in checks.inspect(path)), [f for f in checks.inspect(path) if not f.ok]
     store = await Store.open(path)
     assert {t.labels for t in await store.read(questions.all_live, "/w")} == {("x",)}
     await store.close()
@@ -247,7 +249,7 @@ async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
     files.beside(tmp_path / "log", "-wal").write_bytes(log)
-    assert lost_schema.write_log_pages(read, files.beside(tmp_path / "log", "-wal"))
+    assert recovery.write_log_pages(read, files.beside(tmp_path / "log", "-wal"))
     assert read.read_bytes() == expected.read_bytes()
 
 
@@ -303,15 +305,45 @@ async def test_values_that_mean_nothing_are_replaced_and_their_rows_kept(path: P
     connection.execute("UPDATE messages SET raw_content = CAST(x'666fff6f' AS TEXT) WHERE id = 'm0-2'")
     connection.execute("UPDATE tasks SET updated_at = 'noon', metadata = '{' WHERE id = 'task3'")
     connection.close()
-    assert not all(f.ok for f in inspection.inspect(path))
+    assert not all(f.ok for f in checks.inspect(path))
     recovery.recover(path, SystemClock())
-    assert all(f.ok for f in inspection.inspect(path))
+    assert all(f.ok for f in checks.inspect(path))
     store = await Store.open(path)
     one, two = await store.read(messages.get_many, ["m0-1", "m0-2"])
-    assert one.parts == (MarkerPart("withheld", recovery_repairs.LOST),) and one.state == "saved"
+    assert one.parts == (MarkerPart("withheld", recovery.LOST),) and one.state == "saved"
     rows = await store.read(lambda db: db.execute_sql("SELECT raw_content FROM messages WHERE id = 'm0-2'").fetchone())
     assert rows == ("fo\ufffdo",) and two.text.startswith("message 0 2 ")
     await store.close()
+
+
+def checked_columns() -> list[tuple[str, str]]:
+    """Every column of the schema whose words are checked, without those of leases, which are not copied."""
+    connection = apsw.Connection(":memory:")
+    migrate.apply_steps(plain(connection), SystemClock(), name="memory")
+    tables = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    checks_of = {str(name): re.findall(r"CHECK \((\w+) IN", str(sql)) for name, sql in tables}
+    return [(name, column) for name, columns in checks_of.items() for column in columns if name != "leases"]
+
+
+async def test_unknown_words_are_replaced_in_every_checked_column(path: Path) -> None:
+    store = await Store.open(path)
+    await store.write(service.depend, Actor("/w", "s", 20), "task2", "task1")
+    await store.close()
+    connection = apsw.Connection(str(path))
+    for option in ("ignore_check_constraints = 1", "foreign_keys = 0"):
+        connection.execute(f"PRAGMA {option}").fetchall()
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.execute("INSERT INTO carry_over VALUES ('t0', 0, 'line', 'o0-1', 'what was said')")
+    connection.execute("INSERT INTO task_messages VALUES ('task1', 'm0-1', 'output', 1)")
+    for table, column in checked_columns():
+        connection.execute(f"UPDATE {table} SET {column} = 'nonsense'")
+    connection.close()
+    recovered = recovery.recover(path, SystemClock())
+    assert "rows had invalid values, replaced by the defaults" in " ".join(recovered.repaired)
+    assert [f for f in checks.inspect(path) if f.name == "integrity" and not f.ok] == []
+    connection = apsw.Connection(str(path))
+    assert connection.execute("SELECT kind FROM carry_over").get == "thread"
+    assert connection.execute("SELECT type FROM task_dependencies").get == "related"
 
 
 async def test_counts_of_tasks_are_made_anew_and_are_no_rows_that_were_lost(path: Path) -> None:
@@ -326,7 +358,7 @@ async def test_counts_of_tasks_are_made_anew_and_are_no_rows_that_were_lost(path
     connection.close()
     done = recovery.recover(path, SystemClock())
     assert "task_counts" not in done.rows
-    assert all(f.ok for f in inspection.inspect(path)), [f for f in inspection.inspect(path) if not f.ok]
+    assert all(f.ok for f in checks.inspect(path)), [f for f in checks.inspect(path) if not f.ok]
     store = await Store.open(path)
     assert (await store.read(questions.counts, "/w"))["ready"] == 9  # task2 waits for what is gone no longer
     assert (await store.read(questions.counts, "/\ufffd"))["ready"] == 2
@@ -339,7 +371,7 @@ async def test_an_empty_file_is_never_taken_for_a_new_database(tmp_path: Path) -
     with pytest.raises(StoreError, match="it is empty") as caught:
         await Store.open(path)
     assert caught.value.code == "damaged"
-    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    (found,) = [f for f in checks.inspect(path) if f.name == "file"]
     assert not found.ok and found.detail.endswith("it is empty") and found.mend == failures.RECOVER
     done = recovery.recover(path, SystemClock())
     assert done.rows == {} and done.kept.exists()
@@ -351,7 +383,7 @@ async def test_a_link_to_nothing_is_named_and_left_alone(tmp_path: Path) -> None
     path.symlink_to(tmp_path / "none.db")
     with pytest.raises(StoreError, match=r"s\.db is a link to .*none\.db, which does not exist"):
         await Store.open(path)
-    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    (found,) = [f for f in checks.inspect(path) if f.name == "file"]
     assert not found.ok and found.mend == "Name another file with SAKTI_DB."
     assert [p.name for p in tmp_path.glob("*.db*")] == ["s.db"]
 
@@ -380,7 +412,7 @@ async def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
         await Store.open(path)
     with pytest.raises(StoreError, match="not a file"):
         await Store.open(tmp_path)
-    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    (found,) = [f for f in checks.inspect(path) if f.name == "file"]
     assert found.detail.endswith("another program") and found.mend == "Name another file with SAKTI_DB."
     with pytest.raises(StoreError, match="another program") as caught:
         recovery.recover(path, SystemClock())
@@ -478,8 +510,8 @@ async def test_what_may_not_be_written_is_read_as_it_was_left(path: Path, read_o
     with pytest.raises(StoreError) as caught:
         await store.write(user_state.add_history, "/w", "x", 1)
     assert caught.value.code == "read_only"
-    assert not all(f.ok for f in inspection.inspect(path))
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert not all(f.ok for f in checks.inspect(path))
+    assert all(f.ok for f in await store.read(checks.check))
     await store.close()
     assert (sorted(p.name for p in path.parent.iterdir()), path.read_bytes()) == before
 
@@ -490,11 +522,12 @@ async def test_a_chat_goes_on_in_a_copy_that_goes(path: Path, read_only: None) -
     assert store.read_only_reason is None and "is not writable" in (store.not_saved or "")
     await store.write(user_state.add_history, "/w", "not for ever", 1)
     assert (await store.read(user_state.history, "/w", 9))[-1] == "not for ever"
-    assert store._file is not None and store._file.folder is not None
-    folder = store._file.folder
-    assert oct(folder.stat().st_mode)[-3:] == "700"
+    assert all(f.ok for f in await store.read(checks.check))
+    assert store._file is not None and store._file.is_temporary
     await store.close()
-    assert not folder.exists() and path.read_bytes() == before
+    again = apsw.Connection(store._file.filename, flags=store._file.flags)
+    assert again.execute("SELECT count(*) FROM sqlite_schema").get == 0, "the copy went with its last connection"
+    assert path.read_bytes() == before
 
 
 async def test_a_last_commit_in_the_write_ahead_log_is_seen_there_too(path: Path, read_only: None) -> None:
@@ -582,7 +615,7 @@ async def test_there_is_no_write_ahead_log_on_one(tmp_path: Path, monkeypatch: p
     assert await store.read(lambda db: db.execute_sql("PRAGMA journal_mode").fetchone()) == ("delete",)
     assert await store.read(user_state.history, "/w", 9) == ["x"]
     await store.close()
-    (finding,) = [f for f in inspection.inspect(path) if not f.ok]
+    (finding,) = [f for f in checks.inspect(path) if not f.ok]
     assert "network file system (nfs4)" in finding.detail
 
 
@@ -590,7 +623,7 @@ async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.chmod(0o666)
-    assert "others may read" in next(f.detail for f in inspection.inspect(path) if not f.ok)
+    assert "others may read" in next(f.detail for f in checks.inspect(path) if not f.ok)
     store = await Store.open(path)
     assert "(mode 666)" in store.notices[0] and oct(path.stat().st_mode)[-3:] == "600"
     await store.close()
@@ -602,7 +635,7 @@ async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(
     await store.close()
     monkeypatch.undo()
     path.parent.chmod(0o777)
-    assert f"chmod 700 {path.parent}" in next(f.mend for f in inspection.inspect(path) if not f.ok)
+    assert f"chmod 700 {path.parent}" in next(f.mend for f in checks.inspect(path) if not f.ok)
 
 
 @pytest.mark.parametrize("version", range(1, 6))  # later ones change no rows
@@ -616,7 +649,7 @@ async def test_what_migrations_do_to_rows_is_done_to_an_older_one(tmp_path: Path
     db.close()
     recovery.recover(path, SystemClock())
     store = await Store.open(path)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     claims = await store.read(
         lambda db: db.execute_sql("SELECT id, session_id FROM tasks WHERE status = 'in_progress'").fetchall()
     )

@@ -10,9 +10,9 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart, Usage
-from sakti.store import migrate
+from sakti.store import copies, migrate
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.maintenance import checks, upkeep
 from sakti.store.models import MODELS
 from sakti.store.threads import messages, removal, threads
 from sakti.store.threads.codec import decode, encode
@@ -139,21 +139,21 @@ async def test_the_read_connection_cannot_write(store: Store) -> None:
 async def test_backup_is_whole_and_never_overwrites(store: Store, tmp_path: Path) -> None:
     thread = await thread_in(store)
     await store.write(messages.append, message(store, thread, "kept"))
-    (target,) = await store.read(maintenance.backup, store.path, tmp_path / "copy.db")
+    (target,) = await store.read(copies.backup, store.path, tmp_path / "copy.db")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
     assert await copy.read(messages.count, thread.id) == 1
     await copy.close()
     with pytest.raises(StoreError):
-        await store.read(maintenance.backup, store.path, target)
+        await store.read(copies.backup, store.path, target)
 
 
 async def test_check_mends_a_message_that_search_cannot_see(store: Store) -> None:
     thread = await thread_in(store)
     await store.write(messages.append, message(store, thread, "here"))
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     await store.write(lambda db: db.execute_sql("DELETE FROM search_docs"))
-    (lost,) = [f for f in await store.read(maintenance.check) if not f.ok]
+    (lost,) = [f for f in await store.read(checks.check) if not f.ok]
     assert lost.name == "search" and "1 messages are not searchable" in lost.detail
     (mended,) = [f for f in await upkeep.check(store) if f.name == "search"]
     assert mended.ok and mended.detail == "1 messages were not searchable: added"

@@ -13,9 +13,10 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
+from sakti.store import copies
 from sakti.store.database import Store
 from sakti.store.database_file import FileIdentity
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
 
@@ -97,11 +98,11 @@ async def test_lost_file_is_reported_and_everything_can_be_copied(loss: str, win
         assert (await store.read(search.search, word, search.Scope("w"))).hits
         said = await texts(store)
         copy = tmp_path / f"{word}.db"
-        await store.read(maintenance.backup, store.path, copy)
+        await store.read(copies.backup, store.path, copy)
         saved = await Store.open(copy)
         assert saved.not_saved is None and await texts(saved) == said
         assert len(said) == 3 and word in said[2]
-        assert all(f.ok for f in await saved.read(maintenance.check))
+        assert all(f.ok for f in await saved.read(checks.check))
         await saved.close()
 
 
@@ -119,7 +120,7 @@ async def test_database_created_in_its_place_starts_empty(loss: str, windows: Wi
     await created.close()
     again = await Store.open(windows.path)
     assert await texts(again) == ["another"]
-    assert all(f.ok for f in await again.read(maintenance.check))
+    assert all(f.ok for f in await again.read(checks.check))
     await again.close()
 
 
@@ -141,7 +142,7 @@ async def test_restored_file_is_not_changed_by_the_log_of_the_one_before(windows
     assert windows.path.read_bytes() == older
     restored = await Store.open(windows.path)
     assert await texts(restored) == []
-    assert all(f.ok for f in await restored.read(maintenance.check))
+    assert all(f.ok for f in await restored.read(checks.check))
     await restored.close()
 
 
@@ -161,7 +162,7 @@ async def test_backup_of_a_truncated_file_says_what_is_damaged(windows: Windows,
     assert await windows.first.flush()
     os.truncate(windows.path, 0)
     with pytest.raises(StoreError) as caught:
-        await windows.second.read(maintenance.backup, windows.path, tmp_path / "backup.db")
+        await windows.second.read(copies.backup, windows.path, tmp_path / "backup.db")
     assert "`sakti db recover`" in caught.value.message and caught.value.code == "damaged"
     assert "backup.db" not in caught.value.message and not list(tmp_path.glob("backup.db*"))
 
@@ -215,7 +216,7 @@ async def test_file_overwritten_in_place_by_an_older_copy_of_its_size_is_noticed
 ) -> None:
     if settled:
         await settle(windows.first)
-    await windows.first.read(maintenance.backup, windows.path, tmp_path / "backup.db")
+    await windows.first.read(copies.backup, windows.path, tmp_path / "backup.db")
     await say(windows.second, "second goes on")
     await settle(windows.second)
     assert await windows.first.flush()

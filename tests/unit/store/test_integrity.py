@@ -15,7 +15,7 @@ from sakti.core.events import Notice
 from sakti.store import memory
 from sakti.store.connection import Database
 from sakti.store.log.lines import log_lines
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import group_rows, integrity
 from sakti.store.memory.integrity import GroupSpan
 from sakti.store.search import search
@@ -178,7 +178,7 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
         db.execute_sql(DAMAGE[damage])
 
     await driver.store.write(hurt)
-    checked = {f.name: f for f in await driver.store.read(maintenance.check)}
+    checked = {f.name: f for f in await driver.store.read(checks.check)}
     assert not checked["memory"].ok
     assert "should be in the log" in checked["memory"].detail
     await driver.engine.close()
@@ -189,7 +189,7 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
     (notice,) = driver.of(Notice)
     assert (notice.title, notice.severity) == ("Memory was repaired", "warning")
     assert "put back into the log" in notice.message
-    assert {f.name: f.ok for f in await driver.store.read(maintenance.check)}["memory"]
+    assert {f.name: f.ok for f in await driver.store.read(checks.check)}["memory"]
     scope = search.Scope("workspace", kinds=("observation",))
     assert (await driver.store.read(search.search, "zanzibar0", scope)).hits
     driver.events.clear()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
+from sakti.store import copies
 from sakti.store import database as store_database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance
 from sakti.store.threads import messages, threads
 
 MISSING = "without the file ending in -wal"
@@ -106,7 +106,7 @@ async def test_database_behind_a_link_is_marked_too(path: Path, tmp_path: Path) 
 
 async def test_backup_of_an_open_database_does_not_warn(path: Path, tmp_path: Path) -> None:
     store = await speaking(path)
-    await store.read(maintenance.backup, path, tmp_path / "backup.db")
+    await store.read(copies.backup, path, tmp_path / "backup.db")
     assert await warnings(tmp_path / "backup.db") == []
     await store.close()
 

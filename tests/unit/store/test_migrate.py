@@ -19,7 +19,7 @@ from sakti.core.clock import SystemClock
 from sakti.store import memory, migrate, opening
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import inspection, maintenance, recovery
+from sakti.store.maintenance import checks, recovery
 from sakti.store.memory import integrity
 from sakti.store.search import search
 from sakti.store.tasks import questions
@@ -130,7 +130,7 @@ def version_of(path: Path) -> int:
 
 async def whole(path: Path) -> Store:
     store = await Store.open(path)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     for word in ("walrus", "zebra", "heron"):
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]
@@ -229,7 +229,7 @@ async def test_failed_migration_is_one_sentence_with_step_backup_and_remedy(
 @pytest.mark.parametrize("old", [2], indirect=True)
 def test_check_reports_a_migration_that_would_fail(old: Path, failing: None) -> None:
     old.chmod(0o600)
-    schema, *rest = inspection.inspect(old)
+    schema, *rest = checks.inspect(old)
     assert (schema.name, schema.ok) == ("schema", False)
     assert "0006_removed_for_good" in schema.detail and "`sakti db recover`" in schema.mend
     assert all(finding.ok for finding in rest)
@@ -245,7 +245,7 @@ async def test_recovery_reads_a_database_that_cannot_be_migrated(old: Path, tmp_
     finally:
         apsw.connection_hooks.remove(fail)
     recovered = recovery.recover(old, SystemClock())
-    assert recovered.lost == 0
+    assert recovered.lost_rows == 0
     await (await whole(old)).close()
 
 

@@ -20,7 +20,7 @@ from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResult
 from sakti.store import migrate, packing, secrets
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import inspection, maintenance, purging, recovery, redacting, upkeep
+from sakti.store.maintenance import checks, purging, recovery, redacting, upkeep
 from sakti.store.search import index as search_index
 from sakti.store.search import search
 from sakti.store.threads import codec, fork, messages, threads
@@ -109,7 +109,7 @@ async def unpacked_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 async def is_packed(store: Store, path: Path) -> None:
     assert await store.read(packing.progress) is None
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert await all_found(store) == WORDS
     rows: Any = await store.read(
         lambda db: db.execute_sql(
@@ -170,10 +170,10 @@ async def test_what_is_said_and_removed_meanwhile(old: Path, when: int, monkeypa
     assert await found(store, "curlew") == ["new"]
     assert await found(store, "Straße") == [] and await found(store, "getUserId") == []
     await upkeep.pack(store)
-    assert not [f for f in await store.read(maintenance.check) if not f.ok]
+    assert not [f for f in await store.read(checks.check) if not f.ok]
     assert await found(store, "curlew") == ["new"] and len(await found(store, "zebra")) == 1
     assert (await store.read(search.search, "ostrich", search.Scope("/new"))).hits[0].id == "n0-8"
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     await store.close()
 
 
@@ -208,7 +208,7 @@ async def killed(path: Path, piece: int) -> None:
 async def test_killed_anywhere_the_next_one_goes_on(old: Path) -> None:
     for piece in (3, 3, 5, 5, 1, 7):  # each goes on where the one before was killed
         await killed(old, piece)
-        findings = {f.name: f for f in inspection.inspect(old)}
+        findings = {f.name: f for f in checks.inspect(old)}
         assert all(f.ok for name, f in findings.items() if name not in ("space", "access")), findings
     store = await Store.open(old)
     await upkeep.pack(store)
@@ -242,7 +242,7 @@ async def test_without_room_nothing_is_changed(old: Path, monkeypatch: pytest.Mo
 
 async def test_check_packs_the_rest(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await unpacked_store(old, monkeypatch)
-    (space,) = [f for f in await store.read(maintenance.check) if not f.ok]
+    (space,) = [f for f in await store.read(checks.check) if not f.ok]
     assert space.name == "space" and space.detail == "0 % packed"
     assert all(f.ok for f in await upkeep.check(store))
     await is_packed(store, old)
@@ -261,13 +261,13 @@ async def test_purged_while_half_is_packed_leaves_no_word(old: Path, monkeypatch
         (word,) for word in sorted({"the", "walru", "zebra", "heron", "sing"})
     ]
     await upkeep.pack(store)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     await store.close()
 
 
 async def test_an_older_database_that_is_damaged_is_recovered_and_packed(old: Path) -> None:
     recovery.recover(old, FakeClock(9))
-    assert all(f.ok for f in inspection.inspect(old))
+    assert all(f.ok for f in checks.inspect(old))
     store = await Store.open(old)
     await is_packed(store, old)
     await store.close()
@@ -322,12 +322,12 @@ async def test_a_damaged_packed_part_is_found_and_said(tmp_path: Path) -> None:
     await store.write(
         lambda db: db.execute_sql("UPDATE messages SET parts = CAST(substr(parts, 1, 40) AS BLOB) WHERE id = 't-0'")
     )
-    (contents,) = [f for f in await store.read(maintenance.check) if f.name == "contents"]
+    (contents,) = [f for f in await store.read(checks.check) if f.name == "contents"]
     assert not contents.ok and "1 of messages: parts cannot be read" in contents.detail
     await store.close()
     recovery.recover(store.path, FakeClock(9))
     again = await Store.open(store.path)
-    assert all(f.ok for f in await again.read(maintenance.check))
+    assert all(f.ok for f in await again.read(checks.check))
     assert await hits(again, "short") == ["t-1"]
     await again.close()
 
@@ -339,7 +339,7 @@ async def test_a_fork_does_not_lean_on_its_parent(store: Store) -> None:
     await purging.purge_thread(store, "t")
     page = await store.read(search.search, "zebra", search.Scope("/w"))
     assert page.hits[0].thread_id == thread.id
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     await store.write(thread_removal.delete_thread, thread.id, 6)
     await purging.purge_thread(store, thread.id)
     await purging.clean(store)
@@ -355,7 +355,7 @@ async def test_a_message_behind_a_late_one_forgets_what_is_deleted(store: Store)
     await store.write(thread_removal.delete_messages, "t-0", 9)
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
     assert ("quagga",) not in words and ("late",) in words
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
 
 
 async def test_a_message_that_is_masked_later_is_indexed_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ async def test_a_message_that_is_masked_later_is_indexed_again(old: Path, monkey
         assert await found(store, SECRET)
         await redacting.redact(store)
         assert not await found(store, SECRET) and said.id in await found(store, "GIMBAL_TOKEN")
-        assert all(f.ok or f.name == "space" for f in await store.read(maintenance.check))
+        assert all(f.ok or f.name == "space" for f in await store.read(checks.check))
         await store.write(messages.append, replace(message, id=store.ids.new(), parts=(TextPart("between"),)))
         await upkeep.pack(store)
     await upkeep.optimize(store)
@@ -415,4 +415,4 @@ async def test_a_secret_in_two_parts_of_one_message_is_masked_in_search(
     await upkeep.optimize(store)
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
     assert not [word for (word,) in words if word.startswith(("blbnnz", "agvybh"))]
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))

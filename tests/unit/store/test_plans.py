@@ -16,7 +16,6 @@ from sakti.store.log import corrections as memory_corrections
 from sakti.store.log import events as memory_events
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages
-from sakti.store.threads import summaries as levels
 from tests.fakes.clock import FakeClock
 from tests.fakes.statements import Product
 from tests.fakes.walks import WALKS
@@ -30,8 +29,8 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "the cursor": lambda db: memory.cursor(db, "r", "t"),
     "the groups of a window": lambda db: memory.current(db, "r", {}),
     "a look between": lambda db: messages.states_after(db, "t", 3),
-    "summaries": lambda db: levels.summaries(db, "t", above=0, limit=9),
-    "count": lambda db: levels.count_messages(db, "t"),
+    "summaries": lambda db: messages.list_summaries(db, "t", above=0, limit=9),
+    "count": lambda db: messages.count(db, "t"),
     "actors": lambda db: memory_log.actors(db, "t"),
 }
 

@@ -19,9 +19,9 @@ import pytest
 from sakti.agent.threads import erasure as removal
 from sakti.core.errors import StoreError
 from sakti.core.types import ImagePart, Message, TextPart, ToolResultPart
-from sakti.store import files, user_state
+from sakti.store import copies, files, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import copying, maintenance, purging, upkeep
+from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import index_upkeep, search
 from sakti.store.threads import messages, threads
@@ -111,7 +111,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     await store.write(service.update, actor, "k", {"description": f"no {WORD}"})
     await store.write(messages.append, _of_task(driver))
     for name in ("x.db.before-0003", "x.db.backup-20260101", "x.db.damaged-20260101"):
-        await store.read(copying.copy, folder / name)
+        await store.read(copies.copy, folder / name)
     assert len({t.partition(":")[0] for t in traces(folder)}) >= 5
     assert len(ZLIB.findall(store.path.read_bytes())) >= 4 and WORD.encode() in content(store.path)
 
@@ -125,7 +125,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     )
     assert done.flushed and removal.wipe_free_space(done) == ""
     assert traces(folder) == []
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert [t.id for t in await store.read(threads.recent, "workspace")] == ["t2"]
     assert (await store.read(messages.get, "of-task")).task_id is None
     await driver.engine.begin_turn(provider="scripted", model="demo")
@@ -154,7 +154,7 @@ async def test_while_another_window_reads_it_says_what_may_be_left(driver: Drive
 
 async def test_copies_can_be_kept(driver: Driver, tmp_path: Path) -> None:
     copy = tmp_path / "data" / "x.db.backup-1"
-    await driver.store.read(copying.copy, copy)
+    await driver.store.read(copies.copy, copy)
     await driver.store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert (await purge(driver.store, keep_copies=True)).copies == []
     assert {t.partition(":")[0] for t in traces(tmp_path / "data")} == {copy.name}
@@ -219,7 +219,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
     await driver.say("tool", ToolResultPart("c", "bash", "short", False, {"output_file": str(output)}))
     await store.write(service.create, Actor("workspace", "s", 1), "k", f"hunt the {WORD}")
     await store.write(service.delete, Actor("workspace", "s", 2), "k")
-    await store.read(copying.copy, folder / "x.db.backup-1")
+    await store.read(copies.copy, folder / "x.db.backup-1")
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await store.flush()
     first = tmp_path / "first"
@@ -232,10 +232,10 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
         assert purging_until(folder / "x.db", writes).returncode == -signal.SIGKILL
         store = await Store.open(folder / "x.db")
         done = await purge(store)
-        assert all(f.ok for f in await store.read(maintenance.check))
+        assert all(f.ok for f in await store.read(checks.check))
         await store.close()
         assert removal.wipe_free_space(done) == "" and traces(folder) == [], writes
-        assert maintenance.is_clean(store.path)
+        assert upkeep.is_clean(store.path)
 
 
 async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:
@@ -256,7 +256,7 @@ async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: D
     await purge(store)
     ((action, task),) = await store.write(service.undo_changes, actor, 1)
     assert (action, task.id) == ("create", "a")  # neither the deletion of b nor what waited for it
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
 
 
 # --- an older file ------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: D
 async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "x.db", synchronous="NORMAL")
     await store.close()
-    assert maintenance.is_clean(store.path)
+    assert upkeep.is_clean(store.path)
     connection = apsw.Connection(str(store.path))
     connection.execute("PRAGMA user_version = 0")
     connection.execute(
@@ -275,12 +275,12 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
     connection.close()
     assert traces(tmp_path) != []
     assert removal.wipe_free_space(removal.Purged(store.path)) == ""
-    assert traces(tmp_path) == [] and maintenance.is_clean(store.path)
+    assert traces(tmp_path) == [] and upkeep.is_clean(store.path)
     store = await Store.open(store.path)
     with pytest.raises(StoreError, match="open in another window"):
-        maintenance.vacuum(store.path)
+        upkeep.vacuum(store.path)
     await store.close()
-    before, after = maintenance.vacuum(store.path)
+    before, after = upkeep.vacuum(store.path)
     assert after <= before and oct(store.path.stat().st_mode)[-3:] == "600"
     assert not [p for p in tmp_path.iterdir() if p.name.endswith(files.SIDES)]
 
@@ -290,7 +290,7 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
 
 def test_a_file_that_cannot_be_opened_is_said_and_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="unable to open"):
-        maintenance.is_clean(tmp_path / "none.db")
+        upkeep.is_clean(tmp_path / "none.db")
 
 
 async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driver: Driver) -> None:
@@ -362,7 +362,7 @@ async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_
     )
     assert f"{WORD}3" not in json.dumps(docs)
     assert said.text not in await store.read(user_state.history, "workspace", 99)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     with pytest.raises(StoreError, match="no message"):
         await store.write(thread_removal.delete_messages, said.id, 1)
 

@@ -12,12 +12,12 @@ import pytest
 from sakti.agent.threads import erasure as redaction
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store import secrets, user_state
+from sakti.store import copies, secrets, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import copying, maintenance, redacting, upkeep
+from sakti.store.maintenance import checks, redacting, upkeep
 from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import messages, summaries, threads
+from sakti.store.threads import fork, messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -59,7 +59,7 @@ async def fill(store: Store) -> None:
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
     await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)
-    await store.write(summaries.keep_carry_over, "t", f"head {KEY}", [summaries.CarriedPiece("thread", "t", TEXT)])
+    await store.write(fork.keep_carry_over, "t", f"head {KEY}", [fork.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
     await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
 
@@ -76,7 +76,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def make() -> None:
         store = await Store.open(tmp_path / "data" / "x.db", synchronous="NORMAL")
         await fill(store)
-        await store.read(copying.copy, tmp_path / "data" / "x.db.backup-1")
+        await store.read(copies.copy, tmp_path / "data" / "x.db.backup-1")
         await store.close()
 
     with monkeypatch.context() as patched:
@@ -108,7 +108,7 @@ async def test_not_a_byte_is_left(old: Path) -> None:
     said = await store.read(messages.after, "t", -1)
     assert secrets.marks_in(said[0].text) and said[3].text == "nothing to hide, heron"
     assert [type(p) for p in said[1].parts] == [ToolCallPart] and (said[1].part_tokens, said[1].tokens) == ((6,), 9)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert (await store.read(search, "heron", Scope("/w"))).total == 1
     assert (await store.read(search, "rotate soon", Scope("/w"))).total == 1
     again = await redaction.redact(store, do=False)

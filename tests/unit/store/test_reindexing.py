@@ -10,7 +10,7 @@ import pytest
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.maintenance import checks, upkeep
 from sakti.store.memory import records
 from sakti.store.search import index_upkeep, reindexing, search
 from sakti.store.threads import fork as thread_fork
@@ -134,12 +134,12 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
         async with Writes(store, killed):
             with pytest.raises(Killed):
                 await upkeep.reindex(store)
-        finding = {f.name: f for f in await other.read(maintenance.check)}["search"]
+        finding = {f.name: f for f in await other.read(checks.check)}["search"]
         assert not finding.ok and finding.mendable and "not finished" in finding.detail
         await upkeep.reindex_quietly(other)
         assert await other.read(docs) == left
         assert await other.read(reindexing.notes) == []
-        assert all(f.ok for f in await other.read(maintenance.check))
+        assert all(f.ok for f in await other.read(checks.check))
     await other.close()
 
 

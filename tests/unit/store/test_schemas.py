@@ -36,7 +36,7 @@ from sakti.store import rows as table_rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import inspection, maintenance
+from sakti.store.maintenance import checks
 from sakti.store.memory import records
 from sakti.store.models import ChildRunRow, JobRow, StepRow
 from sakti.store.threads import threads
@@ -199,7 +199,7 @@ async def test_it_takes_child_runs_jobs_side_questions_and_searches(old: Path) -
     assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 2)]
     with pytest.raises(Exception, match="CHECK"):
         await store.write(lambda db: db.execute_sql("UPDATE jobs SET state = 'forgotten'"))
-    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f for f in await store.read(checks.check) if not f.ok] == []
     await store.close()
 
 
@@ -224,11 +224,11 @@ async def test_a_column_that_is_missing_in_the_latest_schema_is_reported_and_add
     db.execute(f"ALTER TABLE {lost}")
     db.close()
     table, column = lost.split()[0], lost.split()[-1]
-    (wrong,) = [finding for finding in inspection.inspect(path) if not finding.ok]
+    (wrong,) = [finding for finding in checks.inspect(path) if not finding.ok]
     assert wrong.name == "schema" and f"lacks {table}.{column}" in wrong.detail
     await (await Store.open(path)).close()
     assert columns(path) == before
-    assert all(finding.ok for finding in inspection.inspect(path))
+    assert all(finding.ok for finding in checks.inspect(path))
 
 
 async def test_a_column_that_cannot_be_added_is_said_with_what_to_do(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_a_column_that_cannot_be_added_is_said_with_what_to_do(tmp_path: P
 async def test_every_row_is_kept(old: Path) -> None:
     before = rows(old)
     store = await Store.open(old)
-    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    assert [f for f in await store.read(checks.check) if not f.ok] == []
     await store.close()
     assert_kept(before, rows(old))
 
@@ -284,7 +284,7 @@ def test_every_kind_of_row_is_there(old: Path) -> None:
 
 def test_a_check_tries_the_migration_and_leaves_the_file_alone(old: Path) -> None:
     before = old.read_bytes()
-    assert all(finding.ok for finding in inspection.inspect(old))
+    assert all(finding.ok for finding in checks.inspect(old))
     assert old.read_bytes() == before
 
 
@@ -296,7 +296,7 @@ def test_killed_in_each_step_and_started_twice_it_keeps_rows_and_backup(old: Pat
     )
     assert done.stdout.split() == [str(-signal.SIGKILL)] * steps + ["0", "0"]
     assert_kept(before, rows(old))
-    assert all(finding.ok for finding in inspection.inspect(old) if finding.name != "space")
+    assert all(finding.ok for finding in checks.inspect(old) if finding.name != "space")
     if steps:
         backup = old.with_name(f"sakti.db.before-{migrate.LATEST:04d}")
         assert rows(backup) == before

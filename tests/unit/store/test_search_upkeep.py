@@ -11,7 +11,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import database
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.search.search import Scope, search
@@ -47,10 +47,10 @@ async def test_an_index_out_of_step_is_rebuilt(store: Store, table: str) -> None
         db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
     await store.write(damage)
-    assert not {f.name: f for f in await store.read(maintenance.check)}[table].ok
+    assert not {f.name: f for f in await store.read(checks.check)}[table].ok
     by_name = {f.name: f for f in await upkeep.check(store)}
     assert by_name[table].ok and "2 texts are missing" in by_name[table].detail
-    assert {f.name: f.detail for f in await store.read(maintenance.check)}[table] == "consistent"
+    assert {f.name: f.detail for f in await store.read(checks.check)}[table] == "consistent"
     assert await found(store, "walrus") == ["m0"]
 
 
@@ -130,7 +130,7 @@ async def test_however_it_came_out_of_step_it_is_found_and_mended(
     await store.write(damage, table)
     mended = {f.name: f for f in await upkeep.check(store)}
     assert mended[table].detail != "consistent" and all(f.ok for f in mended.values())
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert await found(store, "walking") == ["m2"]
 
 
@@ -145,9 +145,9 @@ async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
     await store.write(search_index.remove, "message", "m3")
     await store.write(lambda db: messages.append(db, Message("new", "t", "/w", "user", (TextPart("a heron"),), 50)))
     assert await found(store, "heron") == ["new"]
-    assert not all(f.ok for f in await store.read(maintenance.check))
+    assert not all(f.ok for f in await store.read(checks.check))
     assert all(f.ok for f in await upkeep.check(store))
-    assert {f.name: f.detail for f in await store.read(maintenance.check)}["search_words"] == "consistent"
+    assert {f.name: f.detail for f in await store.read(checks.check)}["search_words"] == "consistent"
     assert await store.read(index_upkeep.replaced) == []
     assert (await store.read(search, "walrus", Scope("/w"))).total == 40
     assert store.written - before > 20  # so many times another window could write

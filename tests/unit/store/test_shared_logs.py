@@ -15,7 +15,7 @@ from sakti.core.types import Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance, purging, upkeep
+from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import group_rows
 from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.threads import removal as thread_removal
@@ -151,4 +151,4 @@ async def test_killed_the_next_session_comes_to_the_same_end(
     await work.wait()
     assert await shared.read(everything) == expected
     assert await shared.read(threads.get, "a") is None
-    assert all(f.ok for f in await shared.read(maintenance.check))
+    assert all(f.ok for f in await shared.read(checks.check))

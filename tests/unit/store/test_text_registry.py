@@ -14,7 +14,7 @@ from sakti.store import models, text_registry
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MARK, masked
-from sakti.store.threads import messages, summaries, threads
+from sakti.store.threads import fork, messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -90,8 +90,8 @@ _WITHIN = {
     "maintenance/archiving.py": ["messages.parts"],
     "packing.py": ["search_docs.text", "search_docs.prev", "messages.raw_content", "messages.parts"],
     "search/index.py": ["search_docs.paths"],
-    "tasks/search.py": ["task_words.idents"],
-    "maintenance/recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
+    "tasks/questions.py": ["task_words.idents"],
+    "maintenance/recovery.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }
 
 
@@ -123,7 +123,7 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
     await store.write(messages.append, Message("m", "t", "/w", "user", (TextPart(text),), now))
     await store.write(threads.rename, "t", f"now {SECRET}", now, by_user=True)
     await store.write(service.create, Actor("/w", "s", now), "k", f"task {SECRET}", description=text)
-    await store.write(summaries.keep_carry_over, "t", "head", [summaries.CarriedPiece("thread", "t", text)])
+    await store.write(fork.keep_carry_over, "t", "head", [fork.CarriedPiece("thread", "t", text)])
     ((shown, preview, *_),) = await store.read(threads.summaries, "/w", 9)
     assert "hunter2secret99" not in f"{shown} {preview}" and SECRET not in f"{shown} {preview}"
 

@@ -12,11 +12,11 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
 from sakti.store import leases
 from sakti.store.log import lines as memory_log
-from sakti.store.maintenance import maintenance, purging, upkeep
+from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import search
+from sakti.store.threads import fork, threads
 from sakti.store.threads import removal as thread_removal
-from sakti.store.threads import summaries, threads
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
@@ -76,7 +76,7 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
         assert await found(store, word) == 0
     assert await store.read(memory_log.carry_over, "workspace", "another") is None
     assert await store.read(memory_log.find_message, "workspace", driver.said[0].id) is None
-    findings = await store.read(maintenance.check)
+    findings = await store.read(checks.check)
     assert all(f.ok for f in findings)
     assert await found(store, "xylophone") == 0, "the check does not bring it back"
     assert [c.thread.id for c in await store.read(thread_removal.list_deleted, "workspace")] == ["t1"]
@@ -122,7 +122,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "'t1'" in row or "xylophone" in row]
     assert await found(store, "bassoon")
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     assert await store.read(thread_removal.list_deleted, "workspace") == []
 
 
@@ -202,7 +202,7 @@ async def test_what_a_shared_log_made_of_it_and_of_others_is_taken_back_for_the_
     ]
     assert lines == [f"line-{g}" for g, _, _ in groups]
     assert record == (40, 1)
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
 
 
 def says(db, group, text, **metadata):
@@ -229,9 +229,7 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
         says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
 
     await store.write(say)
-    await store.write(
-        summaries.keep_carry_over, "b", "head", [summaries.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
-    )
+    await store.write(fork.keep_carry_over, "b", "head", [fork.CarriedPiece("line", "line-b4", f"* it is blue{notes}")])
     await store.write(thread_removal.delete_thread, "a", 5)
     await purging.purge_thread(store, "a")
     left = await everything(store)
@@ -239,5 +237,5 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
     (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
     assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
     assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
-    assert await store.read(summaries.read_carried_text, "b") == f"head\n* {line[0].content}"
+    assert await store.read(fork.read_carried_text, "b") == f"head\n* {line[0].content}"
     assert (await store.read(search.search, "blue", search.Scope("/w"))).hits

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.core.errors import TaskError
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.maintenance import checks, upkeep
 from sakti.store.tasks import graph, questions, rows
 from sakti.store.tasks.deadlocks import Edge, WaitGraph, cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer
@@ -140,13 +140,13 @@ async def test_an_old_ring_is_found_told_and_leaves_room_for_the_rest(store: Sto
     assert stuck.value.code == "deadlock"
     for part in ("nothing here can start", f"{x} waits for {y}", f"{y} waits for {e}", f"{e} waits for its child {x}"):
         assert part in stuck.value.message
-    check = {f.name: f for f in await store.read(maintenance.check)}
+    check = {f.name: f for f in await store.read(checks.check)}
     assert not check["task graph"].ok
     assert e in check["task graph"].detail
     await store.write(service.create, actor, "z", "z", depends_on=["y"])  # beside the ring all goes on
     await store.write(service.depend, actor, "y", "e", add=False)
     assert await store.read(find_deadlocks) == []
-    assert all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await store.read(checks.check))
     chain = (await store.read(queries.explain, "/w", "z"))["chain"]
     assert [step["id"] for step in chain] == ["z", "y"]
 
@@ -203,7 +203,7 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
     ):
         await store.write(lambda db, sql=harm: db.execute_sql(sql))
         assert await store.read(graph.find_stale) == ["/w"], harm
-        (seen,) = [f for f in await store.read(maintenance.check) if not f.ok]
+        (seen,) = [f for f in await store.read(checks.check) if not f.ok]
         assert (seen.name, seen.mendable) == ("task counts", True)
         assert await store.read(graph.find_stale) == ["/w"]  # looking changes nothing
         (found,) = [f for f in await upkeep.check(store) if f.name == "task counts"]

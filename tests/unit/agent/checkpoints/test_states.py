@@ -14,8 +14,8 @@ import pytest
 
 from sakti.agent.checkpoints import places, uncovered
 from sakti.agent.checkpoints import shadow as shadows
-from sakti.agent.checkpoints.targets import read_targets
-from sakti.agent.judge.where import Place as Judged
+from sakti.agent.judge.expansion import read_targets
+from sakti.agent.judge.workspace_view import Place as Judged
 from tests.fakes.checkpoints import Place, git, tree
 
 Prepare = Callable[[Place], object]

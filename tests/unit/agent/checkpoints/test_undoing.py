@@ -15,7 +15,7 @@ from sakti.agent.threads import erasure
 from sakti.core.errors import SaktiError
 from sakti.core.types import TextPart
 from sakti.providers.scripted import Answer, Call
-from sakti.store.maintenance import inspection
+from sakti.store.maintenance import checks
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
 from sakti.store.threads import threads as stored_threads
@@ -129,7 +129,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
     await session.close()
-    assert [f for f in inspection.inspect(store.path) if not f.ok] == []
+    assert [f for f in checks.inspect(store.path) if not f.ok] == []
 
 
 async def test_all_turns_are_undone_and_an_empty_thread_is_open(store, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from tests.fakes.tools import TOOLS
 
 Ask: TypeAlias = Callable[..., Decision]

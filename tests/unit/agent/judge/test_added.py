@@ -8,7 +8,7 @@ import pytest
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.sandbox.boundary import drawn
 from sakti.core.config import SessionMode
 from tests.fakes.tools import TOOLS

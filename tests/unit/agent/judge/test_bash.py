@@ -13,7 +13,7 @@ import pytest
 
 from sakti.agent.judge.expansion import expand
 from sakti.agent.judge.shell import parse
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 
 BASH = shutil.which("bash")
 LINES = 3_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.core.config import APPROVAL_MODES
 from tests.unit.agent.judge.cases import HARD, HARMFUL, NAMES, READS, SECRETS, WORK
 from tests.unit.agent.judge.conftest import Ask

@@ -7,7 +7,7 @@ import pytest
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from tests.fakes.tools import TOOLS

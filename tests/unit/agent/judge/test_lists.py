@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
 HERE = Path(__file__).parent

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.repository_config import has_repository, list_tracked, names_program
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge.repositories import has_repository, list_tracked, names_program
+from sakti.agent.judge.workspace_view import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
 GIT = shutil.which("git")
@@ -99,7 +99,7 @@ def test_a_repository_with_more_folders_than_are_searched_counts(
     assert names_program(repository) == ""
     for number in range(4):
         (repository / f"f{number}").mkdir()
-    monkeypatch.setattr("sakti.agent.judge.repository_config.MOST_FOLDERS", 2)
+    monkeypatch.setattr("sakti.agent.judge.repositories.MOST_FOLDERS", 2)
     assert "folders" in names_program(repository)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sakti.agent.judge import execution, policy
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from tests.unit.agent.judge.conftest import Ask
 
 PUSHES = [

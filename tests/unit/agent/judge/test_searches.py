@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
 CANARY = "canary"

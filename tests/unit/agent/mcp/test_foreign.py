@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.mcp import foreign
+from sakti.agent.mcp import administration
 from sakti.agent.settings_file import add_servers, remove_server
 from sakti.core.errors import ConfigError
 
@@ -71,7 +71,7 @@ def write(home: Path, name: str, text: str) -> None:
 
 def test_servers_of_claude_code(home: Path) -> None:
     write(home, ".claude.json", json.dumps(CLAUDE))
-    servers = foreign.read_servers("claude-code", home)
+    servers = administration.read_servers("claude-code", home)
     assert servers.tables == {
         "git": {"command": "uvx", "args": ["mcp-server-git"], "env": {"TOKEN": "${TOKEN}"}},
         "web": {"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${KEY:-none}"}},
@@ -83,7 +83,7 @@ def test_servers_of_claude_code(home: Path) -> None:
 
 def test_servers_of_codex(home: Path) -> None:
     write(home, ".codex/config.toml", CODEX)
-    servers = foreign.read_servers("codex", home)
+    servers = administration.read_servers("codex", home)
     assert servers.problems == ("docs: not copied, as sakti has no such setting: disabled_tools.",)
     assert servers.tables == {
         "docs": {
@@ -104,7 +104,7 @@ def test_servers_of_codex(home: Path) -> None:
 
 def test_servers_of_opencode(home: Path) -> None:
     write(home, ".config/opencode/opencode.jsonc", OPENCODE)
-    servers = foreign.read_servers("opencode", home)
+    servers = administration.read_servers("opencode", home)
     assert servers.tables == {
         "db": {"command": "bunx", "args": ["db", "--url=//x"], "env": {"K": "${DB_KEY}"}},
         "jira": {
@@ -120,7 +120,7 @@ def test_servers_of_opencode(home: Path) -> None:
 def test_a_broken_file_is_named(home: Path, text: str) -> None:
     write(home, ".claude.json", text)
     try:
-        servers = foreign.read_servers("claude-code", home)
+        servers = administration.read_servers("claude-code", home)
     except ConfigError as e:
         assert ".claude.json" in e.message
     else:
@@ -129,7 +129,7 @@ def test_a_broken_file_is_named(home: Path, text: str) -> None:
 
 def test_a_program_without_a_file_has_no_servers(home: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist, so codex has no servers"):
-        foreign.read_servers("codex", home)
+        administration.read_servers("codex", home)
 
 
 FILE = """# mine

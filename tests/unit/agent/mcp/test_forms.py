@@ -9,7 +9,7 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 
-from sakti.agent.mcp import elicitation, forms
+from sakti.agent.mcp import elicitation
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion
 
 FORM = {
@@ -30,11 +30,11 @@ FORM = {
     },
     "required": ["name", "n", "many", "one"],
 }
-FIELDS = {field.name: field for field in forms.read_fields(FORM)}
+FIELDS = {field.name: field for field in elicitation.read_fields(FORM)}
 
 
 def test_a_question_shows_title_description_limits_and_ways_out() -> None:
-    name, n, ok, colour = (forms.make_question("s asks: x", FIELDS[f]) for f in ("name", "n", "ok", "colour"))
+    name, n, ok, colour = (elicitation.make_question("s asks: x", FIELDS[f]) for f in ("name", "n", "ok", "colour"))
     assert isinstance(name, FreeQuestion) and name.options == ()
     assert name.question.split("\n") == [
         "s asks: x",
@@ -43,10 +43,10 @@ def test_a_question_shows_title_description_limits_and_ways_out() -> None:
     ]
     assert isinstance(n, FreeQuestion) and n.default == "3"
     assert n.question.endswith("a whole number; default: 3; at least 1; at most 5")
-    assert [o.label for o in ok.options] == ["Yes", "No", forms.LEAVE_OUT]
-    assert [o.label for o in colour.options] == ["Rot", "Grün", forms.LEAVE_OUT]
-    assert [o.label for o in forms.make_question("s", FIELDS["one"]).options] == ["Ay", "Bee"]
-    long = forms.make_question("s", FIELDS["long"])
+    assert [o.label for o in ok.options] == ["Yes", "No", elicitation.LEAVE_OUT]
+    assert [o.label for o in colour.options] == ["Rot", "Grün", elicitation.LEAVE_OUT]
+    assert [o.label for o in elicitation.make_question("s", FIELDS["one"]).options] == ["Ay", "Bee"]
+    long = elicitation.make_question("s", FIELDS["long"])
     assert isinstance(long, FreeQuestion) and "one of: v0, v1" in long.question
 
 
@@ -69,7 +69,7 @@ def test_a_question_shows_title_description_limits_and_ways_out() -> None:
         ("x", "nan", "not a number"),
         ("x", "1.5", 1.5),
         ("ok", ("No",), False),
-        ("ok", (forms.LEAVE_OUT,), None),
+        ("ok", (elicitation.LEAVE_OUT,), None),
         ("colour", ("Grün",), "green"),
         ("colour", "rot", "red"),
         ("colour", "blue", "not one of: Rot, Grün"),
@@ -82,8 +82,8 @@ def test_a_question_shows_title_description_limits_and_ways_out() -> None:
 def test_answers_become_values_of_the_schema_or_say_what_is_wrong(name: str, answer: Any, wanted: Any) -> None:
     reply = CardAnswer(name, text=answer) if isinstance(answer, str) else CardAnswer(name, answer)
     try:
-        value = forms.read_answer(FIELDS[name], reply)
-    except forms.WrongAnswer as e:
+        value = elicitation.read_answer(FIELDS[name], reply)
+    except elicitation.WrongAnswer as e:
         assert wanted in str(e) and str(e).endswith(".")
     else:
         assert value == wanted and type(value) is type(wanted)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp import MCPError
 from pydantic import ValidationError
 
-from sakti.agent.mcp import faults, messages, results
+from sakti.agent.mcp import messages, tools
 from sakti.agent.mcp.servers import McpServer, ServerState, StateName
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.clock import SystemClock
@@ -62,7 +62,7 @@ def test_no_text_of_a_library_reaches_the_user() -> None:
         (sdk("license expired.", -32000), "license expired"),
         (sdk("", -32000), "it answered with an error without a text"),
         (sdk("Failed to parse JSON response: 1 validation error for …"), messages.UNREADABLE),
-        (sdk("Server returned an error response"), faults.HTTP_ERROR),
+        (sdk("Server returned an error response"), messages.HTTP_ERROR),
         (sdk("Not Found"), "nothing answers at its address (HTTP 404): check its url"),
         (invalid({"content": 3}), "its answer has a wrong content"),
         (invalid({"content": [{"type": "text"}]}), "its answer has no content.text"),
@@ -73,7 +73,7 @@ def test_no_text_of_a_library_reaches_the_user() -> None:
         (SaktiError("It is away."), "It is away"),
     ]  # fmt: skip
     for error, sentence in expected:
-        assert faults.explain(error, SERVER) == sentence
+        assert messages.explain(error, SERVER) == sentence
     states: dict[tuple[StateName, str], str] = {
         ("starting", ""): "is still starting. Call again",
         ("starting", "it ended."): "starts again (it ended). Call again",
@@ -82,7 +82,7 @@ def test_no_text_of_a_library_reaches_the_user() -> None:
         ("disabled", ""): "is off; the user can turn it on",
     }
     for (state, error), part in states.items():
-        assert part in faults.explain_state(ServerState(SERVER, state, error=error))
+        assert part in messages.explain_state(ServerState(SERVER, state, error=error))
 
 
 def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
     kinds = {"audio/wav\x1b[31m": ".bin", "application/pdf": ".pdf", "../../x": ".bin", "": ".bin", "a/b": ".bin"}
     for mime_type, ending in kinds.items():
         block = types.AudioContent(type="audio", data=base64.b64encode(b"x").decode(), mime_type=mime_type)
-        text = results.block_text(block, run)
+        text = tools.block_text(block, run)
         assert text.endswith(f"{ending}]") and "\x1b" not in text, mime_type
 
 
@@ -102,14 +102,16 @@ def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
     ("no such branch", ""),
 ])  # fmt: skip
 def test_a_refusal_of_the_sandbox_names_the_setting(text: str, hint: str) -> None:
-    hinted = results.add_sandbox_hint(Outcome(text, is_error=True), "git").content
+    hinted = tools.add_sandbox_hint(Outcome(text, is_error=True), "git").content
     assert (hint in hinted and hinted.startswith(text)) if hint else hinted == text
 
 
 def test_a_file_that_exists_and_was_not_found_is_hidden_by_the_sandbox(tmp_path: Path) -> None:
     there, away = tmp_path / "there", tmp_path / "away"
     there.touch()
-    assert faults.find_hidden(f"bwrap: execvp {there}: No such file or directory") == str(there)
-    assert faults.find_hidden(f"python3: can't open file '{there}': [Errno 2] No such file or directory") == str(there)
-    assert faults.find_hidden(f"{there}: {away}: No such file or directory") == ""
-    assert faults.find_hidden(f"{there}: Permission denied") == ""
+    assert messages.find_hidden(f"bwrap: execvp {there}: No such file or directory") == str(there)
+    assert messages.find_hidden(f"python3: can't open file '{there}': [Errno 2] No such file or directory") == str(
+        there
+    )
+    assert messages.find_hidden(f"{there}: {away}: No such file or directory") == ""
+    assert messages.find_hidden(f"{there}: Permission denied") == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox import backends, seccomp
+from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
@@ -172,7 +172,7 @@ def test_a_socket_of_another_program_is_not_reached(sandbox: LinuxSandbox, tmp_p
             with contextlib.chdir(place):  # a path of a socket is short
                 end.bind(str(place / "s") if len(str(place)) < 90 else "s")
             end.listen()
-        paths = seccomp.parse_sockets(Path("/proc/net/unix").read_text())
+        paths = backends.parse_sockets(Path("/proc/net/unix").read_text())
         if str(folder / "s") not in paths:
             pytest.skip("the folder's path is too long for a socket")
         assert "refused" in refused(sandbox, f'cd ../agent && {sys.executable} -c "{connect}"').lower()

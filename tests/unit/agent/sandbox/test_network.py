@@ -17,7 +17,7 @@ from sakti.agent import workspace
 from sakti.agent.judge import decide as judge_decide
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox

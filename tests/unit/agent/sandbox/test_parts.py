@@ -10,9 +10,9 @@ import pytest
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, Place
 from sakti.agent.project.files import TABLE, Location
-from sakti.agent.sandbox import aside, backends, environment, sandbox, seccomp
+from sakti.agent.sandbox import aside, backends, environment, sandbox
 from sakti.agent.sandbox import boundary as boundaries
 from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
 from sakti.agent.tools.bash import bash
@@ -62,7 +62,7 @@ def test_no_boundary_is_drawn_around_the_system(folder: str) -> None:
 
 @pytest.mark.parametrize(("machine", "arch", "ptrace"), [("x86_64", 0xC000003E, 101), ("aarch64", 0xC00000B7, 117)])
 def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch: int, ptrace: int) -> None:
-    code = seccomp.program(machine)
+    code = backends.program(machine)
     assert code is not None and len(code) % 8 == 0
     steps = [struct.unpack_from("=HBBI", code, i) for i in range(0, len(code), 8)]
     assert steps[1] == (0x15, 1, 0, arch)
@@ -73,7 +73,7 @@ def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch:
 
 
 def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
-    assert seccomp.program("riscv64") is None
+    assert backends.program("riscv64") is None
     assert sandbox.LinuxSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
 
 

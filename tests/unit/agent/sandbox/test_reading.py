@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.agent.judge import commands
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary, LevelName
 from sakti.agent.sandbox.sandbox import LinuxSandbox

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.judge import repository_config
-from sakti.agent.sandbox import repositories
+from sakti.agent.judge import repositories
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
@@ -168,7 +167,7 @@ def test_a_secret_is_hidden_although_its_folder_was_dated_back(place: Path, tmp_
     ],
 )
 def test_a_setting_is_found_however_it_is_written(text: str, tmp_path: Path) -> None:
-    assert "core.fsmonitor" in repository_config.settings(text)
+    assert "core.fsmonitor" in repositories.settings(text)
     (tmp_path / "config").write_text(text)
     assert repositories.runs(tmp_path) == [tmp_path / "config"]
 

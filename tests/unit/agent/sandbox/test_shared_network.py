@@ -17,7 +17,7 @@ import pytest
 from sakti.agent import workspace as workspaces
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.workspace_view import Place
 from sakti.agent.sandbox import backends, relay
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.sandbox.shared_network import SharedNetwork

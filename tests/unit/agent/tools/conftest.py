@@ -33,7 +33,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
     if request.param == "own":
         monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
-        monkeypatch.setattr("sakti.agent.tools.walk.ripgrep", lambda: None)
+        monkeypatch.setattr("sakti.agent.tools.files.ripgrep", lambda: None)
     elif child.ripgrep() is None:
         pytest.skip("there is no ripgrep for this platform")
     return request.param

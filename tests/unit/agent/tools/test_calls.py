@@ -13,20 +13,14 @@ from hypothesis import strategies as st
 
 from sakti.agent.subagents.report import make_agent
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_texts
-from sakti.agent.tools.apply_patch import apply_patch
-from sakti.agent.tools.background import stop_all
+from sakti.agent.tools.background import bash_output, kill, stop_all
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import Outcome, ToolState
-from sakti.agent.tools.edit import edit
-from sakti.agent.tools.glob import glob
+from sakti.agent.tools.edit import apply_patch, edit, write
 from sakti.agent.tools.grep import grep
-from sakti.agent.tools.ls import ls
-from sakti.agent.tools.read import read
-from sakti.agent.tools.wait import bash_output, kill
+from sakti.agent.tools.read import glob, ls, read
 from sakti.agent.tools.web import webfetch, websearch
-from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 
 FILES = (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill, webfetch, websearch)
@@ -284,7 +278,7 @@ async def test_what_means_nothing_is_still_refused(tools: ToolState, source: Pat
     ],
 )
 def test_arguments_that_are_almost_json(raw: str, expected: dict[str, Any] | None) -> None:
-    assert call_texts.parse_leniently(raw) == expected
+    assert forms.parse_leniently(raw) == expected
 
 
 WHOLE = {
@@ -308,24 +302,24 @@ WHOLE = {
 )
 def test_no_beginning_of_a_call_is_taken_for_the_call(raw: str) -> None:
     for end in range(len(raw)):
-        assert call_texts.parse_leniently(raw[:end]) in (None, WHOLE)
+        assert forms.parse_leniently(raw[:end]) in (None, WHOLE)
 
 
 @given(st.dictionaries(st.text(max_size=9), st.text() | st.integers() | st.lists(st.text(max_size=9)), min_size=1))
 def test_braces_fences_and_double_encoding_lose_nothing(arguments: dict[str, Any]) -> None:
     text = json.dumps(arguments)
     for raw in (text, f"{text}}}", f"```json\n{text}\n```", json.dumps(text), json.dumps(f"```\n{text}\n```")):
-        assert call_texts.parse_leniently(raw) == arguments
+        assert forms.parse_leniently(raw) == arguments
 
 
 def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:
-    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
-    assert call_texts.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
-    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
-    assert call_texts.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
+    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
+    assert forms.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
+    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
+    assert forms.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
 
 
-NAMES = sorted({*forms.TOOLS, *forms.EDITORS, *TOOLS, "nothing"})
+NAMES = sorted({*forms.TOOLS, *forms.FOREIGN.editors, *TOOLS, "nothing"})
 KEYS = st.sampled_from(
     "path file_path command cmd workdir timeout timeout_ms edits old_string new_string diff insert_line insert_text "
     "view_range pages offset limit end_line pattern include type -A -i output_mode recursive patch input arguments id "

@@ -10,10 +10,9 @@ import pytest
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.edit import edit
+from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.grep import grep
 from sakti.agent.tools.read import read
-from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call
 

@@ -17,10 +17,8 @@ from sakti.agent.tools import textfile
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.edit import edit
-from sakti.agent.tools.ls import ls
-from sakti.agent.tools.read import read
-from sakti.agent.tools.write import write
+from sakti.agent.tools.edit import edit, write
+from sakti.agent.tools.read import ls, read
 from sakti.core import images
 from sakti.core.errors import ToolError
 from tests.fakes.pictures import FORMATS, pdf, picture

@@ -9,12 +9,12 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import with_files
-from sakti.agent.tools import child, walk
+from sakti.agent.tools import child
+from sakti.agent.tools import files as tools_files
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.glob import glob
+from sakti.agent.tools.files import braces
 from sakti.agent.tools.grep import grep
-from sakti.agent.tools.ls import ls
-from sakti.agent.tools.walk import braces
+from sakti.agent.tools.read import glob, ls
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 
@@ -163,7 +163,7 @@ async def test_no_size_is_too_large_for_a_named_file(tools: ToolState, engine: s
     assert (await rows(tools, pattern="^069999", path="big.log"))[0].startswith("big.log:70000:069999")
     assert (await rows(tools, pattern="^069999"))[0].startswith("big.log:70000:069999")
     many = await call(tools, grep, pattern="x", path="big.log")
-    assert many.content.count("\n") == walk.MAX_RESULTS
+    assert many.content.count("\n") == tools_files.MAX_RESULTS
     assert "there are more" in many.content
 
 

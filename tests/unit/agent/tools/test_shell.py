@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools.background import stop_all
+from sakti.agent.tools.background import bash_output, kill, stop_all
 from sakti.agent.tools.bash import bash, start
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.edit import edit
+from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.processes import Output
 from sakti.agent.tools.read import read
-from sakti.agent.tools.wait import bash_output, kill
-from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 

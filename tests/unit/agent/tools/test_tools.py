@@ -8,15 +8,12 @@ import pytest
 
 from sakti.agent.repository import scrub_env
 from sakti.agent.tools import child
+from sakti.agent.tools.background import bash_output, kill
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.edit import edit
-from sakti.agent.tools.glob import glob
+from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.grep import grep
-from sakti.agent.tools.ls import ls
-from sakti.agent.tools.read import read
-from sakti.agent.tools.wait import bash_output, kill
-from sakti.agent.tools.write import write
+from sakti.agent.tools.read import glob, ls, read
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 
@@ -96,7 +93,7 @@ async def test_finding_respects_gitignore_with_and_without_ripgrep(
     if child.ripgrep():
         assert (await call(tools, grep, pattern="needle")).content.split("\n") == expected
     monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
-    monkeypatch.setattr("sakti.agent.tools.walk.ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.tools.files.ripgrep", lambda: None)
     assert (await call(tools, grep, pattern="needle")).content.split("\n") == expected
     assert (await call(tools, grep, pattern="NEEDLE", ignore_case=True, include="b.*")).content == expected[1]
     assert (await call(tools, grep, pattern="nowhere")).content == "No match."

@@ -1,14 +1,12 @@
-"""Store the runs of child threads: calls, states and reports.
+"""Store the runs of child threads and the commands in the background, and which of their ends were reported."""
 
-A child that is resumed keeps its row. `total_usage` is raw SQL: it runs when a thread is opened.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+from peewee import fn
 
 from sakti.core.child_states import RunState, describe_state
 from sakti.core.types import Json, Message, Thread, Usage
@@ -17,11 +15,11 @@ from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
 from sakti.store.memory.group_rows import Group, NewLine, Section, Span, section_metadata
-from sakti.store.models import ChildRunRow, MessageRow
+from sakti.store.models import ChildRunRow, JobRow, MessageRow
 from sakti.store.threads import threads
 
 TOOL = "agent"  # the tool whose calls start children
-FACT = "report"  # first word of the fact that brings a background child's report
+REPORT_FACT = "report"  # first word of the fact that brings a background child's report
 BUDGET = "budget"  # in a report: tokens that the child's window left for its memory
 CHILD = "child"  # in the details of such a call's result: the child whose report it has
 IN_BACKGROUND = "background"  # in the same: the child that goes on behind the call
@@ -196,7 +194,7 @@ def deliver_facts(db: Database, message: Message, facts: Iterable[str]) -> None:
     """Deliver the reports of background children that were attached to a message; in its transaction."""
     for name in facts:
         word, _, child_id = name.partition(" ")
-        if word == FACT:
+        if word == REPORT_FACT:
             deliver(db, child_id, message)
 
 
@@ -204,3 +202,80 @@ def _last_index(db: Database, thread_id: str) -> int:
     row = MessageRow
     newest = row.select(row.message_index).where(row.thread_id == thread_id).order_by(row.message_index.desc()).limit(1)
     return newest.scalar(db) or 0
+
+
+JOB_FACT = "job"  # first word of the fact that a command has ended; the second one is its number
+ENDED = "ended_job"  # in the details of a result that tells of the end: the number
+JobState: TypeAlias = Literal["running", "ended", "stopped", "lost"]
+
+
+class StoredJob(Struct, frozen=True):
+    """Command in the background; a process is known by its number and its start time."""
+
+    thread_id: str
+    number: int
+    command: str
+    pid: int | None
+    pid_started: int | None
+    file: str
+    started_at: int
+    state: JobState = "running"
+    exit_code: int | None = None
+    ended_at: int | None = None
+    reported_at: int | None = None
+
+
+JOB = rows.Shape(JobRow, StoredJob)
+
+
+def newest_job_number(db: Database, thread_id: str) -> int:
+    """Return the highest number of a job of a thread; 0 without one."""
+    return JobRow.select(fn.MAX(JobRow.number)).where(JobRow.thread_id == thread_id).scalar(db) or 0
+
+
+def begin_job(db: Database, job: StoredJob) -> None:
+    """Store a job that runs now, unless its thread is not stored yet."""
+    if threads.get(db, job.thread_id) is not None:
+        rows.insert(db, JobRow, **JOB.values(job))
+
+
+def end_job(db: Database, thread_id: str, number: int, state: JobState, exit_code: int | None, now: int) -> None:
+    """Note the end of a job that runs."""
+    row = JobRow
+    here = (row.thread_id == thread_id) & (row.number == number) & (row.state == "running")
+    row.update(state=state, exit_code=exit_code, ended_at=now).where(here).execute(db)
+
+
+def find_past_jobs(db: Database, thread_id: str, now: int, is_running: Callable[[StoredJob], bool]) -> list[StoredJob]:
+    """Return the jobs of a thread that were lost, or whose end was not reported, oldest first.
+
+    A job whose process a crash ended is marked as lost.
+    """
+    row = JobRow
+    due = row.reported_at.is_null() | (row.state == "lost")
+    jobs = JOB.select().where(row.thread_id == thread_id, due).order_by(row.number).execute(db)
+    past = [job for job in jobs if not is_running(job)]
+    for job in past:
+        end_job(db, thread_id, job.number, "lost", None, now)
+    return [replace(job, state="lost") if job.state == "running" else job for job in past]
+
+
+# --- reports to the model -------------------------------------------------------------------------------------
+
+
+def report_job_results(db: Database, message: Message) -> None:
+    """Note the jobs whose end the results in a message tell; in its transaction."""
+    _report(db, message, (r.details[ENDED] for r in message.tool_results if ENDED in r.details))
+
+
+def report_job_facts(db: Database, message: Message, facts: Iterable[str]) -> None:
+    """Note the jobs whose end is a fact that was attached to a message; in its transaction."""
+    words = (name.split() for name in facts)
+    _report(db, message, (pair[1] for pair in words if len(pair) == 2 and pair[0] == JOB_FACT))
+
+
+def _report(db: Database, message: Message, numbers: Iterable[object]) -> None:
+    row = JobRow
+    for number in numbers:
+        here = (row.thread_id == message.thread_id) & (row.number == number) & row.reported_at.is_null()
+        row.update(reported_at=message.created_at).where(here).execute(db)

@@ -1,14 +1,7 @@
-"""Check the database, rebuild the task index, count, back up, and vacuum.
+"""Check a database in any state, and its archive, indexes, memory and tasks."""
 
-Nothing here but `vacuum` holds a write transaction for long; longer work runs in pieces (`upkeep`). Vacuuming shrinks
-the file to its content, and its free space holds nothing then.
-
-Raw SQL: it works on whatever file there is, and without peewee.
-"""
-
-from __future__ import annotations
-
-import shutil
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,27 +9,18 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
+from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
-from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
+from sakti.store import archive_file, failures, files, migrate, opening, packing
+from sakti.store.archive_file import REFERS
 from sakti.store.connection import Database, plain
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import archive_care, copying
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.tasks import deadlocks, graph, questions
 from sakti.store.tasks import rows as task_rows
-
-COUNTED = (
-    "threads",
-    "messages",
-    "observation_groups",
-    "observations",
-    "tasks",
-    "compaction_records",
-    "steps",
-    "search_docs",
-)
+from sakti.store.threads import codec
 
 TOLD = 400  # characters of a file's problem that are shown
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
@@ -95,7 +79,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
 def _archive(db: Database, *, deep: bool) -> Finding:
     """Check that archived messages can be read."""
-    count, wrong = archive_care.problems(db, deep=deep)
+    count, wrong = archive_problems(db, deep=deep)
     detail = f"{count} messages are archived" if count else "nothing is archived"
     return Finding("archive", not wrong, wrong or detail, archive_file.MISSING if "missing" in wrong else ARCHIVE)
 
@@ -193,87 +177,160 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
         task_rows.update(db, task.id, title=task.title)
 
 
-def stats(db: Database, path: Path) -> dict[str, int | str]:
-    """Return sizes and counts; `bytes` is of all files of the database together."""
-    out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
-    out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
-    sources = {table: f"count(*) FROM {table}" for table in COUNTED}
-    sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
-    sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
-    # SQL: the counts of nine tables in one statement
-    counted = db.execute_sql(f"SELECT {', '.join(f'(SELECT {source})' for source in sources.values())}").fetchone()
-    counts = dict(zip(sources, counted, strict=True))
-    tokens = counts.pop("tokens")
-    out.update(counts)
-    place = archive_file.path_of(path)
-    out["archive_bytes"] = place.stat().st_size if place.exists() else 0
-    out["tokens"] = tokens
-    return out
+def archive_problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
+    """Return the number of archived messages and the archive's problem ("" without one).
 
-
-def backup(db: Database, path: Path, target: Path) -> list[Path]:
-    """Copy a database in use, with its archive; return the copies. See `copying.copy`."""
-    archive_care.refuse_existing(db, target)
-    copying.copy(db, target)
-    try:  # behind it: what the copy refers to is in the archive by now
-        archive = archive_care.copy_beside(db, path, target)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
-    return [target, *([archive] if archive else [])]
-
-
-def is_clean(path: Path) -> bool:
-    """Return whether the free space of a database never held removed text.
-
-    Raises `StoreError` where it cannot be opened.
+    `deep`: each of them is looked up.
     """
+    any_ref = archive_file.any_reference(db)
+    if any_ref is None:
+        return 0, ""
+    # SQL: compares the beginning of packed parts, which no field has
+    (count,) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {REFERS}").fetchone()
+    place = archive_file.place_of(archive_file.number_of(any_ref))
+    if place is None:
+        return count, f"{count} messages are in an archive that is missing"
     try:
-        connection = DatabaseFile(str(path)).connect()
+        file = archive_file.connect(place, query_only=True)
         try:
-            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
+            faults = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
         finally:
-            connection.close()
+            file.close()
     except apsw.Error as e:
-        raise failures.to_store_error(e, path, saving=False) from e
+        faults = [str(e)]
+    if faults != ["ok"]:
+        return count, f"{place} is damaged: {faults[0]}"
+    if deep:
+        # SQL: compares the beginning of packed parts, which no field has
+        rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS}")
+        lost = sum(not codec.is_there(parts) for (parts,) in rows)
+        if lost:
+            return count, f"{lost} of {count} archived messages cannot be read in {place}"
+    return count, ""
 
 
-def vacuum(path: Path) -> tuple[int, int]:
-    """Vacuum the database at `path`; return its bytes before and after.
+_TO_READ_MS = 5_000
 
-    Takes as long, and meanwhile as much room, as a copy of it. Raises `StoreError`: busy where it is open elsewhere,
-    full, damaged, read_only, missing.
+
+def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
+    """Return all findings on the database at `path`, in the order in which a person would ask. Read-only.
+
+    `deep`: each indexed text is also compared with its index.
     """
-    if not path.exists():
-        raise StoreError(f"{path} is not there.", code="missing")
-    opening.refuse_unusable(path)
-    if not files.writable(path):
-        raise StoreError(f"{path} or its folder is not writable.", code="read_only")
-    if not opening.is_alone(path):
-        raise StoreError(
-            f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
-        )
-    before = _bytes(path)
-    if shutil.disk_usage(path.parent).free < before * 2:
-        raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
+    place = _place(path)
+    if not path.exists() and not path.is_symlink():
+        return [*place, _absent(path)]
     try:
-        connection = DatabaseFile(str(path)).connect()
-        try:
-            opening.refuse_foreign(connection, path)
-            if migrate.current_version(plain(connection)) != migrate.LATEST:
-                raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
-            for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
-                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
-            connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
-            connection.execute("VACUUM").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            archive_care.vacuum(path)
-        finally:
-            connection.close()
+        opening.refuse_unusable(path)
+        database = DatabaseFile(str(path)) if files.writable(path) else opening.read_only(path)
+    except StoreError as e:
+        return [*place, _file(e)]
+    except (OSError, apsw.Error) as e:
+        return [*place, Finding("file", False, f"{path} cannot be opened: {e}")]
+    try:
+        return [*place, *_contents(path, database, deep=deep)]
+    finally:
+        database.remove()
+
+
+def _absent(path: Path) -> Finding:
+    folder = next(p for p in path.absolute().parents if p.exists())
+    if not folder.is_dir():
+        detail = f"{path} does not exist and cannot be created: {folder} is not a folder, so nothing is saved"
+        return Finding("file", False, detail, f"Move it away, or {opening.ANOTHER}.")
+    if not os.access(folder, os.W_OK):
+        detail = f"{path} does not exist and cannot be created: {folder} is not writable, so nothing is saved"
+        return Finding("file", False, detail, f"Make it writable, or {opening.ANOTHER}.")
+    return Finding("file", True, f"{path} does not exist yet; it is created at the first start")
+
+
+def _file(error: StoreError) -> Finding:
+    """Describe a fault of the file itself; only damage can be recovered."""
+    if error.code == "damaged":
+        return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
+    detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
+    return Finding("file", False, detail, f"{opening.ANOTHER[0].upper()}{opening.ANOTHER[1:]}." if rest else "")
+
+
+def _place(path: Path) -> list[Finding]:
+    """Check where the database lies and who may read it."""
+    findings: list[Finding] = []
+    wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
+    for p, mode in wide:
+        if p == path.parent and not mode & 0o022:
+            continue  # others may look into the folder: its files are private all the same
+        what = "write into" if p == path.parent else "read"
+        findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
+    if path.exists() and not files.writable(path):
+        mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
+        findings.append(Finding("access", False, f"{path} is not writable: nothing is saved", mend))
+    if kind := files.network(path):
+        detail = f"{path} is on a network file system ({kind}): no write-ahead log is used"
+        mend = f"Locks may not work there: use it from one machine at a time, or {opening.ANOTHER}."
+        findings.append(Finding("file system", False, detail, mend))
+    return findings
+
+
+def _chmod(path: Path) -> str:
+    return f"chmod {'700' if path.is_dir() else '600'} {path}"
+
+
+def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding]:
+    try:
+        connection = database.connect()
     except apsw.Error as e:
-        raise failures.to_store_error(e, path, saving=False) from e
-    return before, _bytes(path)
+        return [_unreadable(e, path)]
+    try:
+        connection.set_busy_timeout(_TO_READ_MS)
+        connection.execute("PRAGMA query_only = 1")
+        db = plain(connection)
+        opening.refuse_foreign(connection, path)
+        version = migrate.current_version(db)
+        if version != migrate.LATEST:
+            integrity = integrity_findings(db)
+            return [_schema(version, path, database if all(f.ok for f in integrity) else None), *integrity]
+        return check(db, deep=deep)
+    except StoreError as e:
+        return [_file(e)]
+    except apsw.Error as e:
+        return [_unreadable(e, path)]
+    except Exception as e:  # a query that was never meant for what it found
+        return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
+    finally:
+        connection.close()
 
 
-def _bytes(path: Path) -> int:
-    return sum(p.stat().st_size for p in files.all_of(path))
+def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
+    """Compare the schema with the latest; missing migrations are tried on a copy of `database`."""
+    if version > migrate.LATEST:
+        detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is open read-only"
+        return Finding("schema", False, detail, "Update sakti to write to it.")
+    pending = f"schema {version}; it is migrated to {migrate.LATEST} at the next start"
+    if database is None:
+        return Finding("schema", True, pending)
+    try:
+        _try_migrations(path, database)
+    except migrate.MigrationError as e:
+        detail = f"schema {version}; migrating a copy of it failed at step {e.step} ({e.reason})"
+        return Finding("schema", False, detail, failures.RECOVER)
+    except (OSError, apsw.Error) as e:
+        return Finding("schema", True, f"{pending} (not tried on a copy: {e})")
+    return Finding("schema", True, pending)
+
+
+def _try_migrations(path: Path, database: DatabaseFile) -> None:
+    """Migrate a temporary copy. Raises OSError or apsw.Error if it cannot be made."""
+    time = SystemClock()
+    copy = opening.scratch_copy(database, time)
+    try:
+        with contextlib.closing(copy.connect()) as connection:
+            migrate.apply_steps(plain(connection), time, name=str(path))
+    finally:
+        copy.remove()
+
+
+def _unreadable(error: apsw.Error, path: Path) -> Finding:
+    if failures.code_of(error) == "damaged":
+        return Finding("integrity", False, str(error), failures.RECOVER)
+    failure = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)
+    return Finding("file", False, failure.message)

@@ -1,0 +1,288 @@
+"""Describe where a call acts, which files there hold secrets, and the facts of its tool.
+
+Secret files are recognised by name, by folder, and as the same file under another name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import clean_surrogates
+
+# What a call of a tool does: reads or writes the files that it names, runs a command, opens a URL, sends a query to a
+# search service, calls an MCP server, or touches only what is sakti's own: its tasks and memory, the commands that it
+# started.
+Effect: TypeAlias = Literal["read", "write", "run", "fetch", "search", "remote", "own"]
+# What is done with a file: its content is read, it is changed, or only its name and size are looked at.
+Access: TypeAlias = Literal["read", "write", "name"]
+# What holds a command: all that the sandbox is, a part of it, nothing.
+LevelName: TypeAlias = Literal["sandboxed", "partial", "unsandboxed"]
+
+
+class RemoteFacts(Struct, frozen=True):
+    """Facts of a server's tool.
+
+    `reads_only` counts only for servers of the user. `is_confined`: the server runs in the sandbox, without a network.
+    `fingerprint` is the hash of description and schema, `diff` how they differ from the approved ones. `note_use` is
+    called before a call that may run, with whether the user allowed that very call.
+    """
+
+    reads_only: bool
+    is_destructive: bool
+    is_confined: bool
+    fingerprint: str
+    diff: Callable[[], str]
+    note_use: Callable[[bool], None]
+
+
+class Facts(Protocol):
+    """What a tool declares about itself.
+
+    `named` gives the paths in a call; rules call the tool `rule_name`. `remote` are the facts of a server's tool.
+    """
+
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def rule_name(self) -> str: ...
+    @property
+    def remote(self) -> RemoteFacts | None: ...
+    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
+
+
+class Place(Struct, frozen=True):
+    """Where a call would act.
+
+    `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
+    kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
+    `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
+    read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
+    beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
+    `search_service` is the name of the service that searches the web. `reader` names for refusals what only reads.
+    """
+
+    workspace: Path
+    cwd: Path
+    own: tuple[Path, ...] = ()
+    outputs: Path | None = None
+    changed: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    level: LevelName = "unsandboxed"
+    readable: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
+    added: tuple[Path, ...] = ()
+    own_network: bool = True
+    search_service: str = ""
+    reader: str = "plan mode"
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (self.workspace, *self.added)
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a path, which is resolved, lies in the workspace or an added folder."""
+        return any(path.is_relative_to(root) for root in self.roots)
+
+    def resolve(self, path: str) -> Path:
+        return resolve_path(self.cwd, path)
+
+    def show(self, path: Path) -> str:
+        return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+
+
+def resolve_path(folder: Path, path: str) -> Path:
+    """Resolve `path` against `folder`, with symlinks and `..` followed; raises nothing.
+
+    `~nosuch` is taken literally, as a shell does, and characters that no file system can hold are replaced.
+    """
+    try:
+        # judged for each word of a command: a Path takes five times as long
+        return Path(os.path.realpath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH111, PTH118
+    except (ValueError, OSError):
+        return Path(os.path.realpath(folder / clean_surrogates(path)))
+
+
+class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Files that the judge knows by name, and programs that change files; schema of `files.toml`."""
+
+    secret_names: tuple[str, ...]
+    secret_stems: tuple[str, ...]
+    secret_endings: tuple[str, ...]
+    harmless_names: tuple[str, ...]
+    secret_folders: frozenset[str]
+    secret_at_home: tuple[str, ...]
+    autorun_names: frozenset[str]
+    autorun_folders: frozenset[str]
+    run_later_names: frozenset[str]
+    run_later_folders: frozenset[str]
+    system_folders: tuple[str, ...]
+    removers: frozenset[str]
+    writers: frozenset[str]
+    copiers: frozenset[str]
+    git_writers: frozenset[str]
+    lookers: frozenset[str]
+
+
+LISTS = msgspec.toml.decode(Path(__file__).with_name("files.toml").read_bytes(), type=FileLists)
+SECRET_NAMES = (*(f"{stem}.{end}" for stem in LISTS.secret_stems for end in LISTS.secret_endings), *LISTS.secret_names)
+
+
+def is_system(path: Path) -> bool:
+    """Return whether a path is where programs are installed."""
+    return any(path.is_relative_to(p) for p in (*LISTS.system_folders, sys.prefix, sys.base_prefix))
+
+
+# Files of processes that show what a shell was given.
+_PROCESS = lazy_pattern(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|root(?:/.*)?|cwd(?:/.*)?)$")
+WALKED = 20_000  # entries looked at for another name of a file
+
+
+def secret_reason(path: Path, place: Place) -> str:
+    """Return why the agent may not read or write `path`, which is resolved; empty for an ordinary file."""
+    if named := _by_name(path, place):
+        return named
+    other = _same_file(path, place)
+    return f"the same file as {place.show(other)}, which holds secrets" if other is not None else ""
+
+
+def _is_own(text: str, place: Place) -> bool:
+    """Return whether a path is in a folder of sakti's data or configuration."""
+    return any(text == own or text.startswith(f"{own}/") for own in map(str, place.own))
+
+
+def _by_name(path: Path, place: Place) -> str:
+    text = str(path)
+    if _is_own(text, place) and not any(path.is_relative_to(folder) for folder in place.readable):
+        return "sakti's own data"
+    if any(part.lower() in LISTS.secret_folders for part in path.parts):
+        return "a folder of credentials"
+    if _is_secret_name(path.name):
+        return "holds secrets"
+    if text.startswith(_at_home(os.path.expanduser("~"))):  # noqa: PTH111 - a path would be parsed each time
+        return "holds secrets"
+    if _PROCESS.match(text):
+        return "shows what programs were given"
+    return ""
+
+
+@functools.lru_cache(maxsize=4)
+def _at_home(home: str) -> tuple[str, ...]:
+    return tuple(f"{home}/{p}" for p in LISTS.secret_at_home)
+
+
+def _is_secret_name(name: str) -> bool:
+    return _names().fullmatch(name.lower()) is not None
+
+
+@functools.cache
+def _names() -> re.Pattern[str]:
+    names, harmless = ("|".join(map(_inside, n)) for n in (SECRET_NAMES, LISTS.harmless_names))
+    return re.compile(rf"(?!(?:{harmless})$)(?:{names})")
+
+
+def _same_file(path: Path, place: Place) -> Path | None:
+    """Return the secret file that `path` is another name of, if it has several names."""
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    if there.st_nlink < 2 or path.is_dir():
+        return None
+    for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(there, file.stat()):
+                return file
+    return None
+
+
+def other_name(place: Place) -> Callable[[Path], bool]:
+    """Return a test for other names of secret files, which are listed once, on first use."""
+
+    @functools.cache
+    def inodes() -> frozenset[tuple[int, int]]:
+        found: set[tuple[int, int]] = set()
+        for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
+            with contextlib.suppress(OSError):
+                seen = file.stat()
+                found.add((seen.st_dev, seen.st_ino))
+        return frozenset(found)
+
+    def test(path: Path) -> bool:
+        try:
+            there = path.stat()
+        except OSError:
+            return False
+        return there.st_nlink > 1 and (there.st_dev, there.st_ino) in inodes()
+
+    return test
+
+
+def list_secret_files(root: Path) -> Iterator[Path]:
+    """Walk a folder for files with a secret name."""
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = [f for f in folders if f not in ("node_modules", ".venv", "__pycache__") and f != ".git"]
+        seen += len(files) + len(folders)
+        if seen > WALKED:
+            return
+        for name in files:
+            if _is_secret_name(name):
+                yield Path(folder, name)
+
+
+@functools.cache
+def _secret_pattern() -> re.Pattern[str]:
+    """Compile a pattern of secret names in lower-case relative paths, as `secret_reason`."""
+    folders = "|".join(map(re.escape, sorted(LISTS.secret_folders)))
+    return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|{_names().pattern}$)")
+
+
+def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
+    """Return a test whether the file at a path relative to `root` is secret or sakti's."""
+    pattern = _secret_pattern()
+    own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
+    if own:
+        inside = tuple(f"{o}/" for o in own)
+        return lambda path: bool(pattern.search(path.lower())) or path in own or path.startswith(inside)
+    return lambda path: bool(pattern.search(path.lower()))
+
+
+def _inside(pattern: str) -> str:
+    """Convert a glob of a name to a regular expression for a name in a longer path."""
+    return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
+
+
+def list_exclusions(place: Place, for_files: str, for_folders: str) -> list[str]:
+    """Return options by which a program that searches folders leaves out secrets, by their names.
+
+    Empty if that does not do: a secret file has another name.
+    """
+    files = [f for root in place.roots for f in list_secret_files(root)]
+    try:
+        if any(f.stat().st_nlink > 1 for f in files):
+            return []
+    except OSError:
+        return []
+    names = dict.fromkeys((*SECRET_NAMES, *(re.sub(r"([*?\[\\])", r"[\1]", f.name) for f in files)))
+    return [*(for_files + n for n in names), *(for_folders + n for n in sorted(LISTS.secret_folders))]
+
+
+def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
+    """Return the first secret file below `folder`, None without one.
+
+    `hidden`: also those whose name, or a folder's above them, begins with a dot.
+    """
+    files = list_secret_files(folder)
+    seen = (f for f in files if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
+    return next(seen, None)

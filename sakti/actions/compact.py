@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Done, Open, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import count_k, one_line
+from sakti.core.text import count_k, counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -35,10 +35,12 @@ async def compact(scope: Scope, focus: str) -> Value | None:
         if status is None or not status.observations.tokens:
             return Done("Nothing to compact yet: the last exchange is kept as it is.")
         return Done("Nothing to compact: everything but the last exchange is already observed.")
-    scope.tell(Done(f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting"))
+    scope.tell(
+        Done(f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting")
+    )
     status = session.current.status
     who = one_line(status.observer, 40) if status is not None else "memory"
-    with scope.working(f"compacting: {who} reads {messages} messages"):
+    with scope.working(f"compacting: {who} reads {counted(messages, 'message')}"):
         await session.compact(focus)
     return None  # the event says what it did
 

@@ -138,7 +138,7 @@ async def archive(scope: Scope, days: int) -> Value:
         f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
         " `sakti db vacuum` returns the space to the disk."
         if done.messages
-        else f"No observed message older than {days} days can be moved: they are short or belong to open tasks."
+        else f"No observed message older than {counted(days, 'day')} can be moved: short, or of an open task."
     )
     return Done(told, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
                             "removed": done.removed})  # fmt: skip

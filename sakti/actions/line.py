@@ -64,6 +64,8 @@ async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = Non
     """
     try:
         action, given = call((own or {}).get(typed.name) or registry.chat()[typed.name], typed.argument, own)
+        if action.after_turn and scope.session.busy:
+            raise Refused(f"The agent is working: wait, or stop it with Esc, then {action.after_turn}.")
         return await action.run(scope, **given)
     except Refused as e:
         e.title = e.title or f"/{typed.name}"

@@ -59,7 +59,8 @@ def _line(m: ModelInfo) -> str:
     return f"  {m.full_name:<48} {window:>6}  {price}"
 
 
-@action(arg("name", default=""), chat="model", hint="[PROVIDER/NAME]", needs="session")
+@action(arg("name", default=""), chat="model", hint="[PROVIDER/NAME]", needs="session",
+        after_turn="change the model")  # fmt: skip
 async def model(scope: Scope, name: str) -> Value | None:
     """Choose the model."""
     session = scope.session

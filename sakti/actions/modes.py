@@ -23,7 +23,8 @@ with lazy_imports:
     from sakti.store import user_state
 
 
-@action(arg("name", default="", offers="modes"), chat="mode", hint="[MODE]", needs="session")
+@action(arg("name", default="", offers="modes"), chat="mode", hint="[MODE]", needs="session",
+        after_turn="change the mode")  # fmt: skip
 async def mode(scope: Scope, name: str) -> Value:
     """Change the agent's instructions, its tools, and what memory keeps."""
     session = scope.session
@@ -82,7 +83,8 @@ async def goal(scope: Scope, text: str) -> Value | None:
         parsed = goals.parse_goal(text, limits.max_turns, limits.max_usd)
     except ValueError as e:
         raise Refused(str(e), code=USAGE) from e
-    _require_rest(scope)
+    if session.busy:
+        raise Refused("The agent is working: wait, or stop it with Esc, then set the goal.")
     await session.turns.goals.start(parsed)
     return None
 
@@ -95,10 +97,9 @@ async def pause(scope: Scope) -> Value:
     return Done("The goal is paused; /goal resume continues it.", title="Goal")
 
 
-@action(chat="goal resume", needs="session")
+@action(chat="goal resume", needs="session", after_turn="resume the goal")
 async def resume(scope: Scope) -> Value | None:
     """Go on with a paused goal."""
-    _require_rest(scope)
     await scope.session.turns.goals.resume()
     return None
 
@@ -109,11 +110,6 @@ async def stop(scope: Scope) -> Value:
     if not await scope.session.turns.goals.end("stopped", "you stopped it"):
         raise Refused("This thread has no open goal.")
     return Done("The goal was stopped.", title="Goal")
-
-
-def _require_rest(scope: Scope) -> None:
-    if scope.session.busy:
-        raise Refused("The agent is working: wait, or stop it with Esc.")
 
 
 @action(chat="agents", needs="session")

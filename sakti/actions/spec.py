@@ -63,8 +63,9 @@ class Action(NamedTuple):
 
     `shell` is its line behind `sakti` and `chat` the one behind the slash ("threads rename"), empty where it is not
     there. `needs` is what its run finds in the shell: nothing at all (it may then not wait), an event loop, an open
-    store, or the live session of a chat, which the shell has not. `summary` and `hint` are shown in the chat:
-    the text if it is not the docstring, and its arguments.
+    store, or the live session of a chat, which the shell has not. `after_turn` completes "stop it with Esc, then …" for
+    one that cannot run during a turn. `summary` and `hint` are shown in the chat: the text if it is not the docstring,
+    and its arguments.
     """
 
     run: Run
@@ -72,6 +73,7 @@ class Action(NamedTuple):
     chat: str = ""
     args: tuple[Arg, ...] = ()
     needs: Needs = "nothing"
+    after_turn: str = ""
     summary: str = ""
     hint: str = ""
     panel: str = UPKEEP

@@ -189,7 +189,7 @@ async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
     if scope.live is not None:
         await scope.live.open_thread(made.id)
         return None
-    text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
+    text = f"{made.id[-8:]}  {made.title}: {counted(made.metadata['forked_at'] + 1, 'message')}."
     return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": to_builtins(made)})
 
 
@@ -325,6 +325,7 @@ async def new(scope: Scope) -> None:
     summary="delete the last message for good (3: the third last); a preview comes first, `yes` deletes it",
     hint="[N | yes]",
     needs="session",
+    after_turn="delete the message",
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good; a preview comes first."""

@@ -30,7 +30,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
                 offers="threads")  # fmt: skip
 
 
-@action(arg("words", default="", offers=WORDS), chat="undo", needs="session", hint="[N | files]",
+@action(arg("words", default="", offers=WORDS), chat="undo", needs="session", after_turn="undo", hint="[N | files]",
         summary="undo the last turn (2: the last two), files and conversation; a preview comes first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
@@ -220,7 +220,7 @@ async def diff(scope: Scope, turn: int, thread: str) -> Value:
 REDO_WORDS = ("yes", "all")
 
 
-@action(arg("words", default="", offers=REDO_WORDS), chat="redo", needs="session",
+@action(arg("words", default="", offers=REDO_WORDS), chat="redo", needs="session", after_turn="redo",
         summary="undo the last undo; files changed since then are shown first")  # fmt: skip
 async def redo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""

@@ -21,7 +21,7 @@ from sakti.agent.repository import git
 from sakti.core import resources
 from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise
 
 with lazy_imports:
     from sakti.agent.tools import files
@@ -52,7 +52,7 @@ def overview(paths: Sequence[str]) -> str:
     languages = Counter(_LANGUAGE[e] for f in files if (e := f.suffix[1:].casefold()) in _LANGUAGE)
     root = sorted(f.name for f in files if len(f.parts) == 1)
     spoken = ", ".join(f"{name} {count}" for name, count in languages.most_common(LANGUAGES))
-    lines = [f"{len(files):,} file{'s' * (len(files) != 1)}{': ' if spoken else ''}{spoken}"]
+    lines = [f"{counted(len(files), 'file')}{': ' if spoken else ''}{spoken}"]
     if root:
         more = f", and {len(root) - ROOT_FILES} more" if len(root) > ROOT_FILES else ""
         lines.append(f"At the root: {', '.join(map(_name, root[:ROOT_FILES]))}{more}")
@@ -67,7 +67,7 @@ def _folders(files: Iterable[PurePosixPath]) -> list[str]:
     shown = sorted(folder for folder, _ in sorted(counts.items(), key=lambda x: (len(x[0]), -x[1], x[0]))[:LINES])
     lines = [f"{'  ' * (len(f) - 1)}{_name(f[-1])}/ {counts[f]:,}" for f in shown]
     remaining = len(counts) - len(shown)
-    return [*lines, f"(and {remaining:,} more folders)"] if remaining else lines
+    return [*lines, f"(and {counted(remaining, 'more folder')})"] if remaining else lines
 
 
 def _name(name: str) -> str:

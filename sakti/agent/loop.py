@@ -41,7 +41,7 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
 from sakti.store.threads import threads as thread_store
@@ -240,7 +240,7 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
         raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not answered))
     if last:
         steps = turn.settings.max_steps
-        text = f'The limit of {steps} steps is reached. Say "continue" to go on.'
+        text = f'The limit of {counted(steps, "step")} is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
     times, what = repetition.count, "call was"
     if turn.circles.stopped:

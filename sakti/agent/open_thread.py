@@ -29,6 +29,7 @@ from sakti.core.events import (
     assign_thread,
 )
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ class OpenThread:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             count = await self._load_newer(thread)
         if count:
-            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            text = f"Added to this thread in another window: {counted(count, 'message')}. The agent sees them."
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:

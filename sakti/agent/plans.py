@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, convert, to_builtins
@@ -11,7 +12,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import TaskError, ToolError
 from sakti.core.ids import Ids
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json
+from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.secrets import masked_value
 from sakti.store.tasks import questions
@@ -73,23 +74,55 @@ def to_markdown(plan: ProposedPlan) -> str:
     return "\n".join(out)
 
 
-def from_markdown(text: str) -> ProposedPlan:
-    """Read a plan that was edited as Markdown. Raises `ToolError` if it has no title or no step."""
-    title, summary, steps = "", list[str](), list[PlanStep]()
+def from_markdown(text: str, before: ProposedPlan | None = None) -> ProposedPlan:
+    """Read a plan that was edited as Markdown, and number its steps again.
+
+    `before` is the plan that was edited: dependencies that the edit did not touch have its numbers. Raises `ToolError`
+    if it has no title or no step, or a step depends on a later one.
+    """
+    title, summary, steps, numbers = "", list[str](), list[PlanStep](), list[int]()
     for line in text.split("\n"):
         if not title and line.startswith("# "):
             title = line[2:].strip()
         elif match := _STEP.match(line):
             steps.append(PlanStep(match[2].strip()))
+            numbers.append(int(match[1]))
         elif steps:
             steps[-1] = _add_line(steps[-1], line)
         elif line.strip():
             summary.append(line.strip())
     if not title or not steps:
         raise ToolError("The plan needs a title (# TITLE) and numbered steps (1. STEP).")
-    plan = ProposedPlan(title, "\n".join(summary), tuple(replace(s, detail=s.detail.strip()) for s in steps))
+    steps = _renumber([replace(s, detail=s.detail.strip()) for s in steps], numbers, before)
+    plan = ProposedPlan(title, "\n".join(summary), tuple(steps))
     plan.require_order()
     return plan
+
+
+def _renumber(steps: list[PlanStep], numbers: Sequence[int], before: ProposedPlan | None) -> list[PlanStep]:
+    """Make dependencies name the steps by their places; those on deleted steps, or itself, are dropped.
+
+    A step whose dependencies are as in the plan `before` means its numbers, any other one those that were written.
+    """
+    written = {n: place for place, n in enumerate(numbers, start=1)}
+    if len(written) < len(numbers):  # all "1.", as Markdown allows
+        written = {place: place for place in range(1, len(numbers) + 1)}
+    old_steps = before.steps if before is not None else ()
+    old = {step.title: step.depends_on for step in old_steps}
+    earlier = _places_of_old([step.title for step in old_steps], steps, written)
+    renumbered: list[PlanStep] = []
+    for place, step in enumerate(steps, start=1):
+        by_number = earlier if step.depends_on == old.get(step.title) else written
+        depends_on = tuple(by_number[n] for n in step.depends_on if by_number.get(n, place) != place)
+        renumbered.append(replace(step, depends_on=depends_on))
+    return renumbered
+
+
+def _places_of_old(titles: list[str], steps: list[PlanStep], written: Mapping[int, int]) -> dict[int, int]:
+    """Return the places of the steps with these titles by their old numbers; a renamed one kept its number."""
+    places = {step.title: place for place, step in enumerate(steps, start=1)}
+    renamed = {number: place for number, place in written.items() if steps[place - 1].title not in titles}
+    return renamed | {n: places[title] for n, title in enumerate(titles, start=1) if title in places}
 
 
 def _add_line(step: PlanStep, line: str) -> PlanStep:
@@ -211,6 +244,11 @@ def brought_along(metadata: Json) -> Json:
         return {}
     keys = KEY, PLANNED_IN, thread_store.PINNED_PLAN, fork.CARRY_OVER_KEY
     return {key: metadata[key] for key in keys if key in metadata}
+
+
+def successor_metadata(thread: Thread) -> Json:
+    """Return the metadata of the empty thread in which `thread` goes on after an undo of its first turn."""
+    return brought_along(thread.metadata) | {thread_store.UNDO_OF: thread.id}
 
 
 def succeed(stored: Json, planned_in: str) -> Json:

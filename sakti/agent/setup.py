@@ -12,6 +12,7 @@ from msgspec import Struct
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -80,10 +81,9 @@ def rows(found: Found) -> list[tuple[bool, str]]:
     out = [(True, f"{name} is set") for name in found.keys]
     out += [(True, f"{name} is in the keyring") for name in found.kept if name not in found.keys]
     out = out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
-    out += [
-        (True, f"{s.title} answers at {s.address}, {len(s.models)} model{'s' * (len(s.models) != 1)}")
-        for s in found.servers
-    ] or [(False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")]
+    out += [(True, f"{s.title} answers at {s.address}, {counted(len(s.models), 'model')}") for s in found.servers] or [
+        (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")
+    ]
     ready = found.weights and found.runtime
     half = "its runtime is missing" if found.weights else "not installed (1.1 GB)"
     return [*out, (ready, f"the small model for this machine: {'installed' if ready else half}")]

@@ -42,9 +42,9 @@ ANSWERS = (
         "Now tell me something worth keeping, for example: *remember that we deploy on Fridays*"
     ),
     Answer(
-        "On the right, the *Messages* bar has grown. At the mark in the bar, messages are observed in the background: "
-        "they become dated observations below while you continue. Every message is "
-        "kept.\n\nNext, write: *where is the redirect?*"
+        "In the memory pane (**F2**) the *Messages* bar has grown. At the mark in it, messages are observed in the "
+        "background: they become dated observations (**F3**) while you continue. Every message is kept. **Esc** leads "
+        "back here.\n\nNext, write: *where is the redirect?*"
     ),
     Answer("I search for it:", calls=(Call("grep", {"pattern": "redirect"}),)),
     Answer(
@@ -54,12 +54,17 @@ ANSWERS = (
         "- **F3** and the arrow keys go through the log; **Enter** on a line shows the messages it was made from\n\n"
         "When you have seen enough, write: *done*"
     ),
-    Answer(
-        "That is the tour. **F1** has every key, **ctrl+q** leaves; its folder and its database are then deleted.\n\n"
-        "To work with it, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, name a server on this machine with `/model`, or "
-        "run `sakti local install`; then start `sakti` in a folder of yours."
-    ),
 )
+WAITING = Answer(
+    "This answer is played from a script and cannot fit every prompt. **/compact**, **/search** and **F3** are real: "
+    "try them as long as you like.\n\nWhen you have seen enough, write: *done*"
+)
+END = Answer(
+    "That is the tour. **F1** has every key, **ctrl+q** leaves; its folder and its database are then deleted.\n\n"
+    "To work with it, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, name a server on this machine with `/model`, or "
+    "run `sakti local install`; then start `sakti` in a folder of yours."
+)
+DONE = ("done", "i am done", "i'm done", "finish", "finished", "the end", "stop", "end")
 
 
 def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = None, pace: float = 0.02) -> Session:
@@ -121,14 +126,21 @@ def _user_notes(clock: str, text: str) -> list[str]:
     return [f"* 🔴 ({clock}) User stated: {_REMEMBER.sub('', words)}"]
 
 
+def _is_done(request: Request) -> bool:
+    """Return whether the user's newest message ends the tour."""
+    newest = request.messages[-1]
+    lines = newest.text.lower().split("\n") if newest.role == "user" else []
+    return any(line.strip(" .!*") in DONE for line in lines)
+
+
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """Play the answers in their order, then the last one again; answer the Observer's requests."""
+    """Play the answers in their order, and the end when the user is done; answer the Observer's requests."""
     answers = list(ANSWERS)
 
     def play(request: Request) -> Answer:
         if any(OBSERVES in block.text for block in request.system):
             return Answer(observe(request.messages[-1].text))
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        answer = END if _is_done(request) else answers.pop(0) if answers else WAITING
         return Answer(answer.text, calls=answer.calls, chunk_delay=pace)
 
     return play

@@ -195,7 +195,8 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
-    `agent` names the child that asks, with its goal, "" for the thread itself. `later` calls behind it will ask, too.
+    `agent` names the child that asks, with its goal, "" for the thread itself. `later` names the calls
+    behind it that will ask, too, with their targets.
     """
 
     id: str
@@ -209,7 +210,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     is_edit: bool = False
     questions: tuple[CardQuestion, ...] = ()
     agent: str = ""
-    later: int = 0
+    later: tuple[str, ...] = ()
 
     @property
     def asker(self) -> str:
@@ -399,7 +400,8 @@ class MemoryStatus(Struct, frozen=True):
     """State of the memory windows, sent once a step and whenever background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
-    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`).
+    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`). `unsent`
+    and `unsent_observations`: tokens of both windows that the next request has no room for.
     """
 
     name = "data-om-status"
@@ -420,6 +422,8 @@ class MemoryStatus(Struct, frozen=True):
     backlog: Backlog | None = None
     retry_at: int | None = None
     phase: str = "idle"
+    unsent: int = 0
+    unsent_observations: int = 0
 
 
 class StaleLeases(Struct, frozen=True):

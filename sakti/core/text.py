@@ -181,12 +181,20 @@ def byte_size(size: int) -> str:
     return f"{size} bytes"
 
 
+def format_duration(ms: int) -> str:
+    """Format milliseconds for people: 1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
+    seconds = ms / 1000
+    if seconds >= 60:
+        return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
+    return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
+
+
 FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
 
 
 def pasted_size(text: str) -> str:
     """Return what the sign of a pasted block says."""
-    lines = text.count("\n") + 1
+    lines = text.removesuffix("\n").count("\n") + 1
     return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 

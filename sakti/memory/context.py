@@ -7,7 +7,7 @@ prefix stays cached. Volatile facts go into the tail.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
@@ -15,8 +15,22 @@ from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
-from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
-from sakti.core.types import Block, Message, TextPart, Thread
+from sakti.core.tokens import MESSAGE_OVERHEAD, Counter, count_part, cut_to_tokens, message_tokens
+from sakti.core.types import (
+    Block,
+    ContextPart,
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    OutputPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    Thread,
+    ToolCallPart,
+    ToolResultPart,
+)
 from sakti.memory import shared
 from sakti.memory.log import dates
 from sakti.store.log.lines import CarryOver
@@ -55,6 +69,7 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
     return f"{head}\n{text}\n</observation-group>"
 
 
+LOG_KINDS = ("observations", "reflection")  # of blocks
 REMINDER_ID = "synthetic-reminder"
 SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
 
@@ -68,6 +83,7 @@ class ContextBuilder:
         self._cache: dict[tuple[str, str, int, int | None], Block] = {}
         self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
+        self._excerpts: dict[tuple[str, int, int], Message] = {}
         self._made: tuple[Sequence[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
         self._thread: Thread | None = None
 
@@ -101,7 +117,7 @@ class ContextBuilder:
             block = self._cache.get(key)
             if block is None:
                 text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
-                kind = "reflection" if group.kind == "reflection" else "observations"
+                kind = LOG_KINDS[group.kind == "reflection"]
                 block = Block(kind, text, tokens=self._counter.count(text))
                 self._last_dates[group.id] = dates.last_header(group.text)
             fresh[key] = block
@@ -123,6 +139,17 @@ class ContextBuilder:
                 self._texts.clear()
             block = self._texts[key] = Block(kind, text, tokens=self._counter.count(text))
         return structs.replace(block, edge=True) if edge else block
+
+    def shorten(self, message: Message, tokens: int) -> Message:
+        """Return a message of at most about `tokens` tokens."""
+        if message.tokens <= tokens:
+            return message
+        key = (message.id, message.tokens, tokens)
+        if key not in self._excerpts:
+            if len(self._excerpts) > SPARE_BLOCKS:
+                self._excerpts.clear()
+            self._excerpts[key] = shorten_message(message, tokens, self._counter)
+        return self._excerpts[key]
 
     def _instructions(self) -> str:
         parts = [read_prompt("memory")]
@@ -151,6 +178,61 @@ class ContextBuilder:
             token_counter=self._counter.name,
             metadata={"synthetic": "reminder"},
         )
+
+
+LEAST_EXCERPT = 600  # tokens that a shortened message has at least
+SHORTENED = "[Shortened to fit: memory-search finds all of it.]"
+
+
+def shorten_message(message: Message, tokens: int, counter: Counter) -> Message:
+    """Return a message of about `tokens` tokens: of each long text in it the beginning and the end."""
+    fixed = sum(size for part, size in zip(message.parts, message.part_tokens, strict=False) if not _has_text(part))
+    sizes = [s for part, s in zip(message.parts, message.part_tokens, strict=False) if _has_text(part)]
+    limit = max(LEAST_EXCERPT, _share_out(sizes, tokens - fixed))
+
+    def cut(text: str) -> str:
+        excerpt = cut_to_tokens(counter, text, limit)
+        return text if excerpt == text else f"{excerpt}\n{SHORTENED}"
+
+    parts = tuple(_cut_part(part, cut) for part in message.parts)
+    pairs = zip(parts, message.parts, message.part_tokens, strict=False)
+    sizes = [size if new == old else count_part(counter, new) for new, old, size in pairs]
+    if parts == message.parts or message_tokens(sizes) >= message.tokens:
+        return message
+    return structs.replace(message, parts=parts, part_tokens=tuple(sizes), tokens=message_tokens(sizes))
+
+
+def _has_text(part: Part) -> bool:
+    return isinstance(part, TextPart | ToolCallPart | ToolResultPart | FilePart | OutputPart)
+
+
+def _share_out(sizes: Sequence[int], room: int) -> int:
+    """Return the size to which the largest of `sizes` are cut, so that all fit `room`."""
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
+            return share
+        room -= size
+    return max(sizes, default=0)
+
+
+def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
+    """Return a part with its texts cut; thinking and images stay, which only pass whole."""
+    match part:
+        case TextPart(text):
+            return part if cut(text) == text else TextPart(cut(text))
+        case ToolCallPart(arguments=dict(arguments)):
+            return structs.replace(
+                part, arguments={k: cut(v) if isinstance(v, str) else v for k, v in arguments.items()}
+            )
+        case ToolCallPart(raw=raw):
+            return structs.replace(part, raw=cut(raw))
+        case ToolResultPart(content=content):
+            return structs.replace(part, content=cut(content))
+        case FilePart(text=text) | OutputPart(text=text):
+            return structs.replace(part, text=cut(text))
+        case ThinkingPart() | ImagePart() | MarkerPart() | ContextPart():
+            return part
 
 
 def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:

@@ -22,6 +22,7 @@ from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status
+from sakti.memory import context as memory_context
 from sakti.memory import request as memory_request
 from sakti.memory.factory import FallbackObserver
 from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
@@ -323,16 +324,16 @@ class MemoryEngine:
         now = self.status()
         self._emit(now)
         prepared = self._prepare(state, now)
-        left_out = memory_request.describe_left_out(state, prepared.messages)
-        if left_out and not (self._leaves_out or state.held or self._patience.is_over):  # the others say it already
-            self._emit(Notice("warning", "Memory", left_out))
-        self._leaves_out = bool(left_out)
+        unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, prepared.messages))
+        if unsent and not (self._leaves_out or state.held or self._patience.is_over):  # the others say it already
+            self._emit(Notice("warning", "Memory", unsent))
+        self._leaves_out = bool(unsent)
         return prepared
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
         state, request = self.state, self._request
-        return memory_request.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
+        return memory_request.due_next(self._messages(), {**facts, **request.tail(state)}, self._clock.now())
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""
@@ -340,7 +341,10 @@ class MemoryEngine:
 
     def _prepare(self, state: MemoryState, now: MemoryStatus) -> Prepared:
         request = self._request
-        return Prepared(request.blocks(state), request.messages(state), tuple(request.tail(state).values()), now)
+        return Prepared(request.blocks(state), self._messages(), tuple(request.tail(state).values()), now)
+
+    def _messages(self) -> tuple[Message, ...]:
+        return self._request.messages(self.state, is_idle=self._step == 0)
 
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Activate and start due work before a request; wait if it must."""
@@ -411,7 +415,18 @@ class MemoryEngine:
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
             left=status.estimate_backlog(self.state, observer, self._rates),
+            unsent=self._count_unsent(),
+            rest="off" if not self._settings.enabled else "" if self._writes else "read-only",
         )
+
+    def _count_unsent(self) -> tuple[int, int]:
+        """Return the tokens of pending messages and of the log that the next request leaves out."""
+        if not self._settings.enabled:
+            return 0, 0  # a number of messages is sent
+        state = self.state
+        log = sum(b.tokens for b in self._request.blocks(state) if b.kind in memory_context.LOG_KINDS)
+        messages = memory_request.count_unsent(state.window, self._messages())[1]
+        return messages, max(0, state.observation_tokens() - log)
 
     def _announce(self) -> None:
         if not self._closed and self._state is not None:

@@ -252,7 +252,7 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
         cut = min(messages, room * 3 // 7), min(log, room * 4 // 7)
         if cut != (messages, log):
             messages, log = cut
-            why = f"Window {count_k(budget)}: {count_k(messages)} messages, {count_k(log)} observations"
+            why = f"Limits fit a window of {count_k(budget)}"
     shared: Threshold = SharedThreshold(messages, messages + log) if settings.share_token_budget else messages
     threshold = max(1, math.floor(calculate_dynamic_threshold(shared, observation_tokens)))
     buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)

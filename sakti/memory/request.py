@@ -82,17 +82,26 @@ def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
     return current, time
 
 
+EXCERPT_SHARE = 4  # a message that is too long is shortened to this part of the room for messages
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
 
 
-def describe_left_out(state: MemoryState, sent: Sequence[Message]) -> str:
-    """Return the sentence about messages that are neither observed yet nor sent; "" without any."""
-    sent_ids = {m.id for m in sent}
-    missing = [m for m in state.window.messages if (m.tokens or m.parts) and m.id not in sent_ids]
-    size = f"{counted(len(missing), 'message')}, {sum(m.tokens for m in missing):,} tokens"
-    note = f"Too long for the request ({size}): left out until observed; search finds them."
-    return note if missing else ""
+def count_unsent(window: Window, sent: Sequence[Message]) -> tuple[int, int]:
+    """Return how many pending messages are not sent, or only in part, and the tokens that are left out."""
+    tokens = {m.id: m.tokens for m in sent}
+    missing = [size for m in window.messages if (size := m.tokens - tokens.get(m.id, 0)) > 0]
+    return len(missing), sum(missing)
+
+
+def describe_unsent(messages: int, tokens: int) -> str:
+    """Return the sentence about messages that are neither observed yet nor sent in full; "" without any."""
+    size = f"{counted(messages, 'message')}, {tokens:,} tokens"
+    note = (
+        f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
+        " observed. /compact observes now; search finds them whole."
+    )
+    return note if tokens else ""
 
 
 class RequestBuilder:
@@ -275,26 +284,34 @@ class RequestBuilder:
             return log
         return (log[0], self.log.text("instructions", read_prompt("memory#cut")), *log[1 + self._start :])
 
-    def messages(self, state: MemoryState) -> tuple[Message, ...]:
-        """Return the messages that are sent in full, and the summaries or the reminder in place of older ones."""
+    def messages(self, state: MemoryState, *, is_idle: bool = False) -> tuple[Message, ...]:
+        """Return the messages that are sent, and the summaries or the reminder in place of older ones.
+
+        `is_idle`: no turn runs, so that after an answer the next request begins with another prompt.
+        """
         window = state.window
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
             raw = self._levels.uncovered(messages, state.prompts)
             sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
-        messages = [*(m for m in state.prompts if m.index <= window.cursor), *messages]
+        ended = is_idle and bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
+        prompts = [] if ended else state.prompts
+        messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
         reminder: tuple[Message, ...] = ()
         if window.cursor >= 0 and window.active:
             reminder = (self.log.reminder(window.thread.id, window.thread.resource_id),)
-        room = self._room_for_messages(state, reminder)
+        most = self._most_for_messages(state, reminder)
+        room = min((r for r in (state.room(), most) if r is not None), default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
-            messages = newest_that_fit(messages, room, state.prompts)
+            limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
+            most = room if ended else most  # after an answer another exchange follows
+            messages = newest_that_fit(messages, room, prompts, lambda m: self.log.shorten(m, limit), most=most)
         return (*reminder, *messages)
 
-    def _room_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
-        """Return the tokens that messages may take; None without a limit."""
-        limits = [room for room in (state.room(), self._room) if room is not None]
+    def _most_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
+        """Return the tokens that messages may take in the model's window; None without a limit."""
+        limits = [] if self._room is None else [self._room]
         if state.budget is not None:
             before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)
             limits.append(state.budget - before)
@@ -318,10 +335,10 @@ class RequestBuilder:
         `begins`: the message begins a turn.
         """
         sent = self.messages(state)
-        last = sent[-1] if sent else None
         changed = due(sent, {**facts, **self.tail(state)}, now, begins=begins)
-        if last is None or not changed or last.index < 0:
+        if not sent or not changed or sent[-1].index < 0:
             return
+        last = next((m for m in state.window.messages if m.id == sent[-1].id), sent[-1])  # it may be sent shortened
         part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
         amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))

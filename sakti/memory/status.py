@@ -27,8 +27,14 @@ def status(
     approximate: bool,
     reason: str = "",
     left: Backlog | None = None,
+    unsent: tuple[int, int] = (0, 0),
+    rest: str = "",
 ) -> MemoryStatus:
-    """Return what the panes show; `running`: this process is observing."""
+    """Return what the panes show.
+
+    `running`: this process is observing; `unsent`: tokens of messages and observations that requests leave out;
+    `rest`: why nothing is ever observed here, in a word.
+    """
     window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
@@ -56,12 +62,13 @@ def status(
         observer,
         reflector,
         approximate,
-        _next_boundary(state, numbers),
+        None if rest else _next_boundary(state, numbers),
         _explain(state, numbers, waits=running or bool(ready)),
         reason,
         left,
         _retry_at(state),
-        str(state.phase),
+        rest or str(state.phase),
+        *unsent,
     )
 
 
@@ -100,12 +107,14 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
-    if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
-        return "Your undo paused automatic reflection until the log has grown"
+    if state.reflection_phase is ReflectionPhase.HELD:
+        return "Your undo paused automatic reflection until the log has grown; sakti memory reflect condenses it now."
+    if state.observation_tokens() > numbers.reflect_at:
+        return "The observations are above their limit: the next step condenses them"
     if window.pending < numbers.threshold or waits:
         return ""
     if state.phase is Phase.CATCHING_UP:
-        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+        return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -192,17 +193,35 @@ def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
     return next((c for c in cuts[1:] if rest[c] < threshold), cuts[-1])
 
 
-def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Message]) -> list[Message]:
-    """Return the newest complete exchanges of at most `room` tokens.
+def newest_that_fit(
+    messages: Sequence[Message],
+    room: int,
+    keep: Sequence[Message],
+    shorten: Callable[[Message], Message],
+    *,
+    most: int | None = None,
+) -> list[Message]:
+    """Return the newest exchanges of at most `room` tokens; `shorten` applies to one that is too long for the rest.
 
-    The last exchange and the messages of `keep` stay at any cost: a request without them could not be answered.
+    The messages of `keep` stay whole at any cost, and so does the last exchange up to `most` tokens (None: no limit):
+    a request without them could not be answered. Above that it is shortened.
     """
     keep_ids = {m.id for m in keep}
-    room -= sum(m.tokens for m in keep)
+    reserved = sum(m.tokens for m in keep)
+    room -= reserved
+    sent: dict[str, Message] = {}
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-    suffix = _suffix_sums([0 if m.id in keep_ids else m.tokens for m in messages])
-    start = next((c for c in cuts if suffix[c] <= room), cuts[-1] if cuts else 0)
-    return [m for i, m in enumerate(messages) if i >= start or m.id in keep_ids]
+    for start, end in reversed([*itertools.pairwise([*cuts, len(messages)])]):
+        exchange = [m for m in messages[start:end] if m.id not in keep_ids]
+        is_last = end == len(messages)
+        limit = room if not is_last else math.inf if most is None else most - reserved
+        if sum(m.tokens for m in exchange) > limit:
+            exchange = [shorten(m) for m in exchange]
+        room -= sum(m.tokens for m in exchange)
+        if room < 0 and not is_last:
+            break
+        sent |= {m.id: m for m in exchange}
+    return [sent.get(m.id, m) for m in messages if m.id in sent or m.id in keep_ids]
 
 
 def newest_from(sizes: Sequence[int], room: int, before: int) -> int:

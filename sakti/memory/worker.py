@@ -227,7 +227,7 @@ class MemoryWorker:
             return out
         except MemoryFailure as e:  # what a provider refuses, `FallbackReflector` condenses without it
             extractive = ExtractiveReflector(self.counter)
-            self._failed += e.code != "not_smaller"  # what a Reflector read and could not shorten, nothing can
+            self._failed += 1
             if not request.full or self._failed < ATTEMPTS or self.reflector.name == extractive.name:
                 raise
             note = f"{e.message} The log is full, so it was condensed without a model."

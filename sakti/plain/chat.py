@@ -31,7 +31,7 @@ from sakti.core.events import (
     ThreadChanged,
     TurnFinished,
 )
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise
 from sakti.plain import lines as plain_lines
 from sakti.plain import words
 from sakti.plain.commands import OWN, STOPPABLE, PlainCommands
@@ -476,4 +476,4 @@ class Chat:
             for line in words.message(m, limit=LAST_LINES)
         ]
         if lines:
-            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *lines])
+            self.say([f"{counted(page[-1].index + 1, 'message')}, the last of them:", *lines])

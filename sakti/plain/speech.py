@@ -303,6 +303,8 @@ def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | Compaction
             return [f"memory: {stale_leases(event)}"]
         case MemoryActivation():
             return [words.activation(event)]
+        case MemoryOperation(kind="failed", operation_type=operation, fields={"code": "stopped"}):
+            return [f"memory: the {operation} was stopped"]
         case MemoryOperation(kind="failed", operation_type=operation):
             why = one_line(str(event.fields.get("error", "")), 200)
             return [f"memory: the {operation} failed; {why}" if why else f"memory: the {operation} failed"]

@@ -18,7 +18,7 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import count_k, lookalikes, one_line, sanitise, show_hidden
+from sakti.core.text import count_k, counted, lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -54,15 +54,10 @@ _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 
 
-def many(count: int, what: str) -> str:
-    """Format `1 task`, `3 tasks`."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
 def duration(ms: int) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} seconds"
-    return f"{many(ms // 60_000, 'minute')} {many(ms // 1000 % 60, 'second')}"
+    return f"{counted(ms // 60_000, 'minute')} {counted(ms // 1000 % 60, 'second')}"
 
 
 def format_time(ms: int) -> str:
@@ -111,7 +106,7 @@ def _counts(details: Mapping[str, object]) -> Iterator[str]:
         yield one_line(fetched, 60)
     added, removed = details.get("added"), details.get("removed")
     if isinstance(added, int) and isinstance(removed, int):
-        yield f"{many(added, 'line')} added, {removed} removed"
+        yield f"{counted(added, 'line')} added, {removed} removed"
     for key, singular in (("matches", "match"), ("entries", "entry")):
         if isinstance(number := details.get(key), int):
             yield f"{number} {singular if number == 1 else key}"
@@ -122,14 +117,14 @@ def tail(result: ToolResultPart) -> list[str]:
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
     lines = [line for line in sanitise(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
-    cut = [f"  and {many(len(lines) - TAIL_LINES, 'line')} before; /output shows all of it"]
+    cut = [f"  and {counted(len(lines) - TAIL_LINES, 'line')} before; /output shows all of it"]
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
 def announce_calls(said: Message) -> list[str]:
     """Announce the calls of an answer that makes several, before the first of them is asked about."""
     calls = said.tool_calls
-    return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
+    return [f"{counted(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
 
 
 def ask(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
@@ -151,7 +146,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     target = [line for line in sanitise(show_hidden(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
-        out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
+        out.append(f"  and {counted(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
     if first.diff:
         out += diff(first.diff, DIFF_LINES)
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
@@ -240,7 +235,7 @@ def diff(text: str, limit: int | None = None) -> list[str]:
             out.append(_SIGNS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:
         hidden = len(out) - limit
-        out = [*out[:limit], f"and {many(hidden, 'more line')} of the change; /output shows all of it"]
+        out = [*out[:limit], f"and {counted(hidden, 'more line')} of the change; /output shows all of it"]
     return out
 
 
@@ -267,7 +262,7 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
                 state = "denied" if denied else "failed" if part.is_error else "ok"
                 lines.append(f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}")
             case FilePart(path, text):
-                lines.append(f"file {one_line(path, 200)}, {many(text.count(chr(10)) + 1, 'line')}")
+                lines.append(f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}")
             case OutputPart(command, text):
                 lines += [f"!{one_line(command, 200)}", *all_lines(text)]
             case ImagePart():
@@ -277,7 +272,7 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
             case ThinkingPart() | ContextPart():
                 pass  # of the model alone
     if limit is not None and len(lines) > limit:
-        return [*lines[:limit], f"and {many(len(lines) - limit, 'more line')} of this message"]
+        return [*lines[:limit], f"and {counted(len(lines) - limit, 'more line')} of this message"]
     return lines
 
 
@@ -298,7 +293,7 @@ def hit(found: Hit, number: int) -> str:
 def thread(row: ThreadSummary, number: int, *, current: bool) -> str:
     here = ", open here" if current else ""
     title = one_line(row.thread.title, 100) or "without a title"
-    return f"{number}. {title}, {many(row.messages, 'message')}, last at {format_time(row.thread.updated_at)}{here}"
+    return f"{number}. {title}, {counted(row.messages, 'message')}, last at {format_time(row.thread.updated_at)}{here}"
 
 
 def context(block: ContextBlock, number: int) -> str:
@@ -332,7 +327,7 @@ def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         marks = [line.priority] if line.priority in ("high", "done") else []
         marks += ["pinned"] * line.pinned + ["edited"] * line.edited
-        marks += [many(len(line.flags), "doubt")] * bool(line.flags)
+        marks += [counted(len(line.flags), "doubt")] * bool(line.flags)
         marks += ["reflection"] * (line.kind == "reflection")
         day = f"{sanitise(line.date)} " if line.date != date else ""
         date = line.date
@@ -347,7 +342,7 @@ def activation(event: MemoryActivation) -> str:
             f"{count_k(event.observation_tokens)}, generation {event.generation_count}"
         )
     return (
-        f"memory: {many(event.messages_activated, 'message')} of {count_k(event.tokens_activated)} tokens became "
+        f"memory: {counted(event.messages_activated, 'message')} of {count_k(event.tokens_activated)} tokens became "
         f"{count_k(event.observation_tokens)} tokens of observations, {_WHY.get(event.triggered_by, 'by itself')}"
     )
 
@@ -357,7 +352,7 @@ def compaction(event: CompactionFinished) -> list[str]:
         return [f"compaction undone: {taken_back(event)}"]
     result = rows(describe_compaction(event)) or ["it had no result"]
     return [
-        f"compacted: {many(event.messages, 'message')}",
+        f"compacted: {counted(event.messages, 'message')}",
         *result,
         *(f"warning: {one_line(w, 300)}" for w in event.warnings),
     ]
@@ -372,11 +367,11 @@ def board(found: Board) -> list[str]:
     counts = (busy, ready, blocked, done) if found.counts else tuple(map(len, columns))
     out: list[str] = []
     for name, rows, count in zip(("in progress", "ready", "blocked", "done today"), columns, counts, strict=True):
-        out.append(f"{name}: {many(count, 'task') if count else 'none'}")
+        out.append(f"{name}: {counted(count, 'task') if count else 'none'}")
         out += [board_task(row) for row in rows]
         out += [f"and {count - len(rows)} more"] if count > len(rows) else []
     if found.container_count:
-        out.append(f"waiting for their children: {many(found.container_count, 'task')}")
+        out.append(f"waiting for their children: {counted(found.container_count, 'task')}")
         out += [board_task(row) for row in found.containers]
     return out
 

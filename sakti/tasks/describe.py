@@ -133,3 +133,11 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...
         return names[by] if via == root else f"{names[by]} (via {names[via]})"
 
     return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in blockers.items()}
+
+
+def blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the titles of each task's blockers, its ancestors' blockers too."""
+    roots = list(task_ids)
+    blockers = graph.reasons(db, roots) if roots else {}
+    titles = questions.titles(db, {by for pairs in blockers.values() for _, by in pairs}) if blockers else {}
+    return {root: tuple(dict.fromkeys(titles[by] for _, by in pairs)) for root, pairs in blockers.items()}

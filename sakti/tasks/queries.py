@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
@@ -14,7 +14,17 @@ from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import Task, TaskCard
 from sakti.tasks import graph as g
-from sakti.tasks.describe import Urgency, claimed_by, describe, describe_all, find, find_urgent, is_abandoned, reasons
+from sakti.tasks.describe import (
+    Urgency,
+    blocker_titles,
+    claimed_by,
+    describe,
+    describe_all,
+    find,
+    find_urgent,
+    is_abandoned,
+    reasons,
+)
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -44,9 +54,9 @@ __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find
 class BoardTask(Struct, frozen=True):
     """Row of the board. `held_by` names the holder; `since`: start of work or closing time (Unix ms).
 
-    `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `waits_for_children` counts the open
-    ones. `abandoned`: the process that worked on it has ended; `urgent_for` names
-    a more urgent task that waits for it, as `P0 t4k`.
+    `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `blocker_titles` are the titles of
+    all of them; `waits_for_children` counts the open ones. `abandoned`: the process that worked on it has ended;
+    `urgent_for` names a more urgent task that waits for it, as `P0 t4k`.
     """
 
     id: str
@@ -62,6 +72,7 @@ class BoardTask(Struct, frozen=True):
     waits_for_children: int = 0
     abandoned: bool = False
     urgent_for: str = ""
+    blocker_titles: tuple[str, ...] = ()
 
 
 class Board(Struct, frozen=True):
@@ -92,13 +103,17 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
         ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, stored[t.id]))
     containers = questions.cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
     closed, closed_count = questions.closed_since(db, resource_id, midnight, limit)
-    why = reasons(db, [t.id for t in (*blocked, *working) if t.held])
+    held = [t.id for t in (*blocked, *working) if t.held]
+    why, titles = reasons(db, held), blocker_titles(db, held)
     finished = graph.containers(db, [t.id for t in ready])
     counts = questions.counts(db, resource_id)
 
     def drawn(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
         return tuple(
-            _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished)
+            structs.replace(
+                _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished),
+                blocker_titles=titles.get(t.id, ()),
+            )
             for t in cards
         )
 

@@ -93,6 +93,10 @@ class Activities:
         """Return the activities that have not been stopped yet, oldest first."""
         return [a.name for a in self._running if not a.is_stopping]
 
+    def newest(self, *, stopping: bool) -> str:
+        """Return the newest activity that was asked to stop, or that was not; "" if there is none."""
+        return next((a.name for a in reversed(self._running) if a.is_stopping == stopping), "")
+
     def has(self, name: str) -> bool:
         return any(a.name == name for a in self._running)
 

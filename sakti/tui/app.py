@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -50,7 +51,6 @@ from sakti.tui.screens.command_palette import SafePalette
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
 QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
-ACTS = (events.Key, events.Paste, events.MouseDown)
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -72,6 +72,7 @@ class SaktiApp(App[int]):
         self._keys = {b.id: b.key for _, part in chat_parts() for b in keys.bindings_of(part)}
         self._raised = float("-inf")  # when the window came to the front
         self._swallowing = False  # a press of the mouse that was only meant to bring it there
+        self._keys_in_order = keys.KeyQueue(self, self._type)
         self.appearance.dress(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
         self.own_keys = self._own_keys()
@@ -272,17 +273,27 @@ class SaktiApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self._only_raises(event):
             return
-        if isinstance(event, ACTS) and not (event.is_forwarded or self._is_key_to_quit(event)):
+        if isinstance(event, events.MouseDown) and not event.is_forwarded:
             self.chat.stopping.disarm()
-        self.chat.welcome.typed_through(event, self)
-        if self.screen_stack and self.screen is self.chat and not event.is_forwarded:
-            self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
         try:
-            await super().on_event(event)
+            if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+                await super().on_event(event)
+            elif self._keys_in_order.is_next(event):
+                await self._type(event)
+                self._keys_in_order.follow(event)
         except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
             if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
+
+    async def _type(self, event: events.Key | events.Paste) -> None:
+        """Hand on a key or a paste; those before it have had their effect."""
+        if not self._is_key_to_quit(event):
+            self.chat.stopping.disarm()
+        self.chat.welcome.typed_through(event, self)
+        if self.screen_stack and self.screen is self.chat:
+            self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
+        await super().on_event(event)
 
     def _is_key_to_quit(self, event: events.Event) -> bool:
         """Return whether a key may be the second press that quits."""
@@ -294,8 +305,10 @@ class SaktiApp(App[int]):
         if not self.chat.acts_on_part(event):
             return False
         await asyncio.sleep(BURST_S)
-        waiting = cast("Any", self)._message_queue.values  # events that the terminal has sent and nobody has handled
-        return any(is_for_the_prompt(event, self.chat) for event in waiting)
+        sent = cast("Any", self)._message_queue.values  # by the terminal; nobody has handled them
+        typed = (e for e in (*self._keys_in_order.waiting, *sent) if isinstance(e, events.Key | events.Paste))
+        word = takewhile(lambda e: isinstance(e, events.Paste) or keys.is_text(e), typed)
+        return any(is_for_the_prompt(e, self.chat) for e in word)
 
     def hang_up(self) -> None:
         """Read the terminal no more: it is gone. From any thread."""

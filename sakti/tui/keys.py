@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from msgspec import Struct
 from textual import events
+from textual.app import App
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key, key_to_character  # pyright: ignore[reportPrivateUsage]
+from textual.message_pump import MessagePump
+from textual.widgets import Input, TextArea
 
 from sakti.core.text import one_line
 
@@ -67,6 +74,78 @@ def in_short(keys: str) -> str:
 def in_words(keys: Iterable[str]) -> str:
     """Write several keys: `shift+enter, ctrl+j`."""
     return ", ".join(format_key(k) for k in keys)
+
+
+# --- the order of keys --------------------------------------------------------------------------------------
+
+EFFECT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
+BUSY_S = 0.002  # seconds between two looks at a widget that is busy
+ROUNDS = 2  # an action may pass a message on, and that may move the focus
+
+
+class KeyQueue:
+    """Hands on keys and pastes one by one, so that those of a burst act as if they were typed slowly.
+
+    Textual reads all of a burst before the first key has moved the focus or opened a screen. A letter typed into a line
+    moves nothing: only it is followed at once.
+    """
+
+    def __init__(self, app: App[Any], handle: Callable[[events.Key | events.Paste], Awaitable[None]]) -> None:
+        self._app, self._handle = app, handle
+        self._settling: asyncio.Task[None] | None = None
+        self.waiting: deque[events.Key | events.Paste] = deque()
+
+    def is_next(self, event: events.Key | events.Paste) -> bool:
+        """Return whether a key can be handed on now; if not, it is handed on after those before it."""
+        if self._settling is not None:
+            self.waiting.append(event)
+        return self._settling is None
+
+    def follow(self, event: events.Key | events.Paste) -> None:
+        """Let the next keys wait until one that was handed on has had its effect."""
+        if (start := self._effect_of(event)) is not None:
+            self._settling = asyncio.create_task(self._hand_on_rest(start))
+
+    def _effect_of(self, event: events.Key | events.Paste) -> MessagePump | None:
+        """Return where the effect of a key begins; None if it is text in a line."""
+        if not self._app.screen_stack:  # the window is closing
+            return None
+        focused = self._app.focused
+        is_typed = isinstance(event, events.Paste) or is_text(event)
+        return None if is_typed and isinstance(focused, Input | TextArea) else focused or self._app.screen
+
+    async def _hand_on_rest(self, start: MessagePump | None) -> None:
+        try:
+            while start is not None:
+                await self._settle(start)
+                start = None
+                while self.waiting and start is None:
+                    event = self.waiting.popleft()
+                    await self._handle(event)
+                    start = self._effect_of(event)
+        except Exception as error:
+            self._app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]  as for the first key
+        finally:
+            self._settling = None
+
+    async def _settle(self, start: MessagePump) -> None:
+        """Wait until the messages of a key, and those that they caused, are handled."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EFFECT_S):
+                for _ in range(ROUNDS):
+                    nodes = [start, *start.ancestors] if isinstance(start, DOMNode) else [start]
+                    for node in dict.fromkeys((*nodes, self._app.screen, self._app)):
+                        await _drain(node)
+                    start = self._app.focused or self._app.screen
+
+
+async def _drain(node: MessagePump) -> None:
+    """Wait until a widget has handled what is in its queue now, or is gone."""
+    done = asyncio.Event()
+    spins = 0
+    while not done.is_set() and node.is_running and (spins or node.call_later(done.set)):
+        spins += 1
+        await asyncio.sleep(0 if spins < 100 else BUSY_S)
 
 
 # --- keys of the user's own ---------------------------------------------------------------------------------

@@ -429,7 +429,7 @@ class FakeSession:
         return False
 
     async def follow_undo(self):
-        return False
+        return ""
 
     async def follow(self):
         pass

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
 from sakti.store.log.lines import Figures, LogLine, Pass
@@ -117,7 +119,12 @@ def scene(workspace: Path) -> FakeSession:
             BoardTask("2", "sk-b2", "add refresh tokens", 2, "feature", None),
             BoardTask("3", "sk-c3", "rate limit /login", 2, "task", None),
         ),
-        blocked=(BoardTask("4", "sk-d4", "logout everywhere", 2, "feature", None, ("sk-b2",)),),
+        blocked=(
+            replace(
+                BoardTask("4", "sk-d4", "logout everywhere", 2, "feature", None, ("sk-b2",)),
+                blocker_titles=("add refresh tokens",),
+            ),
+        ),
         closed_today=(BoardTask("5", "sk-e5", "sign the session cookie", 1, "task", None),),
     )
     session.current.status = MemoryStatus(

@@ -73,11 +73,12 @@ def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
         assert any(key in line for line in shown), shown
 
 
-async def test_calls_that_will_ask_next_are_counted(running, session):
-    async with running((100, 30)) as (app, pilot):
-        await ask(app, pilot, session, msgspec.structs.replace(asked(), later=2))
+async def test_calls_that_will_ask_next_are_counted_and_named(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, msgspec.structs.replace(asked(), later=("bash  echo two", "write  w.py")))
         text = screen_text(app)
         assert "(1 of 3)" in text and "Next question" not in text
+        assert "then  bash echo two" in text and "then  write w.py" in text
 
 
 async def test_a_reason_that_is_not_sent_is_kept(running, session):

@@ -136,7 +136,7 @@ async def test_the_last_line_names_what_is_browsed_and_the_way_out(running, sess
         assert [line.split()[:3] for line in seen] == [
             [title, "esc", "prompt"] for title in ("Messages", "Memory", "Observations", "Tasks")
         ]
-        assert "p pin · e edit · x forget · u undo · / filter" in seen[2] and "F3 hide" in seen[2]
+        assert "/ filter · e edit · x forget · u undo · p pin" in seen[2] and "F3 hide" in seen[2]
         await press(app, pilot, "f6")
         assert app.chat.prompt.has_focus and "F1 help" in last_line(app)
         await press(app, pilot, "tab")
@@ -155,6 +155,7 @@ async def test_the_way_out_stands_in_every_width(running, session, width):
         app.chat.browse("log")
         await settle(app, pilot)
         assert last_line(app).startswith(" Observations  esc prompt")
+        assert last_line(app).rstrip().endswith((" esc prompt", " F1 all keys", " [ past")), last_line(app)
         app.note("a note that is much longer than the line is wide, and then some more words " * 3)
         await pilot.pause()
         assert last_line(app).startswith(" Observations  esc prompt · a n")
@@ -373,3 +374,41 @@ async def test_letters_that_acted_before_a_word_was_recognised_are_typed_too(run
             assert not app.chat.screen.selections or not text
             app.chat.prompt.put("")
             app.chat.browse("")
+
+
+def keys_of(*parts: str) -> list[events.Key]:
+    """The keys of names, and of the letters of texts in quotes."""
+    keys: list[events.Key] = []
+    for part in parts:
+        if part.startswith("'"):
+            keys += [events.Key(_character_to_key(letter), letter) for letter in part[1:]]
+        else:
+            keys.append(events.Key(part, "\r" if part == "enter" else None))
+    return keys
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("f6", "'/th", "enter", "'n", "escape", "escape", "'hi"), ("ctrl+f", "'re"), ("f1", "'un", "escape", "'hi")],
+)
+async def test_keys_of_a_burst_act_as_if_typed_slowly(running, session, parts):
+    session.views.messages["t1"] = [user(f"m{n}", f"the third question, number {n}", n) for n in range(3)]
+    ends = []
+    for burst in (False, True):
+        async with running((100, 30)) as (app, pilot):
+            for key in keys_of(*parts):
+                app.post_message(key)
+                if not burst:
+                    await pilot.pause()
+            await settle(app, pilot)
+            ends.append((type(app.screen), app.focused.id, getattr(app.focused, "value", None), app.chat.prompt.value))
+    assert ends[0] == ends[1]
+
+
+async def test_a_reason_typed_in_one_burst_with_its_key_is_the_reason(running, session):
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, asked())
+        for key in keys_of("'nyes, but not today", "enter"):
+            app.post_message(key)
+        await settle(app, pilot)
+        assert session.calls[-1] == ("resolve", "p1", False, "once", "yes, but not today", None)

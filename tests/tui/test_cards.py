@@ -19,7 +19,7 @@ from sakti.core.events import (
     TasksChanged,
 )
 from sakti.tui.app import SaktiApp
-from tests.tui.conftest import screen_text, settle
+from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.scene import scene
 from tests.tui.test_approvals import asked as approval
 from tests.tui.test_snapshots import posed
@@ -67,7 +67,7 @@ async def test_a_free_question_opens_its_line_and_an_empty_answer_leaves_it_out(
         await show(app, pilot, session, ApprovalRequested("f", "ask_user", "", "x", ".", questions=(name, mail, count)))
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "o Write the answer" in screen_text(app) and "1-6 Choose" not in screen_text(app)
+        assert "Write an answer first." in screen_text(app) and "1-6 Choose" not in screen_text(app)
         await pilot.press("enter", *"Ann")
         await settle(app, pilot)
         assert "enter Next" in screen_text(app) and "Your name (required)" in screen_text(app)
@@ -114,24 +114,58 @@ async def test_a_plan_is_viewed_line_by_line(running, session):
 
 
 async def test_escape_closes_the_line_first_and_then_declines(running, session):
+    def footer() -> str:
+        return screen_text(app).split("\n")[-1]
+
     async with running((80, 24)) as (app, pilot):
         await show(app, pilot, session)
-        await pilot.press("o", "x", "escape")
+        await pilot.press("o", "x")
+        assert "esc back" in footer()
+        await pilot.press("escape")
         await settle(app, pilot)
+        assert "esc decline" in footer()
         assert not [c for c in session.calls if c[0] == "answer"]
         await pilot.press("o")
         assert app.chat.conversation.card.line.value == "x", "what was written is kept"
         await pilot.press("escape", "enter")  # no answer yet: it stays
+        await settle(app, pilot)
+        assert "Choose an option first: 1 to 2, or o to write another answer." in screen_text(app)
         await pilot.press("escape")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "c", ApprovalAnswer(False))
+
+
+async def test_all_long_options_are_reached_on_a_low_screen(running, session):
+    options = tuple(CardOption(f"{n}: {'a long way to do it ' * 8}".strip(), "why " * 40) for n in range(1, 7))
+    question = CardQuestion("How?", "Way", options)
+    async with running((60, 16)) as (app, pilot):
+        await show(app, pilot, session, msgspec.structs.replace(card(), questions=(question,)))
+        for option in options:
+            rows = (row.partition("┃")[2].strip(" │") for row in screen_text(app).split("\n"))
+            assert option.label in " ".join(" ".join(rows).split())
+            await pilot.press("down")
+
+
+async def test_a_plan_that_cannot_be_read_is_opened_again_as_the_user_left_it(running, session, script):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        script("path.write_text('# Mine, without a step')")
+        await pilot.press("e")
+        await settle(app, pilot)
+        assert "numbered steps" in chat_text(app)
+        script("text = path.read_text(); path.write_text(text + '\\n2. Read it\\n   After: 1, 2')")
+        await pilot.press("e")
+        await settle(app, pilot)
+        assert app.chat.conversation.card.view.form.text == "# Mine, without a step\n\n1. Read it"
 
 
 async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
     async with running((80, 24)) as (app, pilot):
         await show(app, pilot, session, PLAN)
         assert "Approve this plan?" in screen_text(app) and "Check: make check" in screen_text(app)
-        await pilot.press("f", "escape", "a", "2")
+        await pilot.press("f")
+        assert "esc back" in screen_text(app).split("\n")[-1]
+        await pilot.press("escape", "a", "2")
         await settle(app, pilot)
         assert session.calls[-1] == ("answer", "p", ApprovalAnswer(True, mode="edits"))
         await show(app, pilot, session, msgspec.structs.replace(PLAN, id="q"))

@@ -8,7 +8,9 @@ import pytest
 from msgspec import structs
 from textual import events
 
+from sakti.actions import registry
 from sakti.actions.line import file_choices, fuzzy, query_at
+from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import (
@@ -651,6 +653,44 @@ async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width
         assert "esc stop turn" in last
         if width == 140:
             assert "≈112k of 200k" in last or "≈112.5k of 200k" in last
+
+
+async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks(running, session):
+    async with running((100, 30)) as (app, _):
+        await session.submit("go")
+        for name, action in registry.chat().items():
+            if action.after_turn:
+                with pytest.raises(Refused, match=f"stop it with Esc, then {action.after_turn}"):
+                    await app.chat.conversation.run(f"/{name}")
+                assert app.screen is app.chat, name
+        assert registry.chat()["undo"].after_turn and registry.chat()["model"].after_turn
+
+
+async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):
+    async with running((80, 24)) as (app, pilot):
+        activities = app.chat.stopping.activities
+        download = activities.begin("download", lambda: None)
+        app.chat.status_line.download = "download 22%"
+        await pilot.press("escape")
+        await settle(app, pilot)
+        last = screen_text(app).split("\n")[-1]
+        assert "stopping download" in last and "esc stop" not in last
+        activities.end(download)
+        await settle(app, pilot)
+        assert "stopping" not in screen_text(app).split("\n")[-1]
+
+
+async def test_the_clocks_of_a_call_have_one_form(running, session):
+    session.workspace.clock.step = 0.0
+    async with running((100, 30)) as (app, pilot):
+        await session.submit("go")
+        session.emit(ToolStarted(ToolCallPart("c1", "bash", {"command": "make"})))
+        session.workspace.clock.seconds += 63
+        await settle(app, pilot)
+        app.chat.transcript.live.tick()
+        app.chat.status_line.refresh()
+        await settle(app, pilot)
+        assert screen_text(app).count("1 m 03 s") == 2, screen_text(app)
 
 
 async def test_an_open_goal_stands_in_the_status_line(running, session):

@@ -343,6 +343,41 @@ def test_what_the_user_ran_is_shown_whole_and_folds_by_hand():
     assert shown(tool)[-1] == "      row 299"
 
 
+ASKED = {"questions": [
+    {"question": "Which?", "header": "Db", "options": [{"label": "SQLite"}, {"label": "Redis"}], "multiple": True}
+]}  # fmt: skip
+
+
+def ask_user(content: str, **details: object) -> ToolBlock:
+    tool = ToolBlock(call_id="c")
+    tool.start(ToolCallPart("c", "ask_user", ASKED))
+    tool.finish(ToolResultPart("c", "ask_user", content, details=details), None)
+    return tool
+
+
+def test_a_declined_question_is_not_shown_as_done():
+    tool = ask_user("The user declined to answer.", declined=True)
+    [head] = shown(tool)
+    assert head.startswith("  ⊘ ask_user  Which?") and head.endswith("declined")
+    tool.toggle()
+    assert [line.strip() for line in shown(tool)[1:]] == ["Which?", "○ SQLite", "○ Redis"]
+
+
+def test_the_answer_to_a_question_is_in_its_line_and_among_its_options():
+    tool = ask_user('{"answers": []}', answers=[{"question": "Which?", "choices": ["Redis"], "text": "and files"}])
+    [head] = shown(tool)
+    assert head.startswith("  ✓ ask_user  Which?") and head.endswith("Redis, and files")
+    tool.toggle()
+    assert [line.strip() for line in shown(tool)[1:]] == ["Which?", "○ SQLite", "● Redis", "● and files"]
+
+
+def test_a_plan_that_was_sent_back_is_not_shown_as_done():
+    tool = ToolBlock(call_id="c")
+    tool.start(ToolCallPart("c", "present_plan", {"title": "T", "steps": []}))
+    tool.finish(ToolResultPart("c", "present_plan", "…", details={"note": "smaller"}), None)
+    assert shown(tool)[0].startswith("  ⊘ present_plan  T") and shown(tool)[0].endswith("keep planning: smaller")
+
+
 def test_a_denied_call_is_no_failure():
     tool = made("The user denied this call.", error=True, denied="use pnpm", duration_ms=9_000)
     assert shown(tool)[0].startswith("  ⊘ bash  make") and shown(tool)[0].endswith("denied: use pnpm")

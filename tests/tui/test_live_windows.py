@@ -154,7 +154,7 @@ async def test_after_an_undo_the_pane_says_why_it_rests_and_how_to_go_on(store, 
         await app.session.compact()
         await app.session.undo_compaction()
         await settle(app, pilot)
-        shown = " ".join(line[100:] for line in screen_text(app).split("\n"))
+        shown = " ".join(line[95:] for line in screen_text(app).split("\n"))
         assert "paused by undo" in shown and "Your undo paused automatic" in re.sub(r"[\s│]+", " ", shown)
         assert "/compact observes now" in re.sub(r"[\s│]+", " ", shown)
         assert "in about" not in shown and "┃" not in shown, "nothing is forecast"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -32,12 +34,14 @@ NONE = BufferedObservations()
         (1_000, {"buffered_observations": BufferedObservations(status="running")}, ""),
         (1_000, {}, "frees 15.4k · in about 10 turns"),
         (None, {}, "frees 15.4k"),
-        (1_000, {"messages": Gauge(31_000, 30_000)}, "frees 15.4k · with the next step"),
+        (1_000, {"messages": Gauge(31_000, 30_000)}, "frees 15.4k · at the next step"),
         (1_000, {"buffered_observations": BufferedObservations(2, 900, 0, 90)}, "observes in about 3 turns"),
         (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
         (1_000, {"retry_at": NOW}, ""),
         (1_000, {"phase": "held"}, ""),
         (1_000, {"phase": "paused"}, ""),
+        (1_000, {"phase": "off"}, ""),
+        (1_000, {"phase": "read-only"}, ""),
     ],
 )
 def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
@@ -89,6 +93,7 @@ def test_what_is_ready_is_told_in_words(tmp_path):
     nothing = replace(now, buffered_observations=BufferedObservations(2, 900, 0, 90))
     assert ready_observations(nothing, Figures(ready_lines=5)) == "5 observations ready", "never that it frees 0"
     assert ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
+    assert ready_observations(replace(now, phase="held"), Figures(ready_lines=5)) == "5 observations ready"
 
 
 def test_memory_says_what_it_does_in_a_word(tmp_path):
@@ -98,6 +103,26 @@ def test_memory_says_what_it_does_in_a_word(tmp_path):
     assert doing(replace(now, phase="paused")) == "paused"
     assert doing(replace(now, buffered_reflection=BufferedReflection(status="running"))) == "reflecting"
     assert doing(replace(now, buffered_reflection=BufferedReflection(), phase="idle")) == ""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+async def test_the_pane_shows_what_is_sent_and_names_what_is_not(running, session, size):
+    status = scene("/w").current.status
+    full = {"messages": Gauge(31_100, 8_000), "observations": Gauge(18_900, 10_700), "phase": "backing off"}
+    session.current.status = replace(status, **full, unsent=24_600, unsent_observations=4_500)
+    async with running(size) as (app, pilot):
+        session.emit(session.current.status)
+        await settle(app, pilot)
+        if size == (80, 24):
+            assert "6.5k/8k +24.6k not sent" in screen_text(app).split("\n")[0]
+            await pilot.press("f2")
+            await settle(app, pilot)
+        pane = [line.rpartition("│")[2] for line in screen_text(app).split("\n")]
+        shown = re.sub(r"\s+", " ", " ".join(pane))
+        assert "6.5k of 8k" in shown and "14.4k of 10.7k" in shown
+        assert "24.6k not sent: no room. /compact observes them" in shown
+        assert "4.5k not sent: the oldest; search finds them" in shown and "…" not in shown
+        assert max(len(run) for line in pane for run in re.findall("[█▒░┃]+", line)) >= 8
 
 
 async def test_notes_show_as_soon_as_they_are_made(running, session):

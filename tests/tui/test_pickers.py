@@ -187,7 +187,7 @@ async def test_background_commands_end_from_their_list(running, session):
         await settle(app, pilot)
         text = screen_text(app)
         assert "serve 1" in text and "serve 2" in text and "listening on 8000" in text
-        assert "running for 3 min 2" in text and "ended with exit code 3" in text and "1 running" in text
+        assert "running for 3 m 2" in text and "ended with exit code 3" in text and "1 running" in text
         assert "row 8" not in text
         await pilot.press("enter")
         await settle(app, pilot)

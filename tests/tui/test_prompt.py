@@ -89,7 +89,7 @@ async def test_leaving_the_search_leaves_the_text_as_it_was(running, session, ke
         app.chat.prompt.move_cursor((0, 3))
         before = app.chat.prompt.text
         await pilot.press("ctrl+r", *"line")
-        assert "[pasted 61 lines]" in app.chat.prompt.text
+        assert "[pasted 60 lines]" in app.chat.prompt.text
         await pilot.press(key)
         assert app.chat.prompt.text == before
         assert app.chat.prompt.value == pasted + " and this"

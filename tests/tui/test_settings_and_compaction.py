@@ -79,8 +79,17 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         assert "4 messages," in chat_text(app)
         assert "compacting: extractive reads 4 messages" in screen_text(app)
         assert "esc stop compaction" in screen_text(app)
+        await pilot.press("f1")  # what Esc does now is another thing under a screen
+        await settle(app, pilot)
+        last = screen_text(app).split("\n")[-1]
+        assert "compacting:" in last and "esc back" in last and "esc stop" not in last
         await pilot.press("escape")
         await settle(app, pilot)
+        assert "esc stop compaction" in screen_text(app)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert [e.text for e in app.chat.sidebar.memory.all_events()] == ["observation stopped by you"]
+        assert "failed" not in screen_text(app)
         assert "Not compacted" in chat_text(app) and "Stopped: nothing was changed" in chat_text(app)
         assert "compacting:" not in screen_text(app) and "context " in screen_text(app)
         gate.set()

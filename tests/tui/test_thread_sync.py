@@ -156,6 +156,17 @@ async def test_an_undo_in_another_window_moves_this_one_to_the_thread_that_goes_
             assert session.thread.id == app.chat.view.shown == other.thread.id != undone
             assert text.count("first question") == count and "second question" not in text
             assert text.count("undone in another window") == 1 and app.chat.prompt.text == "draft"
+        for count in (1, 2):  # and its redo back
+            await of_session(other).redo()
+            await look(app, pilot)
+            text = chat_text(app)
+            assert session.thread.id == app.chat.view.shown == other.thread.id
+            assert text.count(" question") == count and text.count("redone in another window") == 1
+            assert app.chat.prompt.text == "draft"
+        assert session.thread.id == undone
+        undo = of_session(other)
+        await undo.undo(await undo.preview())
+        await look(app, pilot)
         await session.open_thread(undone)  # on purpose: it stays open
         await settle(app, pilot)
         app.chat.view._version = -1  # another window has written

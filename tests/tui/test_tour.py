@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, tour_session
+from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, WAITING, tour_session
 from sakti.core.events import ModelChanged
 from sakti.core.tokens import Estimator
 from sakti.core.types import ToolResultPart
@@ -41,8 +41,10 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         assert any("session.py:4-7 `login(request)`" in n for n in notes), notes
         assert not any("**" in n or "I search for it" in n or "Three things" in n for n in notes), notes
         assert (await session.views.search("fridays")).hits
-        await say(app, pilot, "done", "and more")
-        assert chat_text(app).count("That is the tour") == 2, "who goes on talking hears the end again"
+        await say(app, pilot, "is it done yet?", "another prompt")
+        assert "That is the tour" not in chat_text(app), "only the user ends it"
+        await say(app, pilot, "Done.", "and more")
+        assert chat_text(app).count("That is the tour") == 1
         app.run_command("/compact")
         await settle(app, pilot)
         notes = [x.content for x in await session.views.observations()]
@@ -52,7 +54,7 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
 
 
 def test_every_answer_but_tools_says_what_to_do_next():
-    for answer in ANSWERS[:-1]:
+    for answer in (*ANSWERS, WAITING):
         assert answer.calls or "write:" in answer.text or "for example:" in answer.text
 
 

@@ -18,6 +18,7 @@ from sakti.actions.values import Done, Refused, Text, Value
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
+from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -120,7 +121,7 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
     turns = len(lines) - 1
     return Done(
-        f"{turns} turns in {path}, {redactor.found} secrets masked. Read it before you share it; "
+        f"{counted(turns, 'turn')} in {path}, {counted(redactor.found, 'secret')} masked. Read it before you share it; "
         f"`python -m tests.bench replay {path}` plays it in a checkout of sakti.",
         json={"path": str(path), "turns": turns, "masked": redactor.found},
     )

@@ -101,7 +101,7 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
     text = "Nothing was observed." if done.warnings else "Nothing to observe."
     if done.messages:
         sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
-        text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"
+        text = f"{counted(done.messages, 'message')} observed in {counted(done.lines, 'line')}: {sizes}"
     failed = bool(done.warnings) and not done.messages
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
@@ -220,7 +220,8 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
         tokens = session.current.engine.status().observations.tokens
     return Done(
-        f"{done.messages} messages are back in the window.", json={**to_builtins(done), "observation_tokens": tokens}
+        f"Back in the window: {counted(done.messages, 'message')}.",
+        json={**to_builtins(done), "observation_tokens": tokens},
     )
 
 

@@ -89,7 +89,7 @@ def tool_lines(state: ServerState) -> list[str]:
     lines = ["Instructions of the server, which the model gets as outside text:", *instructions] if instructions else []
     for tool in state.tools:
         marks = [word for word, applies in (("reads", tool.is_read_only), ("destroys", tool.is_destructive)) if applies]
-        facts = " · ".join([f"{tool.tokens} tokens", *marks])
+        facts = " · ".join([counted(tool.tokens, "token"), *marks])
         lines.append(f"{tool.original_name}  {facts}  {one_line(tool.description, 120)}")
     return lines
 

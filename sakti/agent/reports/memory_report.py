@@ -35,12 +35,13 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
-        parts.append(f"{backlog.calls} call{'s' * (backlog.calls != 1)}")
+        parts.append(counted(backlog.calls, "call"))
     if backlog.calls and backlog.cost_usd is not None:
         parts.append(f"~${backlog.cost_usd:.2f}")
     return " · ".join(parts)
 
 
+RESTS = ("held", "paused", "off", "read-only")  # phases in which memory does nothing by itself
 # What a forecast may say, in turns: in between the nearest stands, so that it does not move with every turn.
 STEPS = (1, 2, 3, 5, 10, 20, 50)
 
@@ -51,7 +52,7 @@ def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) 
     From what turns brought lately, and the estimated tokens of the running step; empty if nothing is known or memory
     does not move by itself.
     """
-    if status.backlog is not None or status.retry_at or status.phase in ("held", "paused"):
+    if status.backlog is not None or status.retry_at or status.phase in RESTS:
         return ""
     tokens, threshold = status.messages.tokens + streaming, status.messages.threshold
     freed = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
@@ -68,7 +69,7 @@ def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) 
 
 def _turns(tokens: int, turn_tokens: int | None) -> str:
     if tokens <= 0:
-        return "with the next step"
+        return "at the next step"
     if not turn_tokens:
         return ""
     exact = tokens / turn_tokens
@@ -84,7 +85,7 @@ def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
     count = figures.ready_lines if figures is not None else 0
     about = ABOUT if status.approximate else ""
     lines = counted(count, "observation") if count else "observations"
-    freed = buffered.projected_message_removal
+    freed = 0 if status.phase in RESTS else buffered.projected_message_removal
     return f"{lines} will free {about}{count_k(freed)}" if freed else f"{lines} ready"
 
 
@@ -96,11 +97,37 @@ def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
     return f"{ABOUT if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
+def sent_gauges(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
+    """Return the windows of messages and observations as they are sent, with the running step."""
+    messages, log = status.messages, status.observations
+    return (
+        Gauge(messages.tokens - status.unsent + streaming, messages.threshold),
+        Gauge(log.tokens - status.unsent_observations, log.threshold),
+    )
+
+
+def describe_unsent(status: MemoryStatus) -> str:
+    """Describe the messages that the next request leaves out, and the way out; "" without any."""
+    if not status.unsent:
+        return ""
+    if status.backlog is not None and not status.backlog.paused:
+        return f"{count_k(status.unsent)} not sent until observed"
+    resume = "/memory resume" if status.phase == "paused" else "/compact"
+    return f"{count_k(status.unsent)} not sent: no room. {resume} observes them"
+
+
+def describe_unsent_observations(status: MemoryStatus) -> str:
+    """Describe the observations that the next request leaves out; "" without any."""
+    count = status.unsent_observations
+    return f"{count_k(count)} not sent: the oldest; search finds them" if count else ""
+
+
 def in_short(status: MemoryStatus, streaming: int = 0) -> str:
-    """Format the message window for a narrow line: `15.4k/30k`."""
+    """Format the message window for a narrow line: `15.4k/30k`, or `6.5k/8k +24.6k not sent`."""
     sign = ABOUT if status.approximate or streaming else ""
     threshold = count_k(status.messages.threshold).replace(".0k", "k")
-    return f"{sign}{count_k(status.messages.tokens + streaming)}/{threshold}"
+    unsent = f" +{count_k(status.unsent)} not sent" if status.unsent else ""
+    return f"{sign}{count_k(sent_gauges(status, streaming)[0].tokens)}/{threshold}{unsent}"
 
 
 def doing(status: MemoryStatus) -> str:
@@ -133,13 +160,19 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
     saved = done.tokens_before - done.tokens_after
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the observations are as long as their messages"
     log = done.tokens_after - done.kept_tokens
-    result = f"{_lines(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
-    doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
+    result = f"{counted(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
+    doubtful = f"{counted(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
     rows = [
-        ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
-        ("Kept", f"{_messages(done.kept)} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        (
+            "Removed",
+            f"{counted(done.messages, 'message')}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it",
+        ),
+        (
+            "Kept",
+            f"{counted(done.kept, 'message')} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else "",
+        ),
         ("Observations", result),
-        ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
+        ("Pinned", f"{counted(done.pinned, 'line')}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} in both windows, {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
@@ -151,17 +184,9 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
 def taken_back(done: CompactionFinished) -> str:
     """Say in a sentence what undoing a compaction did."""
     return (
-        f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
+        f"{counted(done.messages, 'message')} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
         f" {count_k(done.tokens_after)} tokens."
     )
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'s' * (count != 1)}"
-
-
-def _lines(count: int, name: str = "line") -> str:
-    return f"{count} {name}{'s' * (count != 1)}"
 
 
 def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
@@ -169,9 +194,11 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:
         case "observed" | "activated" if event.text:
-            return f"{event.kind} report of {event.text} → {_lines(event.lines)}, {count_k(event.tokens_after)}"
+            return (
+                f"{event.kind} report of {event.text} → {counted(event.lines, 'line')}, {count_k(event.tokens_after)}"
+            )
         case "observed" | "activated":
-            return f"{event.kind} {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
+            return f"{event.kind} {counted(event.messages, 'message')} → {counted(event.lines, 'line')}, {sizes_}"
         case "reflected":
             return f"reflected {sizes_}"
         case "taken_over":
@@ -179,9 +206,11 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
         case "taken_back":
             return f"generation {event.generation} undone"
         case "compacted":
-            return f"compacted {_messages(event.messages)}, {sizes_}"
+            return f"compacted {counted(event.messages, 'message')}, {sizes_}"
         case "undone":
-            return f"compaction undone, {_messages(event.messages)} back"
+            return f"compaction undone, {counted(event.messages, 'message')} back"
+        case "stopped":
+            return event.text
         case "failed":
             again = f", again at {datetime.fromtimestamp(retry_at / 1000):%H:%M:%S} at the latest" if retry_at else ""
             return f"{event.text}{again}"
@@ -199,10 +228,10 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
         for g in figures.generations[-GENERATIONS:]
     ]
     if figures.marked_lines:
-        lines = f"{figures.marked_lines} line{'s' * (figures.marked_lines != 1)}"
+        lines = counted(figures.marked_lines, "line")
         out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} that their source does not have"))
     if figures.dropped_lines + figures.dropped_paths:
-        lost = f"{figures.dropped_lines} important lines and {figures.dropped_paths} paths"
+        lost = f"{counted(figures.dropped_lines, 'important line')} and {counted(figures.dropped_paths, 'path')}"
         out.append(("Dropped", f"{lost} are not in the reflections; search finds them"))
     return out
 
@@ -230,11 +259,14 @@ def _describe_search(usage: Usage) -> str:
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
     """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
+    messages, observations = sent_gauges(status)
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     named_rows = [
-        ("Messages", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
-        ("Observations", f"{gauge_words(status.observations, about=status.approximate)} tokens before a reflection"),
+        ("Messages", f"{gauge_words(messages, about=status.approximate)} tokens before messages leave it"),
+        ("Left out", describe_unsent(status)),
+        ("Observations", f"{gauge_words(observations, about=status.approximate)} tokens before a reflection"),
+        ("Left out", describe_unsent_observations(status)),
         ("Ready", f"{ready_observations(status, figures)} ({sizes})" if buffered.chunks else ""),
         ("Observation", "running" if buffered.status == "running" else ""),
         ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),

@@ -11,7 +11,7 @@ from sakti.agent.settings import as_toml
 from sakti.core.config import Config, flat
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 
 with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
@@ -78,7 +78,7 @@ def files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, str], ...]:
     ]
     rows += [(one_line(name, 100), how) for name, how in marks.items() if how == "removed"]
     rows.sort(key=lambda row: not row[1].startswith(("new: ", "changed: ", "removed")))
-    more = [("…", f"and {len(rows) - most} more files")] if len(rows) > most else []
+    more = [("…", f"and {counted(len(rows) - most, 'more file')}")] if len(rows) > most else []
     return (*rows[:most], *more)
 
 

@@ -18,7 +18,7 @@ from sakti.agent.tools.processes import Running
 from sakti.core import resources
 from sakti.core.events import Event, MemoryActivation, StepFinished
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.types import (
     Block,
     ContextPart,
@@ -79,7 +79,7 @@ def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, st
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
-        state = f"{git.changed} changed paths" if git.changed else "clean"
+        state = counted(git.changed, "changed path") if git.changed else "clean"
         facts["git"] = f"Git: on {git.branch}, {state}"
     return facts
 

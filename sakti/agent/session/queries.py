@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.processors import base
+    from sakti.agent.reports import memory_report
     from sakti.agent.threads import history
     from sakti.memory import modes as memory_modes
     from sakti.memory import policy as memory_policy
@@ -355,6 +356,14 @@ class Views:
             text = plain_text(message.parts)
             label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
             out.append(ContextBlock("message", label, message.tokens, text, False))
+        for text in filter(
+            None,
+            (
+                memory_report.describe_unsent(prepared.status),
+                memory_report.describe_unsent_observations(prepared.status),
+            ),
+        ):
+            out.append(ContextBlock("unsent", text, 0, text, False))
         if facts := self._open.engine.next_facts(self._open.facts()):
             part = ContextPart(facts)
             out.append(ContextBlock("tail", "date, folder, Git status", self._count_facts(part), part.text, False))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
@@ -30,7 +30,7 @@ from sakti.core.events import (
     ThreadChanged,
 )
 from sakti.core.lazy import lazy_imports, load
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
@@ -291,20 +291,31 @@ class Session:
         await self.current.open_stored(thread_id)
         self._begin_hooks()
 
-    async def follow_undo(self) -> bool:
-        """Open the thread in which this one goes on since another window undid turns of it; false if none did."""
+    async def follow_undo(self) -> Literal["", "undone", "redone"]:
+        """Open the thread in which this one goes on since another window undid turns of it, or redid them.
+
+        Return what that did; "" if nothing.
+        """
         before, store = self.thread, self.workspace.store
-        now = await store.read(stored_threads.get, before.id) if before is not None else None
-        if before is None or now is None or self.busy or self.thread is not before:
-            return False
-        went_to = stored_threads.goes_on_as(now)
-        if went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
-            return False
+        if before is None:
+            return ""
+        now, origin = (
+            await store.read(stored_threads.get, before.id),
+            await store.read(stored_threads.redone_origin, before),
+        )
+        if self.busy or self.thread is not before:
+            return ""
+        if origin:
+            await self.open_thread(origin)
+            return "redone"
+        went_to = stored_threads.goes_on_as(now) if now is not None else ""
+        if now is None or went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
+            return ""
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
         else:
-            await self.current.open_new(went_to, plans.brought_along(now.metadata))
-        return True
+            await self.current.open_new(went_to, plans.successor_metadata(now))
+        return "undone"
 
     async def rename(self, title: str) -> None:
         if self.thread is None or not title.strip():
@@ -482,7 +493,7 @@ class Session:
         await self.require_thread()
         done = await self.current.engine.undo_reflection()
         tokens = self.current.engine.status().observations.tokens
-        groups = f"{done.groups} group{'s' * (done.groups != 1)}"
+        groups = counted(done.groups, "group")
         self.emit(Notice("information", "Reflection undone", f"The log has {groups} with {tokens:,} tokens again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:

@@ -15,7 +15,7 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.types import Message, Thread
 from sakti.store.secrets import mask_output, masked
 
@@ -212,7 +212,7 @@ class OneMessage:
         messages = await self._read_messages()
         number = int(argument or 1)
         if number > len(messages):
-            raise SaktiError(f"This thread has {len(messages)} messages.", title="Delete a message")
+            raise SaktiError(f"This thread has {counted(len(messages), 'message')}.", title="Delete a message")
         self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import to_builtins
 
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import sanitise
+from sakti.core.text import counted, sanitise
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -94,7 +94,7 @@ def _has_text(message: Message) -> bool:
 
 
 def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
-    out = [f"# {_heading(thread.title)}", f"{len(messages)} messages, {_format_time(thread.created_at)}"]
+    out = [f"# {_heading(thread.title)}", f"{counted(len(messages), 'message')}, {_format_time(thread.created_at)}"]
     for message in messages:
         if _has_text(message):
             out.append(f"## {_who(message)} · {_format_time(message.created_at)}")
@@ -210,7 +210,7 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
 
 def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
     title = html.escape(_heading(thread.title))
-    body = [f"<h1>{title}</h1>", f"<p>{len(messages)} messages, {_format_time(thread.created_at)}</p>"]
+    body = [f"<h1>{title}</h1>", f"<p>{counted(len(messages), 'message')}, {_format_time(thread.created_at)}</p>"]
     for message in messages:
         if _has_text(message):
             parts = "\n".join(_part_html(p) for p in message.parts)

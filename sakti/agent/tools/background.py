@@ -16,6 +16,7 @@ from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
+from sakti.core.text import format_duration
 from sakti.store.secrets import masked
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
@@ -77,8 +78,7 @@ def describe_state(running: Running | StoredJob) -> str:
     code = running.exit_code
     if isinstance(running, StoredJob) or code is not None:
         return f"ended with exit code {code}"
-    seconds = int(time.monotonic() - running.began)
-    return f"running for {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"running for {seconds} s"
+    return f"running for {format_duration(int(time.monotonic() - running.began) * 1000)}"
 
 
 def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:

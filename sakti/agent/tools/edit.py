@@ -20,6 +20,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.core.text import counted
 from sakti.store.secrets import marks_in, reveal_marks
 
 
@@ -95,7 +96,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
 def _insert(text: str, after: int, new: str) -> str:
     lines = textfile.lines(text)
     if not 0 <= after <= len(lines):
-        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert after.")
+        raise ToolError(f"the file has {counted(len(lines), 'line')}; there is no line {after} to insert after.")
     end = textfile.usual_end(lines)
     put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
     head = lines[:after]
@@ -119,7 +120,7 @@ async def write(
     await asyncio.to_thread(changes.put, run, [change])
     what = "created" if change.before is None else "replaced"
     number = len(textfile.bodies(content))
-    return Outcome(f"{change.name} {what}: {number} line{'s' * (number != 1)}.", details=changes.details([change]))
+    return Outcome(f"{change.name} {what}: {counted(number, 'line')}.", details=changes.details([change]))
 
 
 def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from sakti.agent.tools import child
 from sakti.agent.tools.context import Outcome
 from sakti.core import images
 from sakti.core.errors import ToolError
+from sakti.core.text import counted
 from sakti.core.types import ImagePart
 
 LONG_EDGE = 1_568  # pixels; models see no more of an image (Anthropic's documentation, "Vision")
@@ -81,7 +82,7 @@ async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome
     drawn = await _drawn(request, name)
     total = int(drawn["pages"])
     if offset > total:
-        raise ToolError(f"{name} has {total} page{'s' * (total != 1)}; there is no page {offset}.")
+        raise ToolError(f"{name} has {counted(total, 'page')}; there is no page {offset}.")
     pages = range(offset, offset + len(drawn["images"]))
     parts = tuple(_part(i, f"{name}, page {n}") for n, i in zip(pages, drawn["images"], strict=True))
     last = pages[-1]
@@ -92,7 +93,7 @@ async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome
         room -= len(body)
         rows.append(f"--- page {n} ---\n{body or '(no text)'}")
     if last < total:
-        rows.append(f"[{total - last} more page{'s' * (total - last > 1)}: read on with offset={last + 1}.]")
+        rows.append(f"[{counted(total - last, 'more page')}: read on with offset={last + 1}.]")
     return Outcome("\n".join(rows), details={"path": name, "lines": f"{offset}-{last}"}, images=parts)
 
 
@@ -102,7 +103,7 @@ async def read_pdf_text(path: Path, name: str, most: int) -> str:
     total, texts = int(drawn["pages"]), [str(text).strip() for text in drawn["texts"]]
     rows = [f"--- page {n} of {total} ---\n{text or '(no text)'}" for n, text in enumerate(texts, 1)]
     if total > len(texts):
-        rows.append(f"[{total - len(texts):,} more pages]")
+        rows.append(f"[{counted(total - len(texts), 'more page')}]")
     return "\n".join(rows)
 
 

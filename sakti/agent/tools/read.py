@@ -17,6 +17,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import MAX_RESULTS, SECONDS, describe_omitted, listing, matcher, notes, one_row
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.core.text import counted
 from sakti.store.secrets import masked_lines
 
 MAX_ENTRIES = 1_000  # of a folder
@@ -49,15 +50,13 @@ async def read(
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
-        raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is after its end.")
+        raise ToolError(f"{path} has {counted(len(bodies), 'line')}; line {offset} is after its end.")
     selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
     rows = _rows(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
     remaining = len(bodies) - last
     more = (
-        f"\n[{remaining} more line{'s' * (remaining > 1)} of {len(bodies)}: read on with offset={last + 1}.]"
-        if remaining
-        else ""
+        f"\n[{counted(remaining, 'more line')} of {len(bodies)}: read on with offset={last + 1}.]" if remaining else ""
     )
     return Outcome("\n".join(rows) + more + _describe_form(text), details={"path": name, "lines": f"{offset}-{last}"})
 

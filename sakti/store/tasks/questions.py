@@ -189,6 +189,11 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     return _map_ids(db, "handle", task_ids)
 
 
+def titles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+    """Return the titles of tasks, deleted ones too, by id."""
+    return _map_ids(db, "title", task_ids)
+
+
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
     """Return at most 20 tasks whose id or handle begins with `text`, in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"

@@ -41,7 +41,7 @@ from sakti.store.search import reindexing
 from sakti.store.text_registry import entering
 from sakti.store.threads import threads
 
-_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
+_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE, threads.UNDO_OF)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
 
 
@@ -69,6 +69,8 @@ def fork(
     if last is None:
         raise StoreError("There is no message to fork from.")
     metadata = _metadata_until(parent.metadata, last)
+    if undo:
+        metadata |= {threads.UNDO_OF: thread_id}
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,

@@ -74,12 +74,12 @@ class Contents(Struct, frozen=True):
 
     def purged_in_words(self) -> str:
         """Describe what a purge removes, including lines of the workspace's log."""
-        lines = f"{self.shared_lines} line{'s' * (self.shared_lines != 1)}"
+        lines = counted(self.shared_lines, "line")
         return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
     def _own(self) -> str:
-        text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
-        return f"{text} ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
+        text = f"{self.thread.title or 'untitled'!r}: {counted(self.messages, 'message')}"
+        return f"{text} ({self.tokens:,} tokens) and {counted(self.lines, 'observation')}"
 
     def as_json(self) -> Json:
         return to_builtins(self)

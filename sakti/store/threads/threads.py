@@ -28,6 +28,7 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 # In a thread's metadata: texts that stay with the model, with the index of the message that holds each first (-1:
 # none); a plan also has the epic whose end ends it.
 PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
+UNDO_OF = "undo_of"  # in the metadata of a thread that an undo made: the id of the thread with the undone turns
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
@@ -188,6 +189,14 @@ def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
 def goes_on_as(thread: Thread) -> str:
     """Return the id of the thread in which an undone one goes on; empty if it was not undone."""
     return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
+
+
+def redone_origin(db: Database, thread: Thread) -> str:
+    """Return the id of the thread whose undo led to `thread` and was redone; empty if it stands."""
+    origin = get(db, str(thread.metadata.get(UNDO_OF, "")))
+    if origin is None or origin.metadata.get(UNDONE) or is_deleted(db, origin.id):
+        return ""
+    return origin.id if get(db, thread.id) is None or is_deleted(db, thread.id) else ""
 
 
 def is_undone(metadata: Json, updated_at: int) -> bool:

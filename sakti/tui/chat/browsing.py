@@ -30,7 +30,7 @@ BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
 
 
 class Area(Struct, frozen=True):
-    """An area that can be browsed: its name, and the keys shown in the status line (id, description).
+    """An area that can be browsed: its name, and the keys for the status line (id, description), most wanted first.
 
     `switch` is the id of the key that shows, enters and hides a pane.
     """
@@ -47,10 +47,10 @@ AREAS: Mapping[str, Area] = {
             ("transcript.previous", "back"),
             ("transcript.next", "on"),
             ("transcript.toggle", "unfold"),
-            ("transcript.select", "select"),
-            ("transcript.copy", "copy"),
-            ("transcript.link", "links"),
             ("transcript.find", "find"),
+            ("transcript.copy", "copy"),
+            ("transcript.select", "select"),
+            ("transcript.link", "links"),
         ),
     ),
     "memory": Area("Memory", (("memory.events", "all events"),), "app.memory"),
@@ -58,11 +58,11 @@ AREAS: Mapping[str, Area] = {
         "Observations",
         (
             ("list.open", "sources"),
-            ("observations.pin", "pin"),
+            ("observations.filter", "filter"),
             ("observations.edit", "edit"),
             ("observations.forget", "forget"),
             ("observations.undo", "undo"),
-            ("observations.filter", "filter"),
+            ("observations.pin", "pin"),
             ("observations.earlier", "past"),
         ),
         "app.log",

@@ -19,7 +19,7 @@ from sakti.actions.line import (
 )
 from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
-from sakti.core.text import count_k
+from sakti.core.text import count_k, counted
 from sakti.core.types import ModelInfo
 from sakti.tui.host import Host
 from sakti.tui.widgets.completions import Completions
@@ -101,7 +101,7 @@ class Completer:
         messages, before, after = self._session.compact_preview()
         if not messages:
             return Choice(choice.insert, choice.label, "nothing is pending")
-        hint = f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens"
+        hint = f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens"
         return Choice(choice.insert, choice.label, hint)
 
 

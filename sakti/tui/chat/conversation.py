@@ -59,7 +59,7 @@ class Conversation(Vertical):
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
         self.view = ThreadView(host, self.transcript, self.visit_bar, self._on_loaded)
-        self.find = ThreadFind(host, self, self.transcript, self.view)
+        self.find = ThreadFind(host, self.transcript, self.view)
         self._completer = Completer(host.session, self.prompt, self.completions)
 
     def compose(self) -> ComposeResult:
@@ -72,8 +72,9 @@ class Conversation(Vertical):
             yield self.prompt
 
     async def mount_hidden(self) -> None:
-        """Mount the parts that only a question or a visit shows."""
+        """Mount the parts that only a question, a visit or a search shows."""
         await self.mount(self.visit_bar, before=self.start)
+        await self.mount(self.find.bar, after=self.transcript)
         await self.mount(self.aside, self.card, self.approval, before=self.queue)
 
     def on_mount(self) -> None:
@@ -288,13 +289,13 @@ class Conversation(Vertical):
         """Let the user change the plan in an editor; a text that is no plan is kept for the next edit."""
         text = (await self._edit_text(form.draft or form.text, "plan")).rstrip("\n")
         try:
-            plans.from_markdown(text)
+            plan = plans.from_markdown(text, plans.from_markdown(form.text))
         except SaktiError as e:
             form.draft = text
             self._host.say(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
         form.draft = ""
-        self.card.change_plan(text)
+        self.card.change_plan(plans.to_markdown(plan))
 
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
         """Show the open approvals and the oldest card."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.css.query import NoMatches
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from sakti.core.text import phrase
+from sakti.core.text import counted, phrase
 from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
 from sakti.tui.transcript.seek import rows_with, seek
@@ -66,12 +64,15 @@ class FindBar(Horizontal):
         return self.query_one(Input).value.strip()
 
     def say(self, text: str) -> None:
-        """Show `text`, which is safe to show; nothing if the bar was closed meanwhile."""
-        for count in self.query("#find-count").results(Static):
-            count.update(text)
+        """Show `text`, which is safe to show."""
+        self.query_one("#find-count", Static).update(text)
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
+    def open(self) -> None:
+        """Show the bar, empty, and give it the keys at once: the next one may be there already."""
+        self.display = True
+        line = self.query_one(Input)
+        line.value = ""
+        self.screen.set_focus(line)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -89,10 +90,12 @@ class FindBar(Horizontal):
 
 
 class ThreadFind:
-    """Search within the open thread; its bar is mounted in `column`, below the transcript."""
+    """Search within the open thread; its bar is below the transcript."""
 
-    def __init__(self, host: Host, column: Widget, transcript: Transcript, view: ThreadView) -> None:
-        self._host, self._column, self._transcript, self._view = host, column, transcript, view
+    def __init__(self, host: Host, transcript: Transcript, view: ThreadView) -> None:
+        self._host, self._transcript, self._view = host, transcript, view
+        self.bar = FindBar()
+        self.bar.display = False
         self._places: tuple[MessageMatch, ...] = ()  # the messages that have the words, oldest first
         self._words = ""
         self._at = -1  # which of them is shown; -1: none yet
@@ -100,21 +103,13 @@ class ThreadFind:
 
     def open(self, step: int = 0) -> None:
         """Open the bar, or go to it; with `step` go on to the next place."""
-        bar = self._bar
-        if step and bar is not None:
+        if step and self.bar.display:
             self.step(step)
-        elif bar is not None:
-            bar.query_one("#find-text").focus()
-        else:
+        elif self.bar.display:
+            self.bar.screen.set_focus(self.bar.query_one(Input))
+        elif self.bar.is_attached:
             self._words, self._places, self._at = "", (), -1
-            self._column.mount(FindBar(), after=self._transcript)
-
-    @property
-    def _bar(self) -> FindBar | None:
-        try:
-            return self._column.query_one(FindBar)
-        except NoMatches:
-            return None
+            self.bar.open()
 
     def look_for(self, text: str) -> None:
         """Find other words."""
@@ -123,20 +118,19 @@ class ThreadFind:
     def step(self, step: int, *, read: bool = False) -> None:
         """Go to the next older place (1) or newer one (-1); `read`: the keys go to the conversation."""
         if read:
-            self._transcript.focus()
+            self.bar.screen.set_focus(self._transcript)
         self._host.go(self._step, step, group="find", exclusive=True)
 
     def leave(self) -> bool:
         """Close the bar and unmark everything; False if it was not open."""
         self._places, self._words, self._at = (), "", -1
         self._transcript.show_found(None)
-        bar = self._bar
-        if bar is None:
+        if not self.bar.display:
             return False
-        focused = bar.screen.focused
-        if focused is not None and bar in focused.ancestors:
-            bar.screen.set_focus(self._transcript)  # before removal: otherwise Textual chooses the focus
-        bar.remove()
+        focused = self.bar.screen.focused
+        if focused is not None and self.bar in focused.ancestors:
+            self.bar.screen.set_focus(self._transcript)  # before it is hidden: otherwise Textual chooses the focus
+        self.bar.display = False
         return True
 
     async def _count(self, text: str) -> None:
@@ -149,9 +143,7 @@ class ThreadFind:
         self._show_count()
 
     def _show_count(self) -> None:
-        bar = self._bar
-        if bar is None:
-            return
+        bar = self.bar
         total = sum(p.count for p in self._places)
         if not self._words:
             bar.say("")
@@ -159,16 +151,15 @@ class ThreadFind:
             bar.say("no match in this thread")
         elif self._at < 0:
             messages = len(self._places)
-            bar.say(f"{total:,} in {messages:,} message{'s' * (messages > 1)} · enter goes there")
+            bar.say(f"{total:,} in {counted(messages, 'message')} · enter goes there")
         else:
             newer = len(self._places) - self._at
             bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")
 
     async def _step(self, step: int) -> None:
         """Go to the next older (1) or newer (-1) line or message with a match, wrapping around."""
-        bar = self._bar
-        if bar is not None and bar.text != self._words:
-            await self._count(bar.text)
+        if self.bar.display and self.bar.text != self._words:
+            await self._count(self.bar.text)
         if not self._places:
             return
         chat = self._transcript

@@ -42,7 +42,7 @@ from sakti.tui.panes.tasks import TasksPane
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView
 from sakti.tui.widgets.aside import AsideView
-from sakti.tui.widgets.card import CardView
+from sakti.tui.widgets.card import CardBox, CardView
 from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.prompt import Prompt
@@ -142,9 +142,11 @@ class ChatScreen(Screen[None]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Skip styling all widgets again in the first picture."""
         event.refresh_styles = self.stack_updates > 0
+        self.status_line.covered = False
 
     def on_screen_suspend(self) -> None:
         self.stopping.disarm()
+        self.status_line.covered = True
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)
@@ -194,9 +196,8 @@ class ChatScreen(Screen[None]):
 
     def name_escape(self) -> None:
         """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
-        at_question = self.conversation.focused_question(self.focused)
-        leave = "decline" if self.conversation.card.pending else "prompt" if at_question else ""
-        leave = leave or ("close the answer" if self.conversation.aside.display else "")
+        chat = self.conversation
+        leave = chat.approval.escape or chat.card.escape or ("close the answer" if chat.aside.display else "")
         self.status_line.closes = leave or ("close panes" if self.sidebar.has_overlay else "")
 
     def _describe_area(self, area: str) -> Browsing | None:
@@ -204,7 +205,9 @@ class ChatScreen(Screen[None]):
             return None
         host, entry = self.host, AREAS[area]
         hide = ((entry.switch, "hide"),) if entry.switch else ()
-        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*entry.keys, *hide))
+        first, *rest = entry.keys
+        wanted = (first, *hide, *rest, ("app.help", "all keys"))
+        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in wanted)
         return Browsing(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
@@ -364,6 +367,10 @@ class ChatScreen(Screen[None]):
     @on(TasksPane.BoardWanted)
     def _show_board(self) -> None:
         self.panes.open_board()
+
+    @on(CardBox.EscapeChanged)
+    def _follow_card(self) -> None:
+        self.name_escape()
 
     @on(Sidebar.PanesApplied)
     def _follow_panes(self) -> None:

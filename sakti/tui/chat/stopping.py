@@ -81,9 +81,9 @@ class Stopping:
             yield
 
     def name_newest(self) -> None:
-        """Name the activity that Esc would stop."""
-        names = self.activities.names
-        self._status_line.stops = names[-1] if names else ""
+        """Name the activity that Esc would stop, and one that is about to end."""
+        activities, line = self.activities, self._status_line
+        line.stops, line.stopping = activities.newest(stopping=False), activities.newest(stopping=True)
 
     # --- keys -------------------------------------------------------------------------------------------------
 

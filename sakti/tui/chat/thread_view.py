@@ -81,7 +81,7 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # of the database, when it was last compared
-        self._was_undone = False  # by another window: shown once the thread that goes on is loaded
+        self._moved = ""  # by an undo or a redo in another window: shown once the thread that goes on is loaded
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -111,9 +111,9 @@ class ThreadView:
         if thread_id == self.shown:
             self._show(messages, more=more)
             self._transcript.live.show_stored_children(children)
-            if self._was_undone:
-                self._was_undone = False
-                self._host.say("Turns were undone in another window; the thread goes on here.", title="Undone")
+            if self._moved:
+                moved, self._moved = self._moved, ""
+                self._host.say(f"Turns were {moved} in another window; the thread goes on here.", title=moved.title())
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -174,8 +174,8 @@ class ThreadView:
         """Load what another window did to the memory; the thread itself once its answer is stored."""
         session = self._host.session
         with contextlib.suppress(SaktiError):
-            if is_settled and await session.follow_undo():
-                self._was_undone = True
+            if is_settled and (moved := await session.follow_undo()):
+                self._moved = moved
                 self._load_soon()
             elif await (session.current.follow() if is_settled else session.current.engine.refresh()):
                 self._on_loaded()

@@ -20,11 +20,15 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from sakti.agent.reports.memory_report import (
+    RESTS,
+    describe_unsent,
+    describe_unsent_observations,
     doing,
     forecast,
     gauge_words,
     in_a_line,
     in_words,
+    sent_gauges,
     summarize_doubts,
 )
 from sakti.agent.session.queries import Spent
@@ -40,7 +44,8 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import Figures
 
 LABEL = 13
-LEAST = 4  # cells of a bar that says something
+LEAST = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
+NAMES = ("Messages", "Observations")
 MOST_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -51,6 +56,7 @@ EVENT_SIGNS = {
     "compacted": "▣",
     "undone": "↶",
     "failed": "✗",
+    "stopped": "■",
 }
 
 
@@ -165,12 +171,19 @@ class MemoryPane(Widget, can_focus=True):
     def operation(self, event: MemoryOperation) -> None:
         """Background work began, ended or failed."""
         if event.kind == "failed":
-            reason = str(event.fields.get("error") or event.fields.get("reason") or "")
-            self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
             when = int(event.fields.get("failed_at") or 0)
-            self._failures = [*self._failures, MemoryEvent(when, "failed", text=self.failed)][-MOST_FAILURES:]
+            self._failures = [*self._failures, self._describe_end(event, when)][-MOST_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
+
+    def _describe_end(self, event: MemoryOperation, when: int) -> MemoryEvent:
+        """Return the event of an operation without a result; the pane shows a failure until one succeeds."""
+        if event.fields.get("code") == "stopped":
+            self.failed = ""
+            return MemoryEvent(when, "stopped", text=f"{event.operation_type} stopped by you")
+        reason = str(event.fields.get("error") or event.fields.get("reason") or "")
+        self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+        return MemoryEvent(when, "failed", text=self.failed)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(max(12, width)))
@@ -274,47 +287,56 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
-    """Return both gauges, and below the first the next action of memory."""
-    gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
+    """Return both gauges, and below them what is not sent and the next action of memory."""
+    gauges = sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
     # a bar does not move with its number
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
-    room = width - LABEL - field - 1
-    messages, observations = (n.rjust(width - LABEL if room < LEAST else field) for n in numbers)
+    cells = width - LABEL - field - 1
     buffered = status.buffered_observations
-    ready = buffered.projected_message_removal if buffered.chunks else 0
-    lines = [gauge_line("Messages", gauges[0], messages, room, palette, status.next_buffer_at, ready)]
-    if text := forecast(status, turn_tokens, streaming):
-        lines.append([Segment("  "), Segment(text, palette.muted)])
-    return [*lines, gauge_line("Observations", gauges[1], observations, room, palette)]
+    ready = buffered.projected_message_removal if buffered.chunks and status.phase not in RESTS else 0
+    marks = (status.next_buffer_at, ready), (None, 0)
+    below = describe_unsent(status), describe_unsent_observations(status)
+    more = forecast(status, turn_tokens, streaming), ""
+    out: list[Line] = []
+    for name, gauge, text, mark, unsent, then in zip(NAMES, gauges, numbers, marks, below, more, strict=True):
+        if cells >= LEAST:
+            bar = gauge_bar(gauge, cells, palette, *mark)
+            out.append([_label(name, palette), *bar, Segment(f" {text.rjust(field)}", palette.text)])
+        else:
+            out.append([_label(name, palette), Segment(text.rjust(width - LABEL), palette.text)])
+            out.append(gauge_bar(gauge, width, palette, *mark))
+        out += [[Segment(f"  {line}", palette.warn)] for line in textwrap.wrap(unsent, max(8, width - 2))]
+        out += [[Segment("  "), Segment(then, palette.muted)]] if then else []
+    return out
 
 
-def gauge_line(
-    name: str, gauge: Gauge, numbers: str, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0
-) -> Line:
-    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`, its bar of so many cells.
+def _label(name: str, palette: Palette) -> Segment:
+    return Segment(name.ljust(LABEL), palette.muted)
+
+
+def gauge_bar(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0) -> Line:
+    """Return a bar as `███████▒▒░┃`.
 
     ▒ is what observations that are ready will free, ┃ where the next background observation begins.
     """
-    line: Line = [Segment(name.ljust(LABEL), palette.muted)]
-    if cells >= LEAST and gauge.threshold > 0:
-        share = gauge.tokens / gauge.threshold
-        full = max(0, min(cells, int(share * cells + 0.5)))
-        freed = min(full, int(ready / gauge.threshold * cells + 0.5))
-        style = palette.gauge_high if share >= 0.9 else palette.gauge
-        at = None if next_at is None else min(cells - 1, int(next_at / gauge.threshold * cells))
-        for cell in range(cells):
-            if cell == at and cell >= full:
-                line.append(Segment("┃", palette.warn))
-            elif cell < full:
-                line.append(Segment("▒" if cell >= full - freed else "█", style))
-            else:
-                line.append(Segment("░", palette.line))
-        line.append(Segment(" "))
-    line.append(Segment(numbers, palette.text))
-    return line
+    threshold = max(1, gauge.threshold)
+    share = gauge.tokens / threshold
+    full = max(0, min(cells, int(share * cells + 0.5)))
+    freed = min(full, int(ready / threshold * cells + 0.5))
+    style = palette.gauge_high if share >= 0.9 else palette.gauge
+    at = None if next_at is None else min(cells - 1, int(next_at / threshold * cells))
+    mark = at if at is not None and at >= full else cells
+    line = [
+        Segment("█" * (full - freed), style),
+        Segment("▒" * freed, style),
+        Segment("░" * (mark - full), palette.line),
+        Segment("┃" * (mark < cells), palette.warn),
+        Segment("░" * (cells - mark - 1), palette.line),
+    ]
+    return [segment for segment in line if segment.text]
 
 
 def _crop(line: Line, width: int) -> Line:

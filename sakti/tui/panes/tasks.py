@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
 
+BLOCKER = 60  # characters of a blocking task's title
+
+
 class BoardChanged(Message):
     """The user changed a task: views of the board reload it."""
 
@@ -60,9 +63,10 @@ def task_rows(board: Board) -> list[TaskLine]:
 
 
 def waits_for(task: BoardTask) -> str:
-    """Return what a card waits for: `← t4k2`, or its children."""
-    if task.blocked_by:
-        return f"← {', '.join(one_line(str(b), 60) for b in task.blocked_by)}"
+    """Return the title of the task that a card waits for, as `← add refresh tokens +1`, or its children."""
+    if blockers := task.blocker_titles or task.blocked_by:
+        more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
+        return f"← {one_line(str(blockers[0]), BLOCKER)}{more}"
     count = task.waits_for_children
     return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
 

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
@@ -284,7 +284,7 @@ def _heading(title: str, count: int, shown: int, containers: int, containers_sho
     """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
-        parts.append(f"{containers} container{'s' * (containers != 1)}")
+        parts.append(counted(containers, "container"))
     more = max(0, count - shown) + max(0, containers - containers_shown)
     return " · ".join([*parts, *([f"and {more} more"] if more else [])])
 

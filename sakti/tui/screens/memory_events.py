@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.segment import Segment
 
 from sakti.agent.reports.memory_report import in_a_line, sizes
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, counted, one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import event_head
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
@@ -36,7 +36,7 @@ class MemoryEventsScreen(ListPanel):
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter details", "open"), BACK)
 
     def __init__(self, events: Sequence[MemoryEvent], retry_at: int | None) -> None:
-        super().__init__(f"Memory  {len(events)} event{'s' * (len(events) != 1)}")
+        super().__init__(f"Memory  {counted(len(events), 'event')}")
         self._events = events
         self._retry_at = retry_at
 
@@ -101,10 +101,13 @@ class CompactionScreen(ReadScreen):
         rows = [
             ("when", datetime.fromtimestamp(done.created_at / 1000).strftime("%Y-%m-%d %H:%M")),
             ("focus", done.focus),
-            ("removed", f"{done.message_count} messages, numbers {done.first_index + 1} to {done.last_index + 1}"),
+            (
+                "removed",
+                f"{counted(done.message_count, 'message')}, numbers {done.first_index + 1} to {done.last_index + 1}",
+            ),
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
-            ("observations", f"{len(last.before)} → {len(last.after)} lines"),
-            ("pinned", f"{last.pinned} line{'s' * (last.pinned != 1)}, always kept" if last.pinned else ""),
+            ("observations", f"{len(last.before)} → {counted(len(last.after), 'line')}"),
+            ("pinned", f"{counted(last.pinned, 'line')}, always kept" if last.pinned else ""),
             ("doubtful", f"{last.doubtful} new lines are not supported by their source" if last.doubtful else ""),
             ("undo", "/compact undo"),
         ]

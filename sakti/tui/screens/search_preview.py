@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.style import Style
 from textual.app import ComposeResult
 
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.types import Message, TextPart
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.screens.search_rows import searched_words
@@ -58,7 +58,7 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
         origin = await views.origin(hit.id)
         if origin is not None:
             count = origin.last - origin.first + 1
-            title = f"{title}, made from {count} message{'s' * (count != 1)}"
+            title = f"{title}, made from {counted(count, 'message')}"
             blocks = message_blocks(await views.around(origin.thread_id, origin.index, around, around))
     elif hit.kind == "task":
         blocks = message_blocks((await views.task_messages(hit.id))[: 2 * around + 1])

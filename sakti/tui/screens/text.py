@@ -15,7 +15,7 @@ from textual.getters import query_one
 from sakti.actions import registry
 from sakti.agent.reports.memory_report import ABOUT
 from sakti.core.events import ApprovalRequested
-from sakti.core.text import count_k, one_line, sanitise, show_hidden
+from sakti.core.text import count_k, counted, one_line, sanitise, show_hidden
 from sakti.core.types import Message
 from sakti.tui.host import Host
 from sakti.tui.keys import in_words
@@ -99,7 +99,7 @@ class SourceScreen(ReadScreen):
     HELP = "The messages that an observation was made from."
 
     def __init__(self, observation: str, messages: Sequence[Message]) -> None:
-        blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", f"{len(messages)} messages"),))]
+        blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", counted(len(messages), "message")),))]
         if not messages:
             blocks.append(NoticeBlock(tone="warning", title="No messages", text="No source is recorded."))
         super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])

@@ -107,9 +107,7 @@ class ThreadsScreen(ListPanel):
         tag = _tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
         right = (
-            f"{messages} message{'s' * (messages != 1)} · {tokens} tokens"
-            if width >= ROOMY
-            else f"{messages} msg · {tokens} tok"
+            f"{counted(messages, 'message')} · {tokens} tokens" if width >= ROOMY else f"{messages} msg · {tokens} tok"
         )
         right += f" · {age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
@@ -258,7 +256,7 @@ class ThreadsScreen(ListPanel):
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
         thread = await actions.fork(thread_id, upto)
         await self._reload(thread.id)
-        self.say(f"Forked with {thread.metadata['forked_at'] + 1} messages: enter opens it.")
+        self.say(f"Forked with {counted(thread.metadata['forked_at'] + 1, 'message')}: enter opens it.")
 
 
 def _count_below(row: ThreadSummary) -> str:

@@ -118,7 +118,7 @@ class WelcomeScreen(Panel[None]):
         answers = (
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
-        first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
+        first = ("Start", "ask something") if answers else ("Start without a model", "tools, search and tasks work")
         keep = f"kept in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
         served = ", ".join(s.title for s in discovery.servers) or "start a server, then Enter to rescan"
         if self._download.is_running:
@@ -140,7 +140,7 @@ class WelcomeScreen(Panel[None]):
         ]
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        name = min(21, width // 2)
+        name = min(23, width // 2)
         first, *more = wrap([(one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
         return [[Segment(f" {fit(row.title, name)}", palette.bold), *first], *indent(more, Segment(" " * (name + 1)))]
 

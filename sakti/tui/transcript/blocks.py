@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import one_line, pasted_size, sanitise
+from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
 from sakti.tui.transcript.links import add_links
@@ -181,7 +181,7 @@ def size_text(text: str) -> str:
     lines = text.count("\n") + 1
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
-    return f"{lines} line{'s' * (lines != 1)}" + (f", {amount}" if amount else "")
+    return counted(lines, "line") + (f", {amount}" if amount else "")
 
 
 class ChunkBlock(Block, eq=False):
@@ -251,7 +251,7 @@ class ThinkingBlock(Block, eq=False):
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         sign = "▾" if self.open else "▸"
-        state = f"{len(self.text.split()):,} words" if self.done else "…"
+        state = counted(len(self.text.split()), "word") if self.done else "…"
         head = Row([INDENT, Segment(f"{sign} thinking", palette.muted), Segment(f"  {state}", palette.faint)], SIGN)
         if not self.open:
             return [head]
@@ -278,7 +278,7 @@ class WaitingBlock(Block, eq=False):
         return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        took = f"  {self.elapsed} s" if self.elapsed else ""
+        took = f"  {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
         text = shorten(f"◌ {self.text}", max(1, width - 2 - len(took)))
         return [Row([INDENT, Segment(text, palette.muted), Segment(took, palette.faint)], SIGN)]
 

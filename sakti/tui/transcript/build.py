@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from sakti.core.text import FOLD_LINES, byte_size, one_line, sanitise
+from sakti.core.text import FOLD_LINES, byte_size, counted, one_line, sanitise
 from sakti.core.types import (
     PASTED,
     FilePart,
@@ -176,7 +176,7 @@ def user_blocks(message: Message) -> list[Block]:
     for part in message.parts:
         if isinstance(part, FilePart):
             lines = part.text.count("\n") + 1
-            blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {lines} lines"))
+            blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {counted(lines, 'line')}"))
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
     return blocks

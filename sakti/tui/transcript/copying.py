@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sakti.core.patterns import lazy_pattern
+from sakti.core.text import counted
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
@@ -142,4 +143,4 @@ def amount(text: str) -> str:
     lines = text.count("\n") + 1
     if lines > 1:
         return f"{lines:,} lines"
-    return f"{len(text):,} characters" if len(text) != 1 else "1 character"
+    return counted(len(text), "character")

@@ -7,6 +7,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.core.patterns import lazy_pattern
+from sakti.core.text import counted
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import highlight, language_of
 from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, made_from, pad
@@ -98,7 +99,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     for number, row in enumerate(rows):
         remaining = len(rows) - number
         if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
-            out.append([Segment(f"… {remaining} more lines{more}", palette.faint)])
+            out.append([Segment(f"… {counted(remaining, 'more line')}{more}", palette.faint)])
             break
         if row.kind == "@":
             out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])

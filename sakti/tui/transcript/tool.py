@@ -10,15 +10,15 @@ import json
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, cast
 
-from msgspec import field
+from msgspec import ValidationError, convert, field
 from rich.segment import Segment
 from rich.style import Style
 
 from sakti.core import child_states, tool_names
 from sakti.core.child_states import ChildState
-from sakti.core.events import AgentFinished, AgentProgress
+from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -44,17 +44,25 @@ TELLING = (
     *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
 )
 _PATCHED = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
+PLAN = "present_plan"
 CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
 def _end_state(result: ToolResultPart) -> State:
     details = result.details
-    if isinstance(details.get("denied"), str):
+    if isinstance(details.get("denied"), str) or _name_refusal(result):
         return "denied"
     if details.get("stopped") is True:
         return "stopped"
     return "error" if result.is_error else "ok"
+
+
+def _name_refusal(result: ToolResultPart) -> str:
+    """Name what the user chose instead of an answer to a card, "" if they answered or it was no card."""
+    if result.details.get("declined") is True:
+        return "declined"
+    return "keep planning" if result.name == PLAN and "note" in result.details else ""
 
 
 class ToolBlock(Block, eq=False):
@@ -76,6 +84,8 @@ class ToolBlock(Block, eq=False):
     duration_ms: int | None = None
     detail: str = ""
     note: str = ""  # why it was denied
+    refusal: str = "denied"
+    card: str = ""  # the questions to the user with their options, those chosen marked
     whole_path: str = ""
     size: str = ""  # of an output that is more than a glance
     own: bool = False
@@ -102,7 +112,7 @@ class ToolBlock(Block, eq=False):
         self.open, self.closed = not is_full, is_full
 
     def plain(self) -> str:
-        return self.diff or self.output
+        return self.diff or (self.card if self.state == "ok" else "") or self.output
 
     def holds(self, message_id: str) -> bool:
         return message_id in (self.message_id, self.result_id)
@@ -121,6 +131,7 @@ class ToolBlock(Block, eq=False):
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
         self.summary = summarise(call)
+        self.card = _describe_card(self.arguments, ())
 
     def start(self, call: ToolCallPart, now: float = 0.0) -> None:
         self.plan(call)
@@ -149,7 +160,11 @@ class ToolBlock(Block, eq=False):
         self.state = _end_state(result)
         if result.name == CHILD:
             self._take_child(details)
-        self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
+        if self.state == "denied":
+            self.refusal = _name_refusal(result) or "denied"
+            self.note = one_line(str(details.get("denied") or details.get("note") or ""), 300)
+        if isinstance(answers := details.get("answers"), list):
+            self._take_answers(cast("list[Json]", answers))
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
         self.diff = sanitise(str(details.get("diff") or ""))
@@ -161,6 +176,11 @@ class ToolBlock(Block, eq=False):
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+
+    def _take_answers(self, answers: Sequence[Json]) -> None:
+        """Show the user's answers to a card in the head, and among the options."""
+        self.progress = "; ".join(one_line(", ".join(_words_of(answer)), 200) for answer in answers)
+        self.card = _describe_card(self.arguments, answers)
 
     def _take_child(self, details: Json) -> None:
         """Take in what a result says of the child thread: a report, or that it runs or was interrupted."""
@@ -191,7 +211,7 @@ class ToolBlock(Block, eq=False):
     def show_progress(self, event: AgentProgress | AgentFinished) -> None:
         """Show how the child thread goes on that it started."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
-        took = duration(int(event.seconds) * 1000)
+        took = format_duration(int(event.seconds) * 1000)
         self.child_state = event.state
         if isinstance(event, AgentFinished):
             self.progress = f"{child_states.describe_state(event.state, event.marks)}{price} · {took}"
@@ -211,9 +231,14 @@ class ToolBlock(Block, eq=False):
             body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
             body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
-        if self.state != "denied" and not (self.diff and self.state == "ok"):
+        if self._has_output:
             body += self._output(room, palette)
         return [self._head(width, palette), *indent(body, BODY)]
+
+    @property
+    def _has_output(self) -> bool:
+        """Return whether the output says more than the head, the diff and the card do."""
+        return self.state != "denied" and (self.state != "ok" or not (self.diff or self.card))
 
     @property
     def _has_failed(self) -> bool:
@@ -263,7 +288,7 @@ class ToolBlock(Block, eq=False):
         }.get(self.state, ("✓", palette.ok))
 
     def _status(self, palette: Palette) -> list[tuple[str, Style]]:
-        clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
+        clock = f" {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
             case _ if self.child_state is not None:
                 return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]
@@ -278,7 +303,7 @@ class ToolBlock(Block, eq=False):
             case "stopped":
                 return [("stopped", palette.warn), *self._describe_size(palette)]
             case "denied":
-                return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
+                return [(f"{self.refusal}: {self.note}" if self.note else self.refusal, palette.warn)]
             case "error" | "ok":
                 return self._result(palette)
 
@@ -297,12 +322,12 @@ class ToolBlock(Block, eq=False):
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
-            out.append((f"{' · ' if out else ''}{duration(self.duration_ms)}", palette.faint))
+            out.append((f"{' · ' if out else ''}{format_duration(self.duration_ms)}", palette.faint))
         return [*out, *self._describe_size(palette, dot=bool(out))]
 
     def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
         """Return the size of the output and, if some of it is folded, a note that it is."""
-        if self.diff and self.state == "ok":
+        if self.card or (self.diff and self.state == "ok"):
             return []
         lines = self._lines()
         folded = not self._whole and self._shows(lines) < lines
@@ -316,6 +341,8 @@ class ToolBlock(Block, eq=False):
 
     def _arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
+        if self.card:
+            return plain_lines(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
         if self.raw and not self.arguments:
             return plain_lines(self.raw, palette.muted, width, 40)
         for key, value in self.arguments.items():
@@ -350,13 +377,13 @@ class ToolBlock(Block, eq=False):
         if self.dropped and self._whole:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {rows - shown:,} lines above{'' if self._whole else KEY}"
+            return f"… {counted(rows - shown, 'line')} above{'' if self._whole else KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
         if self.diff and self.state == "ok":
             return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
-        lines = self._shows(self._lines()) if self.output and self.state != "denied" else 0
+        lines = self._shows(self._lines()) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_text(self.output, width))
 
 
@@ -382,7 +409,7 @@ def output_size(output: str, details: Json) -> str:
     for key, one in (("matches", "match"), ("entries", "entry")):
         count = details.get(key)
         if isinstance(count, int) and count:
-            return f"{count:,} {key if count > 1 else one}"
+            return counted(count, one, key)
     lines = output.rstrip("\n").count("\n") + 1
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
@@ -428,6 +455,28 @@ def _describe_range(key: str, arguments: Json) -> str:
     return f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
 
 
+def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
+    """Return the questions of a call with their options, those of the user's answers marked; "" for other calls."""
+    try:
+        questions = convert(arguments.get("questions"), list[CardQuestion])
+    except ValidationError:
+        return ""
+    words = {str(answer.get("question")): _words_of(answer) for answer in answers}
+    lines: list[str] = []
+    for question in questions:
+        chosen = words.get(question.question, [])
+        labels = [option.label for option in question.options]
+        lines += [question.question, *(f"  {'●' if label in chosen else '○'} {label}" for label in labels)]
+        lines += [f"  ● {text}" for text in chosen if text not in labels]
+    return "\n".join(lines)
+
+
+def _words_of(answer: Json) -> list[str]:
+    """Return the options that an answer chose, and the user's own words."""
+    choices = cast("list[object]", answer.get("choices") or [])
+    return [str(text) for text in (*choices, answer.get("text")) if text]
+
+
 def _first_text(value: object) -> str:
     """Return a value as text for people: of a list its first text, of an object the one that says most."""
     if isinstance(value, str):
@@ -441,11 +490,3 @@ def _first_text(value: object) -> str:
         ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
         return next((text for each in ranked if (text := _first_text(each))), "")
     return ""
-
-
-def duration(ms: int) -> str:
-    """Return seconds for people: 1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
-    seconds = ms / 1000
-    if seconds >= 60:
-        return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
-    return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"

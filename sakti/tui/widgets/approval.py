@@ -66,10 +66,15 @@ def summary(asked: ApprovalRequested) -> str:
     return f"{question(asked.tool)} {asked.target}"
 
 
+def list_later(pending: Sequence[ApprovalRequested]) -> list[str]:
+    """Name the calls behind the open questions, in the same answers, that will ask, too."""
+    agents = dict.fromkeys(p.agent for p in pending)
+    return [call for each in agents for call in max((p.later for p in pending if p.agent == each), key=len)]
+
+
 def count_pending(pending: Sequence[ApprovalRequested]) -> int:
-    """Return how many questions wait, with those that calls behind them in the same answers will ask."""
-    agents = {p.agent for p in pending}
-    return len(pending) + sum(max(p.later for p in pending if p.agent == each) for each in agents)
+    """Return how many questions wait, with those that later calls will ask."""
+    return len(pending) + len(list_later(pending))
 
 
 def lay_out(
@@ -191,9 +196,17 @@ def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str
 
 
 def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
-    """Return one line for each question; a click on one comes to it."""
-    if len(pending) < 2:
-        return []
+    """Return one line for each question, where a click on one comes to it, and for the calls that will ask next."""
+    lines = _list_questions(pending, at, room, palette) if len(pending) > 1 else []
+    later = list_later(pending)
+    for call in later[:OTHERS]:
+        lines.append([Segment("then  ", palette.faint), Segment(shorten(one_line(call, 300), room - 6), palette.muted)])
+    if len(later) > OTHERS:
+        lines.append([Segment(f"      and {len(later) - OTHERS} more", palette.faint)])
+    return lines
+
+
+def _list_questions(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
     first = max(0, min(at - 1, len(pending) - OTHERS))
     lines: list[Line] = []
     for index in range(first, min(len(pending), first + OTHERS)):
@@ -353,7 +366,7 @@ class ApprovalBox(Vertical):
             self._since = self._clock.monotonic()
             self._stop_writing()
         if pending and take_focus and not self._writing:
-            self.view.focus()
+            self.screen.set_focus(self.view)
 
     @on(ApprovalView.Key)
     def _key(self, event: ApprovalView.Key) -> None:
@@ -393,7 +406,7 @@ class ApprovalBox(Vertical):
         self.line.placeholder = placeholder
         self.line.value = self._unsent.pop(self._place, value)
         self.line.cursor_position = len(self.line.value)
-        self.line.focus()
+        self.screen.set_focus(self.line)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -411,16 +424,21 @@ class ApprovalBox(Vertical):
         what, text = self._writing, event.value.strip()
         self._stop_writing()
         self._unsent.pop(self._place, None)
-        self.view.focus()
+        self.screen.set_focus(self.view)
         if what == "no":
             self.post_message(self.Answered(now.id, False, "once", text, None))
         elif what == "edit" and text:
             self.post_message(self.Answered(now.id, True, "once", "", text))
+
+    @property
+    def escape(self) -> str:
+        """Return what Esc does while the question has the keyboard; "" otherwise."""
+        return "back" if self._writing else "prompt" if self.view.active else ""
 
     def leave_line(self) -> bool:
         """Esc in the line: back to the keys. False when the line was not open."""
         if not self._writing:
             return False
         self._stop_writing()
-        self.view.focus()
+        self.screen.set_focus(self.view)
         return True

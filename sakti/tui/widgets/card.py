@@ -22,7 +22,7 @@ from textual.widgets import Input
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
@@ -40,6 +40,7 @@ class QuestionForm(Struct):
     texts: list[str]
     at: int = 0  # the question shown
     cursor: int = 0  # the option under the cursor
+    hint: str = ""  # what is missing, after Enter without an answer
 
     @property
     def question(self) -> CardQuestion:
@@ -66,8 +67,8 @@ class QuestionForm(Struct):
             self.chosen[self.at] = set()
 
     def turn_to(self, at: int) -> None:
-        if 0 <= at < len(self.questions):
-            self.at, self.cursor = at, 0
+        if 0 <= at < len(self.questions) and at != self.at:
+            self.at, self.cursor, self.hint = at, 0, ""
 
     def is_answered(self, at: int) -> bool:
         return bool(self.chosen[at] or self.texts[at])
@@ -105,15 +106,26 @@ def lay_out_form(
     """Lay out the question shown, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
     tabs = _tabs(form, room, palette)
-    keys = wrap(_keys(form, palette, keyboard), room)
-    options = _options(form, room, palette, described=True)
+    hint = wrap([(form.hint, palette.warn)], room) if form.hint else []
+    keys = [*hint, *wrap(_keys(form, palette, keyboard), room)]
+    options = [line for lines in _options(form, room, palette, described=True) for line in lines]
     free = height - len(tabs) - len(options) - len(keys)
     most = max(QUESTION_LINES, min(MOST_LINES, free))
     head = [*tabs, *plain_lines(sanitise(form.question.question), palette.bold, room, most)]
     if len(head) + len(options) + len(keys) > height:
-        options = _options(form, room, palette, described=False)
+        head = head[: max(1, height - len(keys) - 1)]
+        options = _options_at_cursor(form, room, palette, height - len(head) - len(keys))
     body = [*head, *options][: max(1, height - len(keys))]
     return indent([*body, *keys], Segment("┃ ", palette.agent))
+
+
+def _options_at_cursor(form: QuestionForm, room: int, palette: Palette, height: int) -> list[Line]:
+    """Return the options in one line each, that under the cursor whole, scrolled so that it is seen."""
+    options = _options(form, room, palette, described=False)
+    first = 0
+    while first < form.cursor and sum(map(len, options[first : form.cursor + 1])) > height:
+        first += 1
+    return [line for lines in options[first:] for line in lines]
 
 
 def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
@@ -127,8 +139,9 @@ def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
     return wrap(spans, room)
 
 
-def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[Line]:
-    out: list[Line] = []
+def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[list[Line]]:
+    """Return the lines of each option, and of the user's own words."""
+    out: list[list[Line]] = []
     for index, option in enumerate(form.question.options):
         meta = Style(meta={"option": index})
         chosen = index in form.chosen[form.at]
@@ -137,13 +150,18 @@ def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool
         label = one_line(option.label, 200)
         label = label if described or index == form.cursor else shorten(label, max(1, room - 4))
         first, *rest = wrap([(label, style)], max(4, room - 4))
-        out += [[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))]
         if option.description and described:
-            lines = wrap([(one_line(option.description, 300), palette.muted + meta)], max(4, room - 4))
-            out += indent(lines[:2], Segment("    "))
+            lines = wrap([(one_line(option.description, 1_000), palette.muted + meta)], max(4, room - 4))
+            rest += lines if index == form.cursor else lines[:2]
+        out.append([[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))])
     if text := form.texts[form.at]:
-        out.append([Segment("o ● ", palette.agent), Segment(shorten(one_line(text, 500), room - 4), palette.text)])
+        words = Segment(shorten(one_line(text, 500), room - 4), palette.text)
+        out.append([[Segment("o ● ", palette.agent), words]])
     return out
+
+
+def _ask_to_choose(form: QuestionForm) -> str:
+    return f"Choose an option first: 1 to {len(form.question.options)}, or o to write another answer."
 
 
 def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
@@ -195,7 +213,10 @@ def lay_out_plan(
     rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
     free = max(1, height - len(head) - len(keys))
     if len(rows) > free:
-        rows = [*rows[: free - 1], [Segment(f"… {len(rows) - free + 1} more lines, v shows all", palette.muted)]]
+        rows = [
+            *rows[: free - 1],
+            [Segment(f"… {counted(len(rows) - free + 1, 'more line')}, v shows all", palette.muted)],
+        ]
     return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
 
 
@@ -296,6 +317,9 @@ class CardBox(Vertical):
             super().__init__()
             self.id, self.answer = id, answer
 
+    class EscapeChanged(Message):
+        """Esc does something else now."""
+
     class PlanWanted(Message):
         """Show all of a plan, or open it in the user's editor."""
 
@@ -344,7 +368,7 @@ class CardBox(Vertical):
         if isinstance(form, QuestionForm) and form.is_written and not form.is_answered(form.at):
             self._write_answer(form)
         else:
-            self.view.focus()
+            self.screen.set_focus(self.view)
 
     def _write_answer(self, form: QuestionForm) -> None:
         question, hint = form.question, "your answer"
@@ -364,7 +388,9 @@ class CardBox(Vertical):
             return
         if isinstance(form, PlanForm):
             self._press_at_plan(form, event.key)
+            self.post_message(self.EscapeChanged())
         else:
+            form.hint = ""
             self._press_at_question(form, event.key)
         self.view.refresh(layout=True)
 
@@ -406,6 +432,8 @@ class CardBox(Vertical):
         """Go to the next question without an answer, or send the answers."""
         missing = form.first_open()
         if missing is not None:
+            if missing == form.at:
+                form.hint = "Write an answer first." if form.is_written else _ask_to_choose(form)
             form.turn_to(missing)
             self._begin_answer()
         else:
@@ -417,7 +445,7 @@ class CardBox(Vertical):
         self.line.display = self.view.writing = True
         self.line.value, self.line.placeholder = self._unsent.pop(self._place, text), placeholder
         self.line.cursor_position = len(self.line.value)
-        self.line.focus()
+        self.screen.set_focus(self.line)
 
     def _stop_writing(self) -> None:
         if self.view.writing:
@@ -433,19 +461,26 @@ class CardBox(Vertical):
             return
         self._stop_writing()
         self._unsent.pop(self._place, None)
-        self.view.focus()
+        self.screen.set_focus(self.view)
         if isinstance(form, QuestionForm):
+            form.hint = ""
             form.write(event.value.strip())
-            if form.is_written and form.is_answered(form.at):
+            if form.is_written:
                 self._go_on(form)
         elif form is not None:
             self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
+
+    @property
+    def escape(self) -> str:
+        """Return what Esc does, as the keys of the card name it; "" without a card."""
+        is_back = self.view.writing or (isinstance(self.view.form, PlanForm) and self.view.form.way)
+        return "back" if is_back else "decline" if self.pending else ""
 
     def leave(self) -> bool:
         """Handle Esc: close the line, else decline the card. False if there is no card."""
         if self.view.writing:
             self._stop_writing()
-            self.view.focus()
+            self.screen.set_focus(self.view)
         elif isinstance(self.view.form, PlanForm) and self.view.form.way:
             self.view.form.way = ""
             self.view.refresh(layout=True)

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
-from sakti.core.text import counted, one_line
+from sakti.core.text import counted, format_duration, one_line
 from sakti.tui.activities import Activity, State
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
@@ -57,12 +57,25 @@ ROOMY = 120  # columns from which the line says why there is no sandbox
 class Browsing(Struct, frozen=True):
     """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
-    Each key has its Textual name, its display form and its description.
+    Each key has its Textual name, its display form and its description. The last one shows all keys: it is named if
+    not every other one has room.
     """
 
     title: str
     back: str
     keys: tuple[tuple[str, str, str], ...]
+
+
+def _name_keys_in(browsing: Browsing, room: int) -> list[tuple[str, str, str]]:
+    """Return the keys of an area that have room, all or the first ones and the last."""
+    widths = [3 + cell_len(f"{name} {what}") for _, name, what in browsing.keys]
+    *keys, all_keys = browsing.keys
+    if sum(widths[:-1]) <= room:
+        return keys
+    for count in range(len(keys), -1, -1):
+        if sum(widths[:count]) + widths[-1] <= room:
+            return [*keys[:count], all_keys]
+    return []
 
 
 class StatusLine(Widget):
@@ -71,8 +84,8 @@ class StatusLine(Widget):
     `browsing`: the pane that has the keys instead of the prompt. `approval`: the mode, and the key that changes it.
     `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
     the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
-    model, shown if there is room. `stops`: the activity that Esc would stop,
-    `closes`: what it does first.
+    model, shown if there is room. `stops`: the activity that Esc would stop, `closes`: what it does first. `stopping`:
+    one that was asked to stop and still runs. `covered`: by a screen, which Esc closes before all that.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -91,6 +104,8 @@ class StatusLine(Widget):
     why: reactive[str] = reactive("")
     stops: reactive[str] = reactive("")
     closes: reactive[str] = reactive("")
+    stopping: reactive[str] = reactive("")
+    covered: reactive[bool] = reactive(False)
     download: reactive[str] = reactive("")
     importing: reactive[str] = reactive("")
     jobs: reactive[int] = reactive(0)
@@ -154,12 +169,9 @@ class StatusLine(Widget):
             room = max(0, self.size.width - cell_len(text.plain) - 4)
             warn = self.get_component_rich_style("status--warn", partial=True)
             return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
-        for pressed, name, what in browsing.keys:
-            piece = f"{name} {what}"
+        for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
-            if start + len(piece) + 1 > self.size.width:
-                break
-            self._spots.append((start, start + len(piece), f"app.simulate_key({pressed!r})"))
+            self._spots.append((start, start + cell_len(f"{name} {what}"), f"app.simulate_key({pressed!r})"))
             text.append(" · ", muted).append(name, key).append(f" {what}", muted)
         return text
 
@@ -179,7 +191,9 @@ class StatusLine(Widget):
 
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
-        activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
+        activity = f"stopping {self.stopping}" if self.stopping else ""
+        if state is not None and not self.stopping:
+            activity = self._describe(state, with_clock="clock" not in dropped)
         confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
@@ -204,8 +218,12 @@ class StatusLine(Widget):
         return text.removeprefix("context ") if "label" in dropped else text
 
     def _describe(self, state: State, *, with_clock: bool) -> str:
-        seconds = int(self._clock.monotonic() - state.since) if with_clock else 0
-        return shorten(state.text, max(8, self.size.width // 3)) + (f" {seconds} s" if seconds else "")
+        clock = f" {self._format_clock(state.since)}" if with_clock else ""
+        return shorten(state.text, max(8, self.size.width // 3)) + clock.removesuffix(" 0 s")
+
+    def _format_clock(self, since: float) -> str:
+        """Return the time since a moment, as the chat shows it: "62 s" there is "1 m 02 s" here, too."""
+        return format_duration(int(self._clock.monotonic() - since) * 1000)
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox
@@ -219,7 +237,7 @@ class StatusLine(Widget):
 
     def render(self) -> Text:
         text = Text(no_wrap=True, overflow="crop", end="")
-        if self.browsing is not None:
+        if self.browsing is not None and not self.covered:
             return self._append_area(self.browsing, text)
         text.append(" ")
         state = self._activity.state
@@ -228,28 +246,37 @@ class StatusLine(Widget):
             self._append_reason(text)
         return text
 
+    @property
+    def _first_escape(self) -> str:
+        """Return what Esc does before it stops anything; "" if it stops something now."""
+        return "back" if self.covered else self.closes
+
+    def _name_escape(self) -> str:
+        return self._first_escape or (f"stop {self.stops}" if self.stops else "")
+
     def _append_notice(self, state: State | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
         muted, busy, warn = (
             self.get_component_rich_style(f"status--{name}", partial=True) for name in ("muted", "busy", "warn")
         )
-        retries = state is not None and state.kind == "retrying"
-        stops = self._waiting is None and (retries or self._work is not None)
+        retries = state is not None and state.kind == "retrying" and not self.stopping
+        stops = self._waiting is None and (retries or (self._work is not None and not self.stopping))
         self._spots = [(0, width, "screen.interrupt")] if stops else []
         if self._waiting is not None:
-            text.append(shorten(f"waiting for another window · {self._waiting:.0f} s", max(8, width - 2)), warn)
+            wait = format_duration(round(self._waiting) * 1000)
+            text.append(shorten(f"waiting for another window · {wait}", max(8, width - 2)), warn)
         elif state is not None and retries:
-            seconds = max(0, round(state.since - self._clock.monotonic()))
-            text.append(shorten(f"retrying in {seconds} s  {state.text}", max(8, width - 20)), warn)
-            text.append(" · esc gives up", muted)
+            wait = format_duration(max(0, round(state.since - self._clock.monotonic())) * 1000)
+            text.append(shorten(f"retrying in {wait}  {state.text}", max(8, width - 20)), warn)
+            text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
-        elif self._work is not None:
+        elif self._work is not None and not self.stopping:
             since, what = self._work
-            took = f" · {int(self._clock.monotonic() - since)} s"
+            took = f" · {self._format_clock(since)}"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
-            text.append(f" · esc stop {self.stops}", muted)
+            text.append(f" · esc {self._name_escape()}", muted)
         else:
             return False
         return True
@@ -264,7 +291,7 @@ class StatusLine(Widget):
             self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
-        escape = self.closes or (f"stop {self.stops}" if self.stops else "")
+        escape = self._name_escape()
         stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
         room = width - cell_len(text.plain) - 1
         parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)

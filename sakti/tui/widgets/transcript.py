@@ -14,6 +14,7 @@ from textual.geometry import Offset
 from textual.message import Message as TextualMessage
 from textual.selection import Selection
 
+from sakti.core.text import counted
 from sakti.tui.host import host_of
 from sakti.tui.transcript import copying
 from sakti.tui.transcript.blocks import Block, Label
@@ -322,7 +323,7 @@ class Transcript(TranscriptView):
         first, last = sorted((self._anchor, self._cursor))
         self._select(Offset(0, first), Offset(FAR, last))
         lines = last - first + 1
-        self.post_message(self.Said(f"{lines:,} line{'s' * (lines > 1)} · y copies · esc leaves"))
+        self.post_message(self.Said(f"{counted(lines, 'line')} · y copies · esc leaves"))
 
     def _select(self, start: Offset, end: Offset) -> None:
         self.screen.selections = {self: Selection(start, end)}

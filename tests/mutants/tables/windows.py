@@ -217,18 +217,18 @@ MUTANTS = (
     M(
         "fit-everything",
         f"{WINDOW}:newest_that_fit",
-        "if suffix[c] <= room)",
-        "if suffix[c] <= room * 10)",
+        "room -= sum(m.tokens for m in exchange)",
+        "room -= 0",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
     M(
         "fit-without-prompt",
         f"{WINDOW}:newest_that_fit",
-        "if i >= start or m.id in keep_ids]",
-        "if i >= start]",
+        "if m.id in sent or m.id in keep_ids]",
+        "if m.id in sent]",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
-    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
+    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and not is_last", "room < 0"),
     M(
         "leaving-too-much",
         "sakti.memory.compaction:count_unobserved",

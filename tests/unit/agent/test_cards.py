@@ -283,6 +283,27 @@ def test_an_edited_plan_is_read_back() -> None:
             plans.from_markdown(text)
 
 
+STEPS = ("# T", "1. A", "2. B", "   After: 1", "3. C", "   After: 1, 2", "4. D", "   After: 3")
+
+
+@pytest.mark.parametrize(
+    ("edited", "depends_on"),
+    [
+        ("# T|2. B|   After: 1|3. C|   After: 1, 2|4. D|   After: 3", ((), (1,), (2,))),  # A is deleted
+        ("# T|1. B|   After: 1|2. C|   After: 1, 2|3. D|   After: 3", ((), (1,), (2,))),  # and the rest renumbered
+        ("# T|1. A|3. C|   After: 1, 2|4. D|   After: 3", ((), (1,), (2,))),
+        ("# T|1. A|2. B|   After: 1|3. C|   After: 2|4. D|   After: 3", ((), (1,), (2,), (3,))),  # one is changed
+        ("# T|1. New|1. A|2. B|   After: 1|3. C|   After: 1, 2|4. D", ((), (), (2,), (2, 3), ())),
+        ("# T|1. A, better|2. B|   After: 1|4. D|   After: 2", ((), (1,), (2,))),
+        ("# T|1. X|1. Y|   After: 1|1. Z|   After: 2, 7", ((), (1,), (2,))),
+    ],
+)
+def test_dependencies_follow_the_steps_of_an_edited_plan(edited: str, depends_on: tuple[tuple[int, ...], ...]) -> None:
+    before = plans.from_markdown("\n".join(STEPS))
+    plan = plans.from_markdown(edited.replace("|", "\n"), before)
+    assert tuple(step.depends_on for step in plan.steps) == depends_on
+
+
 PLAN_LINES = (("a edits", Reply(True, mode="edits")), ("F auto", Reply(True, mode="auto", fresh=True)),
               ("n smaller", Reply(False, note="smaller")))  # fmt: skip
 

@@ -119,7 +119,10 @@ async def test_a_message_without_room_is_named_while_nobody_observes_it(store: S
     await run.ask("and then?")
     await run.ask("and then again?")
     (notice,) = [n for n in run.of(Notice) if "Too long for" in n.message]
-    assert "2 messages, 4," in notice.message and "left out until observed" in notice.message
+    assert "1 message, 3," in notice.message and "only the beginning and the end are sent" in notice.message
+    status, blocks = run.session.current.engine.status(), await run.session.views.context()
+    assert status.unsent and [b.tokens for b in blocks if b.kind == "unsent"] == [0]
+    assert status.messages.tokens - status.unsent == sum(b.tokens for b in blocks if b.kind == "message")
     await run.session.close()
 
 

@@ -155,11 +155,16 @@ async def test_junk_replaces_no_log(tmp_path: Path, answer: str) -> None:
     await driver.close()
 
 
-async def test_a_full_log_is_condensed_without_a_model_if_the_model_gives_junk(tmp_path: Path) -> None:
-    driver = await Driver.make(
-        tmp_path / "t.db", settings(500, 330), observer=Stating(), reflector=Answering(lambda _: "ok")
-    )
+@pytest.mark.parametrize("reflector", [Answering(lambda _: "ok"), ScriptedReflector(incompressible=True)])
+async def test_a_full_log_is_condensed_without_a_model_if_the_model_is_useless(
+    tmp_path: Path, reflector: Answering | ScriptedReflector
+) -> None:
+    driver = await Driver.make(tmp_path / "t.db", settings(500, 330), observer=Stating(), reflector=reflector)
     await talk(driver, 24)
+    await driver.begin("what now?")
+    await driver.prepare()
+    status = driver.engine.status()
+    assert status.observations.tokens < status.observations.threshold
     assert driver.engine.state.window.record.generation_count > 0
     notes = [e.message for e in driver.events if isinstance(e, Notice)]
     assert any("condensed without a model" in note for note in notes)

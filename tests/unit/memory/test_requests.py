@@ -149,6 +149,33 @@ async def test_what_was_too_long_is_sent_in_part_until_the_turn_ends(driver: Dri
     assert ids(await driver.engine.prepare(step=1)) == said(driver.said)
 
 
+async def test_the_beginning_and_the_end_of_an_answer_that_is_too_long_are_sent(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", CALM)
+    engine, driver.observer.fail = driver.engine, lambda _: True
+    await driver.turn("say all", [{"text": f"It begins. {WORDS * 1_000} It ends."}])
+    engine.set_budget(3_000)
+    before = engine.preview()
+    await driver.begin("and now?")
+    prepared = await engine.prepare(step=1, budget=3_000)
+    _, answer, prompt = prepared.messages[-3:]
+    assert answer.id == driver.said[-2].id and prompt == driver.said[-1]
+    assert "It begins." in answer.text and "left out" in answer.text and "It ends." in answer.text
+    assert sum(m.tokens for m in prepared.messages) + sum(b.tokens for b in prepared.blocks) <= 3_000
+    assert [m.tokens for m in before.messages[:2]] == [m.tokens for m in prepared.messages[:2]], "as it was shown"
+    for status in (before.status, prepared.status, engine.status()):
+        assert status.unsent == driver.said[-2].tokens - answer.tokens
+    stored = await driver.store.read(message_store.get_many, [answer.id])
+    assert stored[0].text == driver.said[-2].text
+    await driver.close()
+
+
+async def test_a_result_above_the_models_window_is_sent_shortened(driver: Driver) -> None:
+    await driver.begin("read it")
+    await driver.step({"tool": {"name": "read", "args": {}, "result": f"first {WORDS * 1_000} last"}}, "c1")
+    result = (await driver.engine.prepare(step=2, budget=3_000)).messages[-1].tool_results[0].content
+    assert result.startswith("first") and "left out" in result and "last" in result and len(result) < 20_000
+
+
 # --- failures -----------------------------------------------------------------------------------------------
 
 

@@ -182,14 +182,36 @@ def test_a_step_that_waits_leaves_the_floor_and_the_last_exchange() -> None:
     assert sync_cut(talk("u"), 5, 0) == 0
 
 
+def fitting(messages: list[Message], room: int, keep: list[Message], **limit: int) -> list[Message]:
+    return newest_that_fit(messages, room, keep, lambda m: m, **limit)
+
+
 def test_what_fits_is_the_newest_with_the_prompt() -> None:
     messages = talk("uacruacr")
-    assert indexes(newest_that_fit(messages, 80, [])) == list(range(8))
-    assert indexes(newest_that_fit(messages, 40, [])) == [4, 5, 6, 7]
-    assert indexes(newest_that_fit(messages, 39, [])) == [5, 6, 7]
-    assert indexes(newest_that_fit(messages, 5, [])) == [6, 7]
-    assert indexes(newest_that_fit(messages, 40, [messages[0]])) == [0, 5, 6, 7]
-    assert indexes(newest_that_fit(messages, 5, [messages[4]])) == [4, 6, 7]
+    assert indexes(fitting(messages, 80, [])) == list(range(8))
+    assert indexes(fitting(messages, 40, [])) == [4, 5, 6, 7]
+    assert indexes(fitting(messages, 39, [])) == [5, 6, 7]
+    assert indexes(fitting(messages, 5, [])) == [6, 7]
+    assert indexes(fitting(messages, 40, [messages[0]])) == [0, 5, 6, 7]
+    assert indexes(fitting(messages, 5, [messages[4]])) == [4, 6, 7]
+
+
+def test_a_message_that_is_too_long_is_sent_shortened_and_older_ones_with_it() -> None:
+    messages = talk("uauau")
+    messages[1], messages[3] = replace(messages[1], tokens=500), replace(messages[3], tokens=600)
+
+    def sizes(room: int, keep: list[Message], most: int | None = None) -> list[tuple[int, int]]:
+        sent = newest_that_fit(messages, room, keep, lambda m: replace(m, tokens=min(m.tokens, 20)), most=most)
+        return [(m.index, m.tokens) for m in sent]
+
+    assert sizes(80, [messages[4]]) == [(0, 10), (1, 20), (2, 10), (3, 20), (4, 10)]
+    assert sizes(40, [messages[4]]) == [(2, 10), (3, 20), (4, 10)]
+    assert sizes(39, [messages[4]]) == [(3, 20), (4, 10)]
+    assert sizes(640, [messages[4]]) == [(1, 20), (2, 10), (3, 600), (4, 10)]
+    del messages[4]
+    assert sizes(80, []) == [(3, 600)], "the last exchange stays whole"
+    assert sizes(80, [], most=600) == [(3, 600)]
+    assert sizes(80, [], most=599) == [(0, 10), (1, 20), (2, 10), (3, 20)]
 
 
 # --- what /compact takes ------------------------------------------------------------------------------------------

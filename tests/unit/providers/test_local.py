@@ -7,7 +7,9 @@ import json
 import os
 import stat
 import sys
+import threading
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -388,11 +390,10 @@ def test_no_room(source, monkeypatch):
         Installer(source=source, fetch=Index()).run()
 
 
-def test_from_its_home_with_ranges(source):
-    import threading
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-
-    ranges = []
+@pytest.fixture
+def home(source):
+    """A home of the weights that sends at most 4,000 bytes at a time, then ends, or is silent until the test ends."""
+    ranges, silent, over = [], threading.Event(), threading.Event()
 
     class Home(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -402,17 +403,39 @@ def test_from_its_home_with_ranges(source):
             self.send_response(206 if asked else 200)
             self.send_header("Content-Length", str(len(DATA) - begin))
             self.end_headers()
-            self.wfile.write(DATA[begin : begin + 4000])  # cut short each time
+            self.wfile.write(DATA[begin : begin + 4000])
+            self.wfile.flush()
+            if silent.is_set():
+                over.wait()
 
         def log_message(self, *args):
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Home)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Home)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    made = Installer(source=replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), fetch=Index())
-    assert made.run().read_bytes() == DATA
-    assert ranges == [None, "bytes=4000-", "bytes=8000-"]
+    yield replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), ranges, silent
+    over.set()
     server.shutdown()
+    server.server_close()
+
+
+def test_from_its_home_with_ranges(home):
+    source, ranges, _ = home
+    assert Installer(source=source, fetch=Index()).run().read_bytes() == DATA
+    assert ranges == [None, "bytes=4000-", "bytes=8000-"]
+
+
+def test_a_download_whose_server_is_silent_stops_without_another_request(home):
+    source, ranges, silent = home
+    silent.set()
+    received: list[int] = []
+    with pytest.raises(Cancelled):
+        Installer(lambda done, total, what: received.append(done), lambda: received[-1:] == [4000], source).run()
+    assert ranges == [None]
+    assert (model.parts_folder() / "home.gguf").stat().st_size == 4000
+    silent.clear()
+    assert Installer(source=source, fetch=Index()).run().read_bytes() == DATA
+    assert ranges[1] == "bytes=4000-"
 
 
 def test_an_unreachable_home_means_parts(source):

@@ -502,7 +502,7 @@ async def test_what_stands_behind_hundreds_of_copies_is_found_by_a_part_of_a_wor
 
 async def test_more_than_what_is_measured_is_said(store: Store) -> None:
     await store.write(say, [(f"n{n}", f"case{n} of myOverflowing{'abcdefghij'[n % 10]}{n}") for n in range(150)])
-    assert (await page(store, "verflowin")).found == "the best 100 of more"
+    assert (await page(store, "verflowin")).found == "the 100 best matches; add words to narrow the search"
     assert (await page(store, "verflowinga1")).found == "6 found"
 
 

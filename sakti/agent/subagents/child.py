@@ -89,7 +89,6 @@ class Child:
         self.state: ChildState = "waiting"
         self.outcome: Outcome | None = None
         self.stopped = ""  # why it was stopped
-        self.is_delivered = False
         self._spend, self._reached = spend, reached
         self._clock = parent.workspace.clock
         self._began, self._shown = self._clock.monotonic(), float("-inf")

@@ -160,15 +160,20 @@ def as_block(report: ChildReport, head: str) -> str:
     """Return the report as the parent's model reads it."""
     out = [f"[{head} · {report.in_words()}]", report.summary.strip()]
     for finding in report.findings:
-        where, quote = place_of(finding), finding.quote.strip("\n")
-        mark = f" [{finding.mark}]" if finding.mark else ""
-        out.append(f"- {finding.claim.strip()}{f' ({where})' if where else ''}{mark}")
-        out += [f"    > {line}" for line in quote.split("\n")] if quote else []
+        out += _show_finding(finding)
     for title, texts in (("Not found", report.not_found), ("Gaps", report.gaps)):
         out += [f"{title}:", *(f"- {text}" for text in texts)] if texts else []
     out += [f"{name}: {_show_field(value)}" for name, value in report.fields.items() if value]
     out += [MEANING] if report.quoted else []
     return "\n".join(line for line in out if line)
+
+
+def _show_finding(finding: QuotedFinding) -> list[str]:
+    """Return the line of a claim, with the lines of its quotation below."""
+    where, quote = place_of(finding), finding.quote.strip("\n")
+    mark = f" [{finding.mark}]" if finding.mark else ""
+    claim = f"- {finding.claim.strip()}{f' ({where})' if where else ''}{mark}"
+    return [claim, *(f"    > {line}" for line in quote.split("\n"))] if quote else [claim]
 
 
 def _show_field(value: Any) -> str:

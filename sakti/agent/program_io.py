@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -150,12 +150,16 @@ def text_of(line: bytes, number: int) -> str:
     table = _table(value)
     content = _table(table.get("message")).get("content") if table.get("type") == "user" else None
     if isinstance(content, list):
-        parts = [_table(p) for p in cast("list[Any]", content)]
-        texts = [p.get("text") for p in parts if p.get("type") == "text"]
-        content = "\n".join(t for t in texts if isinstance(t, str)) if len(texts) == len(parts) else None
+        content = _join_texts([_table(p) for p in cast("list[Any]", content)])
     if not isinstance(content, str) or not content.strip():
         raise ConfigError(f"{where} is not a user message with text. Write {FORM}.")
     return content
+
+
+def _join_texts(parts: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the texts of parts, None if one is no text."""
+    texts = [p.get("text") for p in parts if p.get("type") == "text"]
+    return "\n".join(t for t in texts if isinstance(t, str)) if len(texts) == len(parts) else None
 
 
 async def messages(descriptor: int) -> AsyncGenerator[str, None]:

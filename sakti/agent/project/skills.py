@@ -277,8 +277,12 @@ def change(before: str, now: str) -> str:
         return ""
     old = set(before.splitlines())
     new = [line for line in now.splitlines() if line not in old and line.startswith("- ")]
-    names = {line.partition(":")[0] for line in now.splitlines()}
-    gone = [line.partition(":")[0][2:] for line in before.splitlines() if line.startswith("- ")]
-    lost = [name for name in gone if f"- {name}" not in names and " more" not in name]
+    current = _listed_names(now)
+    lost = [name for name in _listed_names(before) if name not in current and " more" not in name]
     lines = ["Skills that are new or have changed since this thread began:", *new] if new else []
     return "\n".join((*lines, *(f"The skill {name} was removed." for name in lost)))
+
+
+def _listed_names(listing: str) -> list[str]:
+    """Return the names in a list of skills, in its order."""
+    return [line.partition(":")[0][2:] for line in listing.splitlines() if line.startswith("- ")]

@@ -344,9 +344,7 @@ def job_facts(
 
     `past` are those of an earlier process, which are noted as reported once a message has them.
     """
-    mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
-    due: dict[str, Running | StoredJob] = {n: job for n, job in past.items() if job.reported_at is None}
-    due |= {n: job for n, job in mine.items() if not job.is_reported}
+    due = _unreported_jobs(thread_id, running, past)
     sent = list_facts(messages, runs.JOB_FACT) if due else {}
     out: dict[str, str] = {}
     for number, job in due.items():
@@ -359,6 +357,14 @@ def job_facts(
         else:
             job.is_reported = True
     return out
+
+
+def _unreported_jobs(
+    thread_id: str, running: Mapping[str, Running], past: Mapping[str, StoredJob]
+) -> dict[str, Running | StoredJob]:
+    mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
+    due: dict[str, Running | StoredJob] = {n: job for n, job in past.items() if job.reported_at is None}
+    return due | {n: job for n, job in mine.items() if not job.is_reported}
 
 
 def _describe_end(number: str, job: Running | StoredJob) -> str:

@@ -165,7 +165,7 @@ _KEPT = (
 )
 
 
-async def of(root: Path, *, trusted: bool = True) -> str:
+async def describe_project(root: Path, *, trusted: bool = True) -> str:
     """Describe the project at `root`, without git if it is not `trusted`; empty after a time limit."""
     try:
         async with asyncio.timeout(PATIENCE):

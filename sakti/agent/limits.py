@@ -104,7 +104,7 @@ class Repetition(Struct):
         return self.count
 
 
-class Circles(Struct):
+class LoopDetector(Struct):
     """Calls of a turn so far.
 
     `times` counts the repetitions of the pattern at their end, `period` is its length.

@@ -370,7 +370,7 @@ class OpenThread:
         """Read the skills again; the prompt of a thread that goes on stays, and a fact tells the changes."""
         await self.workspace.files.reload_skills()
         before = prompt.initial_skills(self.thread)
-        self.news.skills = skill_catalog.change(before, self._list_skills()) if before else ""
+        self.news.skills = skill_catalog.describe_changes(before, self._list_skills()) if before else ""
 
     def _list_skills(self) -> str:
         """Return the list of skills for a thread that begins now."""

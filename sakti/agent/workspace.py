@@ -160,7 +160,7 @@ class WorkspaceFiles:
     async def load_summary(self) -> None:
         """Read the summary, once."""
         if self.summary is None:
-            self.summary = await file_list.of(self.root, trusted=self._options.trusted)
+            self.summary = await file_list.describe_project(self.root, trusted=self._options.trusted)
 
 
 class Workspace:

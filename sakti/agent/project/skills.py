@@ -245,7 +245,7 @@ def _list_line(skill: Skill) -> str:
     return f"- {skill.name}: {one_line(skill.description, SHOWN)}"
 
 
-def near(library: Library, words: str) -> Sequence[Skill]:
+def find_similar(library: Library, words: str) -> Sequence[Skill]:
     """Return the skills that `words` may mean: those whose name or description holds most of them."""
     query_words = set(words.lower().replace("-", " ").split())
     scored = [(len(query_words & _words(s)), s) for s in library.offered]
@@ -260,7 +260,7 @@ def _words(skill: Skill) -> set[str]:
     return set(f"{skill.name.replace('-', ' ')} {skill.description.lower()}".split())
 
 
-def whole(skill: Skill, body: str) -> str:
+def format_skill(skill: Skill, body: str) -> str:
     """Return a skill's text as the model reads it, with its folder and the files there."""
     if skill.folder is None:
         return f'<command name="{skill.name}">\n{body}\n</command>'
@@ -271,7 +271,7 @@ def whole(skill: Skill, body: str) -> str:
     return f'<skill name="{skill.name}">\n{body}{folder_note}\n</skill>'
 
 
-def change(before: str, now: str) -> str:
+def describe_changes(before: str, now: str) -> str:
     """Say which skills are new or other than at the thread's beginning; empty for none."""
     if before == now:
         return ""

@@ -276,7 +276,7 @@ def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None
     if names := list_loaded_skills(thread):
         seen = {name for m in messages for name in _shown_in(m)}
         missing = {s.name: s for s in library.skills if s.name not in seen}
-        out |= {f"{SKILL} {n}": skills.whole(missing[n], missing[n].body) for n in names if n in missing}
+        out |= {f"{SKILL} {n}": skills.format_skill(missing[n], missing[n].body) for n in names if n in missing}
     return out
 
 

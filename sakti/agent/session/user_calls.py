@@ -139,7 +139,7 @@ async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
     naming = await markdown.fill_template(skill.body, argument, _nothing)
     brought = skill.path.is_relative_to(thread.workspace.root)
     typed = frozenset(markdown.words(argument)) if brought else None
-    return Sent(FilePart(skill.source, skills.whole(skill, text)), naming, typed)
+    return Sent(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
 
 
 async def _nothing(command: str) -> str:

@@ -70,14 +70,14 @@ async def test_it_is_read_from_the_files_and_links_are_not_followed(tmp_path: Pa
     (root / "README.md").symlink_to(tmp_path / "secret")
     (root / "package.json").write_text('{"name": "x\x1b[31m"}')
     (root / ".env").write_text("KEY=1")
-    text = await file_list.of(root)
+    text = await file_list.describe_project(root)
     assert "name: x" in text and "\x1b" not in text and "key = 1" not in text and ".env" not in text
 
 
 async def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("")
     monkeypatch.setattr(file_list, "PATIENCE", 0.0)
-    assert await file_list.of(tmp_path) == ""
+    assert await file_list.describe_project(tmp_path) == ""
 
 
 @pytest.mark.parametrize("small", [True, False])

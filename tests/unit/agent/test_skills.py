@@ -188,8 +188,8 @@ def test_what_is_beyond_the_share_of_the_window_is_counted_and_found_by_words(ws
     found = load(ws, project=True)
     text = skills.block(found, O200k(), 32_000)
     assert O200k().count(text) < 900 and "more: call `skill`" in text
-    assert [s.name for s in skills.near(found, "topic39 please")] == ["skill-39"]
-    assert skills.near(Library(), "x") == []
+    assert [s.name for s in skills.find_similar(found, "topic39 please")] == ["skill-39"]
+    assert skills.find_similar(Library(), "x") == []
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------

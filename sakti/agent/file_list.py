@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from sakti.agent.judge.workspace_view import Place, secret_filter
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter
 from sakti.agent.repository import git
 from sakti.core import resources
 from sakti.core.lazy import lazy_imports
@@ -87,7 +87,7 @@ class FileList:
 
     def __init__(self, root: Path, own: tuple[Path, ...] = (), *, trusted: Callable[[], bool] = lambda: True) -> None:
         self._root, self._trusted = root, trusted
-        self._place = Place(root, root, own)
+        self._place = WorkspaceView(root, root, own)
         self._paths: list[str] = []
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -126,7 +126,7 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    return (await files.listing(root, Place(root, root))).paths
+    return (await files.listing(root, WorkspaceView(root, root))).paths
 
 
 FILES = 50  # that are named

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.workspace_view import Place, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.patterns import lazy_pattern
@@ -104,7 +104,7 @@ def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
     Only those that are there and hold no secrets. The bounds are those of reading them.
     """
     root = Path(os.path.realpath(root))
-    place = Place(root, root)
+    place = WorkspaceView(root, root)
     for source in sources:
         seen, waiting = {Path(os.path.realpath(source))}, [(Path(source), 0)]
         while waiting and len(seen) <= MOST_IMPORTS:

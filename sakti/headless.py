@@ -192,7 +192,7 @@ class _Run:
         return EXIT[status]
 
     async def _close(self, code: int) -> None:
-        """Close the session; what hangs is left behind, with the exit code."""
+        """Close the session, or exit with the code if its tasks hang."""
         limit = terminal.end_within(terminal.CLOSING_S, code)
         self._ends.callback(limit.cancel)
         self._session.hurry()

@@ -52,6 +52,7 @@ with lazy_imports:
     from sakti.agent.session import hooking, initial_thread, turn_lease, user_calls
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
+    from sakti.memory import compaction
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
@@ -519,4 +520,4 @@ class Session:
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""
         engine = self.current.engine
-        return engine.compact_preview() if engine.record_id else (0, 0, 0)  # else a thread is just being opened
+        return compaction.preview(engine.state) if engine.record_id else (0, 0, 0)  # else a thread is just being opened

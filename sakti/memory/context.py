@@ -217,7 +217,7 @@ def _share_out(sizes: Sequence[int], room: int) -> int:
 
 
 def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
-    """Return a part with its texts cut; thinking and images stay, which only pass whole."""
+    """Return a part with its texts cut; thinking and images stay uncut."""
     match part:
         case TextPart(text):
             return part if cut(text) == text else TextPart(cut(text))

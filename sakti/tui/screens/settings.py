@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settings, value_of
+from sakti.agent.settings import Setting, as_lines, as_toml, list_settings, value_of
 from sakti.core.config.conversion import choices
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
@@ -197,7 +197,7 @@ class SettingsScreen(ListPanel):
     def _write_choice(self, choice: tuple[str, bool] | None) -> None:
         if choice is not None and self._chosen is not None:
             text, self._in_project = choice
-            self.host.go(self._write, self._chosen, text, group="settings", exclusive=True)
+            self.host.go(self._write, self._chosen, text, group="list_settings", exclusive=True)
 
     def action_close(self) -> None:
         super().action_close()
@@ -247,7 +247,7 @@ class SettingsScreen(ListPanel):
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         if self._chosen is not None:
-            self.host.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
+            self.host.go(self._write, self._chosen, event.value.strip(), group="list_settings", exclusive=True)
 
     async def _write(self, row: Setting, text: str) -> None:
         session, (user_file, project_file) = self.host.session, self._files
@@ -256,7 +256,7 @@ class SettingsScreen(ListPanel):
             message = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )
-            rows = settings(
+            rows = list_settings(
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:

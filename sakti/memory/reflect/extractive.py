@@ -145,7 +145,7 @@ class ExtractiveReflector:
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
     def _drop_down_to(self, targets: _DropTargets, lines: Sequence[_DigestLine]) -> bool:
-        """Drop what is above the targets; return whether there was anything."""
+        """Drop sentences down to the targets; return whether any was dropped."""
         total = start = self._counter.count(share_heads(_write(lines)))
         units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
         for _, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):

@@ -220,23 +220,26 @@ def _cut(line: str) -> str:
 
 def kind(sentence: str) -> Kind:
     """Classify a user's sentence; a request that lays down something lasting is a statement."""
-    words = len(_WORD.findall(sentence))
-    exact = bool(SPECIFIC.search(sentence))
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
     is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
     if is_plain and not asks and (feeling := _feeling_of(sentence)):
         return feeling
+    words = len(_WORD.findall(sentence))
+    exact = bool(SPECIFIC.search(sentence))
     if _LASTING_START.search(sentence) and (words > 2 or exact):
         return "statement"
     chatters = words <= _SHORT and is_plain and _CHATTER.search(sentence) is not None
     if _is_request(sentence, asks=asks):
         lasting = _request_lasts(sentence, asks=asks, exact=exact)
         return "statement" if lasting else "chatter" if chatters else "request"
-    if asks:
-        return "question"
-    if chatters and not _says_something(sentence):
-        return "chatter"
-    return "statement" if not chatters and (exact or _states(sentence, words)) else "remark"
+    return "question" if asks else _kind_of_assertion(sentence, words, exact=exact, chatters=chatters)
+
+
+def _kind_of_assertion(sentence: str, words: int, *, exact: bool, chatters: bool) -> Kind:
+    """Classify a sentence that asks for nothing; `chatters`: it begins as small talk does."""
+    if chatters:
+        return "remark" if _says_something(sentence) else "chatter"
+    return "statement" if exact or _states(sentence, words) else "remark"
 
 
 def _feeling_of(sentence: str) -> Kind | None:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent.threads import purge as thread_purge
-    from sakti.agent.threads import redact as thread_redact
+    from sakti.agent.threads import erasure as thread_purge
     from sakti.core import clock
     from sakti.store import archive_file, copies
     from sakti.store.maintenance import archiving, checks, recovery, upkeep
@@ -174,7 +173,7 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
 
 
-def _confirm_masking(scope: Scope, found: thread_redact.Redacted) -> bool:
+def _confirm_masking(scope: Scope, found: thread_purge.Redacted) -> bool:
     """Show the texts with secrets and ask; False without a terminal. Raises `Refused` for no."""
     if scope.json or not sys.stdin.isatty():
         return False
@@ -195,8 +194,8 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     First it counts the texts that hold some, then it asks. Masking cannot be undone.
     """
 
-    def run(do: bool) -> thread_redact.Redacted:
-        return scope.in_store(lambda store: thread_redact.redact(store, do=do, keep_copies=keep_copies))
+    def run(do: bool) -> thread_purge.Redacted:
+        return scope.in_store(lambda store: thread_purge.redact(store, do=do, keep_copies=keep_copies))
 
     found = run(do=False)
     if yes or (not found.empty and _confirm_masking(scope, found)):

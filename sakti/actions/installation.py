@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
+    from sakti.agent import settings as agent_settings
     from sakti.agent import settings_file
     from sakti.agent.reports import doctor as doctor_report
-    from sakti.agent.reports import settings_view
     from sakti.core import config as core_config
     from sakti.core import resources
     from sakti.providers import registry as providers
@@ -48,7 +48,7 @@ async def config(scope: Scope, name: str) -> Value:
         line
         for n, v, origin in rows
         for line in (
-            f"{n:<44} {settings_view.as_toml(v) or 'not set':<16} {origin}",
+            f"{n:<44} {agent_settings.as_toml(v) or 'not set':<16} {origin}",
             f"    {core_config.meaning(n).help} Takes {core_config.takes(n)}.",
         )
     ]
@@ -75,10 +75,10 @@ async def settings(scope: Scope, wanted: str) -> Value:
     project_file = session.workspace.root / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in wanted.partition("="))
     if changes:
-        value = settings_view.value_of(session.workspace.config, name, text)
+        value = agent_settings.value_of(session.workspace.config, name, text)
         files = {"user_file": user_file, "project_file": project_file}
         return Done(await settings_file.change(session, user_file, name, value, **files))
-    found = settings_view.settings(
+    found = agent_settings.list_settings(
         session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
     )
 

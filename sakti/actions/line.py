@@ -18,7 +18,7 @@ from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
 
 
 class Typed(Struct, frozen=True):

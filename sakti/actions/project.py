@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sakti.actions.scope import Scope
-    from sakti.agent.project.skills.library import Library
+    from sakti.agent.project.skills import Library
     from sakti.agent.project.trust import TrustReview
 
 
 with lazy_imports:
+    from sakti.agent.project import skills as skill_files
     from sakti.agent.project import trust as workspace_trust
-    from sakti.agent.project.skills import library as skill_files
     from sakti.agent.reports import mcp_view, trust_view
 
 WORDS = ("yes", "revoke", "list")

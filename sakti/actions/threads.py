@@ -28,7 +28,7 @@ with lazy_imports:
     from sakti.agent.session import queries as session_queries
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
-    from sakti.agent.threads import message_removal, past_requests
+    from sakti.agent.threads import history
     from sakti.core import types as core_types
     from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
@@ -146,9 +146,9 @@ async def show(scope: Scope, thread: str) -> Value:
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
     """Show the request that a past step sent: tools, blocks, messages."""
     found = await _one(scope, thread)
-    past = await scope.store.read(past_requests.show, found.id, step)
+    past = await scope.store.read(history.read_request, found.id, step)
     if past is None:
-        raise Refused(past_requests.none(step))
+        raise Refused(history.explain_no_request(step))
     past = secrets.mask_output(past)
     at = past.step
     head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
@@ -327,9 +327,7 @@ async def new(scope: Scope) -> None:
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good; a preview comes first."""
-    named: message_removal.OneMessage = scope.kept.setdefault(
-        "delete-message", message_removal.OneMessage(scope.session)
-    )
+    named: thread_actions.OneMessage = scope.kept.setdefault("delete-message", thread_actions.OneMessage(scope.session))
     return Done(await named.run(which), title="Delete a message")
 
 

@@ -107,9 +107,9 @@ def pasted_images(text: str) -> list[Path]:
         return []
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for names in (lines, _words(text)):
-        paths = [_path(name) for name in names]
-        if paths and all(p is not None and p.is_absolute() and image_in(p) is not None for p in paths):
-            return [p for p in paths if p is not None]
+        paths = [p for name in names if (p := _path(name)) is not None and p.is_absolute() and image_in(p) is not None]
+        if paths and len(paths) == len(names):
+            return paths
     return []
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti import headless
-    from sakti.agent import structured, titles
+    from sakti.agent import program_io, titles
     from sakti.agent import tour as scripted_tour
     from sakti.agent.judge import policy as judge_rules
     from sakti.agent.session import session as sessions
@@ -91,7 +91,7 @@ async def run(
     lines = input_format == "stream-json"
     if not lines:
         prompt = _with_input(prompt)
-    schema = structured.load(json_schema) if json_schema is not None else None
+    schema = program_io.load(json_schema) if json_schema is not None else None
     limits = headless.Limits(chosen.pop("max_cost"), chosen.pop("max_turns"), chosen.pop("timeout"))
     debug = chosen.pop("debug")
     options = replace(_allowing(_options(chosen), allow), own_commands=registry.chat)

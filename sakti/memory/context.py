@@ -33,6 +33,7 @@ from sakti.core.types import (
 )
 from sakti.memory import shared
 from sakti.memory.log import dates
+from sakti.memory.log.lines import share_heads
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
 from sakti.store.threads.fork import LINE, CarriedPiece
@@ -42,8 +43,8 @@ _ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
 def for_actor(text: str) -> str:
-    """Remove 🟡 and 🟢 and the arrows that open nested lines; 🔴 and ✅ stay."""
-    return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
+    """Remove 🟡 and 🟢 and the arrows that open nested lines, and repeated heads; 🔴 and ✅ stay."""
+    return share_heads(_ARROW.sub(r"\1", _MINOR.sub(r"\1", text)))
 
 
 def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
@@ -108,7 +109,7 @@ class ContextBuilder:
             self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
-        out: list[Block] = [self.text("instructions", self._instructions())]
+        out: list[Block] = [self.text("memory", self._instructions())]
         fresh: dict[tuple[str, str, int, int | None], Block] = {}
         for group in active:
             if not group.text:
@@ -217,7 +218,7 @@ def _share_out(sizes: Sequence[int], room: int) -> int:
 
 
 def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
-    """Return a part with its texts cut; thinking and images stay, which only pass whole."""
+    """Return a part with its texts cut; thinking and images stay uncut."""
     match part:
         case TextPart(text):
             return part if cut(text) == text else TextPart(cut(text))

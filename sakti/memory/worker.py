@@ -47,7 +47,7 @@ FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findi
 ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
 
 
-class ToCondense(Struct, frozen=True):
+class ReflectionInputs(Struct, frozen=True):
     """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words.
 
     `findings` are verified ones of child threads, newest first, kept as far as a share of the target allows.
@@ -86,9 +86,9 @@ class MemoryWorker:
         self._log = current = memory_log.whole_log(db, record_id, self._log)
         return current.lines
 
-    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ToCondense:
+    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
         """Return what a reflection of these groups has to keep."""
-        return ToCondense(
+        return ReflectionInputs(
             memory_store.pinned_lines(db, merged),
             *memory_store.mode_data(db, merged),
             marking.replaced_words(self.log(db, record_id)),
@@ -161,7 +161,7 @@ class MemoryWorker:
         record: Record,
         groups: Sequence[Group],
         request: ReflectInput,
-        before: ToCondense,
+        before: ReflectionInputs,
         held: Held,
         cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
@@ -216,7 +216,7 @@ class MemoryWorker:
         )
 
     async def _condensed_somehow(
-        self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+        self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ReflectionInputs
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return what `_condense` does, without a model if that failed repeatedly and the log is full."""
         try:
@@ -233,7 +233,12 @@ class MemoryWorker:
             return await self._condense(extractive, record, groups, request, before)
 
     async def _condense(
-        self, reflector: Reflector, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+        self,
+        reflector: Reflector,
+        record: Record,
+        groups: Sequence[Group],
+        request: ReflectInput,
+        before: ReflectionInputs,
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return a Reflector's answer, its checked text, and the sections of a log of several threads.
 
@@ -271,7 +276,7 @@ class MemoryWorker:
         self,
         reflector: Reflector,
         request: ReflectInput,
-        before: ToCondense,
+        before: ReflectionInputs,
         text: str,
         made: tuple[Section, ...],
     ) -> str:

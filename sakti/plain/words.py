@@ -36,12 +36,13 @@ from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
     from sakti.agent.project.trust import TrustedFileChange
-    from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
+    from sakti.agent.settings import Setting
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.lines import LogLine
     from sakti.store.search.search import Hit
     from sakti.tasks.queries import Board, BoardTask, Branch
+
 
 DIFF_LINES = 60
 TARGET_LINES = 12

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import repository
     from sakti.agent import titles as thread_titles
-    from sakti.agent.threads import redact
+    from sakti.agent.threads import erasure
     from sakti.core import clock, tokens
     from sakti.core import events as core_events
     from sakti.memory import capture as recording
@@ -202,7 +202,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
     else:
         async with open_memory(scope, **where) as session:
             copies = await session.current.engine.erase(line)
-    redact.rewrite_files(copies.without)
+    erasure.rewrite_files(copies.without)
     return Text(ERASED)
 
 

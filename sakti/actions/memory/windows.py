@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.reports import memory_report
-    from sakti.agent.threads import last_compaction, past_requests
+    from sakti.agent.threads import history
     from sakti.core import events as core_events
     from sakti.memory import policy
     from sakti.memory import status as memory_status
@@ -268,7 +268,7 @@ async def context(scope: Scope, step: int | None) -> Value:
     views = scope.session.views
     blocks = await (views.context() if step is None else views.past_request(step))
     if not blocks:
-        raise Refused(past_requests.none(step), title="Context")
+        raise Refused(history.explain_no_request(step), title="Context")
 
     async def show(number: int) -> Value:
         return Text((one(blocks, number).text,))
@@ -320,14 +320,15 @@ async def compact(scope: Scope, focus: str) -> Value | None:
 @action(chat="compact diff", needs="session")
 async def diff(scope: Scope) -> Value:
     """Show the log before and after the last compaction."""
-    shown = await last_compaction.last(scope.session)
-    if shown is None:
+    thread, store = scope.session.thread, scope.session.workspace.store
+    last = await store.read(history.read_compaction, thread.id) if thread is not None else None
+    if last is None:
         return Done("No compaction in this thread, or it was undone.")
 
     async def text() -> Value:
-        return Text((shown.diff(),), kind="diff")
+        return Text((last.diff(),), kind="diff")
 
-    return Open("compaction", shown, text)
+    return Open("compaction", last, text)
 
 
 @action(chat="compact undo", needs="session")

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.project.files import INSTRUCTIONS, list_files
-from sakti.agent.project.instructions.imports import list_imports
+from sakti.agent.project.markdown import list_imports
 from sakti.agent.sandbox import backends, quarantine, restrict
 from sakti.agent.sandbox.boundary import (
     TEMPORARY,

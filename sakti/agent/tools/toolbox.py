@@ -13,7 +13,7 @@ from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
-from sakti.agent.repetition import TOLD_AFTER, Repetition
+from sakti.agent.limits import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, tool_search
 from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals

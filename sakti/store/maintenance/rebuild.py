@@ -1,4 +1,4 @@
-"""Rebuild what a damaged file does not give back: its schema, rows that do not fit together, derived data.
+"""Rebuild a damaged file: its schema, rows that do not fit together, and derived data.
 
 Tables are recognised by the shape of their rows. The schema alone tells which page each table begins at, but the pages
 show which of them are roots (no other page points there), and SQLite reads the rows of each root under any name

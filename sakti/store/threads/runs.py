@@ -1,4 +1,4 @@
-"""Store the runs of child threads and the commands in the background, and which of their ends were reported."""
+"""Store runs of child threads and background commands, and which of their ends were reported."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, TypeAlias

@@ -47,7 +47,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.subagents.child import Child
-    from sakti.agent.subagents.definitions import AgentSpec
+    from sakti.agent.subagents.files import AgentSpec
     from sakti.core.types import Message
     from sakti.store.threads.runs import ChildRun
 

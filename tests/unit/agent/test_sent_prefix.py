@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.session import system_prompt
+from sakti.agent.session import prompt
 from sakti.agent.tools import catalog
 from sakti.core.types import ModelInfo, Request
 from sakti.providers import anthropic
@@ -34,12 +34,12 @@ def names(request: Request) -> set[str]:
 
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version: another prompt, `glob` is gone, `find` is new."""
-    build, tools = system_prompt.build, catalog.all_tools
+    build, tools = prompt.build, catalog.all_tools
 
     def all_tools(*args, **options):
         return [replace(t, name="find") if t.name == "glob" else t for t in tools(*args, **options)]
 
-    monkeypatch.setattr(system_prompt, "build", lambda *a, **k: "Version 2. " + build(*a, **k))
+    monkeypatch.setattr(prompt, "build", lambda *a, **k: "Version 2. " + build(*a, **k))
     monkeypatch.setattr(catalog, "all_tools", all_tools)
 
 
@@ -77,6 +77,21 @@ async def test_a_warm_thread_keeps_prompt_and_tools_until_an_activation(
     last = run.provider.requests[-1]
     assert "find" in names(last) and "glob" not in names(last)
     assert last.system[0].text.startswith("Version 2. ")
+    await run.session.close()
+
+
+async def test_a_thread_with_a_log_is_told_of_its_memory_once(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["And so on. " * 900, "Yes."], overrides=SETTINGS)
+    await run.ask("tell me more")
+    await run.session.compact()
+    await run.ask("and then?")
+    kinds = [b.kind for b in run.provider.requests[-1].system]
+    assert kinds.count("memory") == 1
+    for _ in range(2):
+        await run.session.close()
+        run = await go_on(store, tmp_path / "w", run.session.thread.id, ["Yes."])
+        await run.ask("and now?")
+        assert [b.kind for b in run.provider.requests[-1].system] == kinds
     await run.session.close()
 
 

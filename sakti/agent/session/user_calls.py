@@ -1,26 +1,34 @@
-"""Read what a message of the user calls: skills and commands, as `/name arguments` or `$name`."""
+"""Run what a message of the user calls: skills and commands (`/name`, `$name`), and `!command`."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sakti.agent.mentions import MENTION
-from sakti.agent.project.skills import catalog, template
-from sakti.agent.project.skills.library import Skill
+from sakti.agent.project import markdown, skills
+from sakti.agent.project.skills import Skill
+from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import resources
-from sakti.core.errors import ConfigError, SaktiError
-from sakti.core.events import Notice
+from sakti.core.errors import RAN, ConfigError, SaktiError, StoreError
+from sakti.core.events import MessageSaved, Notice, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
-from sakti.core.types import ContextPart, FilePart, ToolCallPart
+from sakti.core.tokens import count_parts, message_tokens
+from sakti.core.types import ContextPart, FilePart, Message, OutputPart, ToolCallPart, ToolResultPart
+from sakti.store.secrets import masked
+from sakti.store.threads import codec, messages
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.clients import McpClients
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.tools.context import ToolContext
+
 
 INIT = "init"
 _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
@@ -82,7 +90,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
         where = f"rename {skill.source} to call that one"
         raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
     if skill is not None and skill.typed:
-        if skill.hint and template.lacks(skill.body, argument):
+        if skill.hint and markdown.lacks(skill.body, argument):
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
         return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
     if not thread.workspace.options.interactive:
@@ -127,11 +135,11 @@ async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
     async def shell(command: str) -> str:
         return await _output(thread, skill, command)
 
-    text = await template.fill_template(skill.body, argument, shell)
-    naming = await template.fill_template(skill.body, argument, _nothing)
+    text = await markdown.fill_template(skill.body, argument, shell)
+    naming = await markdown.fill_template(skill.body, argument, _nothing)
     brought = skill.path.is_relative_to(thread.workspace.root)
-    typed = frozenset(template.words(argument)) if brought else None
-    return Sent(FilePart(skill.source, catalog.whole(skill, text)), naming, typed)
+    typed = frozenset(markdown.words(argument)) if brought else None
+    return Sent(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
 
 
 async def _nothing(command: str) -> str:
@@ -142,7 +150,7 @@ async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
     """Run a command that the text of a skill names, judged and asked about as one of the model's."""
     tools = thread.toolbox
     await thread.load_rules()
-    call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": command, "timeout": template.SECONDS})
+    call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": command, "timeout": markdown.SECONDS})
     result = await tools.run_single(call, thread.id, thread.emit)
     if "denied" in result.details:
         why = result.details["denied"]
@@ -152,3 +160,70 @@ async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
             title="Not sent",
         )
     return result.content
+
+
+KEPT = ("exit_code", "stopped", "duration_ms", "characters", "output_file")  # with the message: for the screen
+
+
+async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
+    """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
+    task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
+    run.state.own_commands[run.call_id] = task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True, details={"stopped": True})
+    finally:
+        run.state.own_commands.pop(run.call_id, None)
+        task.cancel()
+
+
+async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
+    """Run `command` in the thread's current folder, with the events of a tool call.
+
+    Its outcome becomes a user message.
+
+    `during`: an answer streams, which is stored later than this and stands above it.
+    """
+    ws, tools = thread.workspace, thread.toolbox.state
+    store = ws.store
+    call = ToolCallPart(store.ids.new(), "bash", {"command": command})
+    thread.emit(ToolStarted(call, own=True))
+    started = ws.clock.monotonic()
+    printed: list[str] = []
+
+    def stream(piece: str) -> None:
+        printed.append(piece)
+        thread.emit(ToolOutput(call.id, piece))
+
+    context = tools.context(call.id, thread.id, "", stream)
+    outcome = tools.limit_output(await _run_stoppable(context, command, printed), call.id)
+    duration = round((ws.clock.monotonic() - started) * 1000)
+    details = {**outcome.details, "duration_ms": duration}
+    thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    stored = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
+    parts = codec.mask_parts((OutputPart(command, outcome.content),))
+    counted = count_parts(ws.counter, parts)
+    message = Message(
+        store.ids.new(),
+        thread.id,
+        ws.resource_id,
+        "user",
+        parts,
+        ws.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=ws.counter.name,
+        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
+    )
+    try:
+        saved = await store.write(messages.append, message)
+    except StoreError as e:
+        raise SaktiError(
+            f"{e.message} The command ran, but the agent does not see its output.", title=e.title, code=RAN
+        ) from e
+    thread.engine.add(saved)
+    thread.emit(MessageSaved(saved))

@@ -1,18 +1,21 @@
-"""Decide whether a workspace's files have an effect: at the start, and when a call made new ones."""
+"""Start and end of a session in every interface: trust in the workspace, and the last observation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sakti.agent.project import files, trust
 from sakti.core.errors import ConfigError
 from sakti.core.events import Notice
-from sakti.core.text import one_line
+from sakti.core.text import count_k, one_line
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
+    from sakti.agent.open_thread import OpenThread
     from sakti.agent.project.files import ProjectFile
     from sakti.agent.workspace import Workspace
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 Allow: TypeAlias = Callable[["ServerNeed"], Awaitable[bool | None]]
 
 
-async def settle(
+async def settle_trust(
     workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]], allow: Allow | None = None
 ) -> None:
     """Review the workspace and apply its settings or not; `ask` lets the user decide if needed.
@@ -54,7 +57,7 @@ async def _settle_needs(workspace: Workspace, allow: Allow) -> None:
         workspace.emit(Notice("warning", "Trust", e.message))
 
 
-async def settle_new(
+async def settle_new_files(
     workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]] | None
 ) -> dict[str, str]:
     """Ask about files with an effect that are new, each once; returns a sentence on each left out.
@@ -98,3 +101,59 @@ def _trust(
     seen = {f.name: f.sha256 for f in review.project.files}
     now = {f.name: f.sha256 for f in trust.review(workspace.root).project.files}
     return trust.add(workspace.root, {name for name in seen if now.get(name) == seen[name]})
+
+
+LIMIT_S = 60.0
+
+
+async def observe_on_exit(
+    current: OpenThread,
+    interrupt: Callable[[], Awaitable[bool]],
+    say: Callable[[str], None],
+    *,
+    limit: float = LIMIT_S,
+    skipped: asyncio.Event | None = None,
+) -> None:
+    """Observe pending messages at the end, if the setting is on and memory observes anything.
+
+    Ctrl+c, `skipped` or `limit` seconds end it; the rest is observed when the thread continues. Never raises for a
+    failure of memory.
+    """
+    skipped = skipped or asyncio.Event()
+    if skipped.is_set() or not _observes_on_exit(current):
+        return
+    await interrupt()
+    tokens = current.engine.left()
+    if not tokens:
+        return
+    say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
+    work, skip = asyncio.create_task(current.engine.observe_left()), asyncio.create_task(skipped.wait())
+    try:
+        with _handle_sigint(skipped.set):
+            await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if work.done() and not work.cancelled() and work.exception() is None and work.result():
+            return
+        why = "Skipped" if skipped.is_set() else f"Not finished in {limit:g} s" if not work.done() else "It failed"
+        say(f"{why}: it is observed when the thread continues.")
+    finally:
+        for task in (work, skip):
+            task.cancel()
+
+
+def _observes_on_exit(current: OpenThread) -> bool:
+    settings = current.workspace.config.memory
+    return settings.observe_on_exit and settings.enabled and not settings.read_only and current.thread is not None
+
+
+@contextlib.contextmanager
+def _handle_sigint(handle: Callable[[], None]) -> Generator[None]:
+    """Let `handle` answer SIGINT where the platform allows it, and restore the handler before."""
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    with contextlib.suppress(NotImplementedError, RuntimeError):
+        loop.add_signal_handler(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)

@@ -1,13 +1,10 @@
-"""Load skills (folders with SKILL.md) and commands (Markdown files) of the project and of the user.
-
-The project's come before the user's, and within each the order of the folders decides; a later one of the same name is
-shadowed. Each one that cannot be used is reported in a sentence and does not affect the others.
-"""
+"""Skills (folders with SKILL.md) and commands (Markdown files): their library and the model's list."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,11 +14,12 @@ from msgspec.structs import replace
 
 from sakti.agent.project import files
 from sakti.agent.project.files import ListedFile, Trusts
-from sakti.agent.project.frontmatter import split_frontmatter
-from sakti.agent.project.instructions.texts import InstructionReader
+from sakti.agent.project.instructions import InstructionReader
+from sakti.agent.project.markdown import split_frontmatter
 from sakti.core import resources
 from sakti.core.errors import ConfigError
 from sakti.core.text import display_path, one_line
+from sakti.core.tokens import Counter
 
 SKILL = "SKILL.md"
 MOST_LISTED = 100  # files of a skill
@@ -219,3 +217,72 @@ def _model(table: Mapping[str, Any]) -> str:
 
 def _is(value: Any, word: str) -> bool:
     return str(value).strip().lower() == word
+
+
+SHARE = 0.02  # of the window
+ASSUMED_WINDOW = 200_000
+SHOWN = 300  # characters of a description
+
+
+def block(library: Library, counter: Counter, window: int | None) -> str:
+    """Return the text that names all skills that fit, by name; "" without skills."""
+    skills = library.offered
+    if not skills:
+        return ""
+    room = int(SHARE * (window or ASSUMED_WINDOW))
+    lines: list[str] = []
+    for skill in skills:
+        line = _list_line(skill)
+        room -= counter.count(line) + 1
+        if room < 0:
+            lines.append(f"- {len(skills) - len(lines)} more: call `skill` with words that say what you need.")
+            break
+        lines.append(line)
+    return resources.fill_prompt("system#skills", skills="\n".join(lines))
+
+
+def _list_line(skill: Skill) -> str:
+    return f"- {skill.name}: {one_line(skill.description, SHOWN)}"
+
+
+def find_similar(library: Library, words: str) -> Sequence[Skill]:
+    """Return the skills that `words` may mean: those whose name or description holds most of them."""
+    query_words = set(words.lower().replace("-", " ").split())
+    scored = [(len(query_words & _words(s)), s) for s in library.offered]
+    ranked = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]
+    if ranked:
+        return ranked[:5]
+    names = {s.name: s for s in library.offered}
+    return [names[n] for n in difflib.get_close_matches(words.lower(), names, 3)]
+
+
+def _words(skill: Skill) -> set[str]:
+    return set(f"{skill.name.replace('-', ' ')} {skill.description.lower()}".split())
+
+
+def format_skill(skill: Skill, body: str) -> str:
+    """Return a skill's text as the model reads it, with its folder and the files there."""
+    if skill.folder is None:
+        return f'<command name="{skill.name}">\n{body}\n</command>'
+    files = "".join(f"\n- {name}" for name in skill.files())
+    folder_note = (
+        f"\n\nIts folder is {skill.folder}; paths in it are relative to that.{' Files there:' * bool(files)}{files}"
+    )
+    return f'<skill name="{skill.name}">\n{body}{folder_note}\n</skill>'
+
+
+def describe_changes(before: str, now: str) -> str:
+    """Say which skills are new or other than at the thread's beginning; empty for none."""
+    if before == now:
+        return ""
+    old = set(before.splitlines())
+    new = [line for line in now.splitlines() if line not in old and line.startswith("- ")]
+    current = _listed_names(now)
+    lost = [name for name in _listed_names(before) if name not in current and " more" not in name]
+    lines = ["Skills that are new or have changed since this thread began:", *new] if new else []
+    return "\n".join((*lines, *(f"The skill {name} was removed." for name in lost)))
+
+
+def _listed_names(listing: str) -> list[str]:
+    """Return the names in a list of skills, in its order."""
+    return [line.partition(":")[0][2:] for line in listing.splitlines() if line.startswith("- ")]

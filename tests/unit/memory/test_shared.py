@@ -206,7 +206,7 @@ async def test_another_threads_work_is_not_this_ones(tmp_path: Path) -> None:
     assert f"this conversation, thread {T1}," in reminder.text
     (told,) = [b.text for b in prepared.blocks if b.kind == "instructions"]
     assert f"This conversation is thread {T1}." in told
-    assert "Do not go on with it" in told
+    assert "Do not continue it" in told
     assert T2 not in told
     tail = "\n".join(prepared.tail)
     mine = (await driver.store.read(threads.get, "t1")).metadata["current_task"]  # pyright: ignore

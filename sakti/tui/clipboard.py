@@ -10,10 +10,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sakti.core import images
+from sakti.core import content
 from sakti.core.errors import SaktiError
-from sakti.core.programs import find_program, safe_environment
-from sakti.core.resources import state_home
+from sakti.core.resources import find_program, safe_environment, state_home
 
 PATIENCE = 3.0  # seconds that a program may take
 KEPT = 7 * 86_400  # seconds that a pasted image stays as a file; the message has its own copy
@@ -66,7 +65,7 @@ async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    return data if images.look(data) is not None else None
+    return data if content.look(data) is not None else None
 
 
 async def take(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
@@ -87,7 +86,7 @@ def keep(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - KEPT:
                 old.unlink()
-    info = images.look(data)
+    info = content.look(data)
     end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -15,7 +15,7 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from sakti.core.errors import SaktiError
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 
 TITLE = "Editor"
 

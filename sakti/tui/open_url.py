@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sakti.core.errors import SaktiError
-from sakti.core.programs import find_program, safe_environment
+from sakti.core.resources import find_program, safe_environment
 from sakti.tui.transcript.links import address
 
 _OPENERS = {"darwin": (("open",),), "win32": (("rundll32", "url.dll,FileProtocolHandler"),)}

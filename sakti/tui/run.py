@@ -27,7 +27,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.session.exit import observe_on_exit
+    from sakti.agent.session.lifecycle import observe_on_exit
     from sakti.agent.workspace import NOT_KEPT
     from sakti.tui.app import SaktiApp
     from sakti.tui.error_log import log_error
@@ -54,7 +54,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     try:
         code = await app.run_async(mouse=session.workspace.config.ui.mouse)
         if not code and not app.crash_message:
-            await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=told_to_go)
+            await observe_on_exit(
+                session.current, session.interrupt, lambda text: print(text, file=sys.stderr), skipped=told_to_go
+            )
     finally:
         terminal.ignore_interrupts()  # some press it until the shell is back
         limit = terminal.end_within(terminal.CLOSING_S, 128 + signal.SIGHUP)

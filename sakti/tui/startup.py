@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sakti.agent.project import trust
+from sakti.agent.session import lifecycle
 from sakti.agent.session import session as sessions
-from sakti.agent.session import trusting
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import ChatScreen
@@ -17,6 +17,7 @@ from sakti.tui.panes.sidebar import PANES
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
+
 
 with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
@@ -37,7 +38,7 @@ class Startup:
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(sessions.preload)
-            await trusting.settle(session.workspace, self._ask_trust, self._ask_need)
+            await lifecycle.settle_trust(session.workspace, self._ask_trust, self._ask_need)
             await session.start()
         except BaseException:
             chat.conversation.fail()

@@ -30,7 +30,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
     from sakti.agent.session.queries import ContextBlock
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock
 from sakti.tui.transcript.document import Document

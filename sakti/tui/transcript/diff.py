@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import highlight, language_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sakti.agent.mentions import mention
-from sakti.core import images
+from sakti.core import content as core_content
 from sakti.core.text import FOLD_LINES, one_line, pasted_size, sanitise_typed
 
 FOLD_CHARACTERS = 20_000
@@ -41,7 +41,7 @@ class Placeholders:
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
-        return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
+        return self._sign(f"image {one_line(path.name, 40)} {core_content.in_words(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
         sign, number = f"[{what}]", 1

@@ -632,7 +632,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         said = chat_text(app)
         assert "84.0k tokens left · 3 calls · ~$0.12" in said
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
-        assert "1 line with 1 claim that their source does not have" in said
+        assert "1 line with 1 claim without a source" in said
         assert "0 important lines and 2 paths" in said
 
 

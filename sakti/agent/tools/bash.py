@@ -138,8 +138,8 @@ async def bash(
     run: ToolContext,
     command: Annotated[str, "what bash runs"],
     timeout: Annotated[Annotated[int, Meta(ge=1, le=3600)] | None, "seconds until it is stopped"] = None,
-    background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
-    outside: Annotated[str, "why it has to run outside of the sandbox; the user is asked"] = "",
+    background: Annotated[bool, "return at once; read more with bash_output, end it with kill"] = False,
+    outside: Annotated[str, "why it has to run outside the sandbox; the user is asked"] = "",
     reach: Annotated[
         list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
     ] = None,
@@ -194,7 +194,7 @@ async def _open_network(run: ToolContext, outside: str) -> str:
     if sandbox is None or outside or not (run.state.level.name == "sandboxed" and run.state.level.own_network):
         return ""
     if not run.is_alone and await asyncio.to_thread(sandbox.open_network):
-        return " Commands from now on reach its ports on localhost; the user opens one to a browser by /port N."
+        return " Commands from now on reach its ports on localhost; the user opens one to a browser with /port N."
     return " No other command reaches its ports: it has a localhost of its own."
 
 

@@ -462,7 +462,7 @@ class ChatScreen(Screen[None]):
         elif self.focused is not self.prompt:
             self.set_focus(self.prompt)
         else:
-            self.note(f"{self.host.key_name('app.browse')} browses the conversation and the panes", SHORTLY)
+            self.note(f"{self.host.key_name('app.browse')} browses the messages and the panes", SHORTLY)
 
     def action_panes(self) -> None:
         if self.panes.toggle_all():

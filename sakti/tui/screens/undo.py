@@ -36,7 +36,7 @@ with lazy_imports:
 
 TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
+SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -150,12 +150,12 @@ class RedoScreen(UndoScreen):
 class RewindScreen(ListPanel):
     """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
-    HELP = "Undo a turn and everything after it: conversation, files, or both. A preview comes first."
+    HELP = "Undo a turn and everything after it: messages, files, or both. A preview comes first."
     placeholder = "filter turns"
     empty = "no turn yet"
     keys: ClassVar[Keys] = (("enter preview", "open"), ("tab what", "what"), BACK)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "what", "Undo both, the conversation or the files", priority=True, id="rewind.what"),
+        Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
     def __init__(self, turns: Sequence[Past], now: int) -> None:

@@ -55,7 +55,7 @@ def _list_servers(scope: Scope) -> ServerList:
 
 @action(
     arg("name", "Name of the server.", default=""),
-    arg("command", "Its command, behind --.", many=True, default=()),
+    arg("command", "Its command, after --.", many=True, default=()),
     option("--url", help="Address of a server that speaks streamable HTTP.", default=""),
     option("--env", help="Variable of the command; ${NAME} as the value uses yours.", many=True, metavar="NAME=VALUE"),
     option("--from", name="program", help="Copy the servers of claude-code, codex or opencode.", default=None,

@@ -243,7 +243,7 @@ def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str
         case "permission":
             return _permission_sentence(status, report, why, where)
         case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
+            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists its models."
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:

@@ -195,7 +195,7 @@ async def _open_network(run: ToolContext, outside: str) -> str:
         return ""
     if not run.is_alone and await asyncio.to_thread(sandbox.open_network):
         return " Commands from now on reach its ports on localhost; the user opens one to a browser with /port N."
-    return " No other command reaches its ports: it has a localhost of its own."
+    return " No other command reaches its ports: it has its own localhost."
 
 
 def describe_survivors(names: Sequence[str]) -> str:
@@ -301,7 +301,7 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
         return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == enclosing.NOBODY_LISTENS:
-        alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
+        alone = " This command had its own localhost, because it asked for a host." if run.is_alone else ""
         why, reach = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 

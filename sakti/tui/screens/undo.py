@@ -49,7 +49,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What an undo would do to files. Files changed since then are kept unless you choose to restore them."
+    HELP = "The effect of an undo on files. Files changed since then are kept unless you choose to restore them."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "undo", "Undo", priority=True, id="undo.yes"),
         Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
@@ -140,7 +140,7 @@ class RedoScreen(UndoScreen):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What a redo would do to files. Files changed since the undo are kept unless you choose to restore them."
+    HELP = "The effect of a redo on files. Files changed since the undo are kept unless you choose to restore them."
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:

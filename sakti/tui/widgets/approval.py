@@ -224,7 +224,7 @@ class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
     HELP = (
-        "y allows it once, s allows all edits in this thread, t in this thread what the rule says, a always in this "
+        "y allows it once, s allows all edits in this thread, t in this thread by the rule, a always in this "
         "workspace, n denies it with a reason, e edits a command, v shows the rest of a long question: a "
         "command can be allowed once its end was on the screen. If several wait, up and down choose which is answered."
     )

@@ -211,7 +211,7 @@ def test_unknown_commands_are_free_only_in_auto_inside_a_whole_sandbox(tmp_path:
 def test_what_runs_outside_always_asks(tmp_path: Path, command: str) -> None:
     found = _judged(command, "auto", "sandboxed", tmp_path, outside="needs the network")
     assert (found.verdict, found.rules, found.outside) == ("ask", (), "needs the network")
-    assert "outside of the sandbox (needs the network)" in found.reason
+    assert "outside the sandbox (needs the network)" in found.reason
     assert _judged("frobnicate", "plan", "sandboxed", tmp_path, outside="x").verdict == "deny"
 
 

@@ -334,7 +334,7 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
         assert "retrying in 8 s  2/5 · overloaded" in screen_text(app)
         session.finish(status="error", error="No route to host.", error_title="The model did not answer")
         await settle(app, pilot)
-        assert "F5 asks again" in chat_text(app)
+        assert "F5 retries" in chat_text(app)
         await pilot.press("f5")
         await settle(app, pilot)
         assert ("retry",) in session.calls

@@ -87,7 +87,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
-        Binding("f5", "retry", "Ask again after a failure", show=False, id="app.retry"),
+        Binding("f5", "retry", "Retry after a failed answer", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
     ]
 

@@ -239,11 +239,11 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     chat.panes.load_usage()
     chat.show_git()
     chat.host.go(chat.ask_about_new_files, group="trust")
-    chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
+    chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is ready"))
     if event.status == "answered":
         return
     text = event.error or ""
     if event.status == "error":
         rest = "; the answer so far is kept" if event.keeps_answer else ""
-        text = f"{text}\nF5 asks again{rest}.".strip()
+        text = f"{text}\nF5 retries{rest}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

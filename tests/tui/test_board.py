@@ -301,7 +301,7 @@ async def test_what_another_chat_holds_is_changed_after_a_y(running, board, stor
         assert "fix login · just now" in screen_text(app)
         await pilot.press("right", "right", "x", *"done", "enter")
         await settle(app, pilot)
-        assert 'claimed by the chat "fix login"' in screen_text(app)
+        assert 'claimed by the thread "fix login"' in screen_text(app)
         assert "In progress  1" in screen_text(app)
         await pilot.press("n", "enter")  # anything but a y leaves it
         await settle(app, pilot)

@@ -334,7 +334,7 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
         assert "retrying in 8 s  2/5 · overloaded" in screen_text(app)
         session.finish(status="error", error="No route to host.", error_title="The model did not answer")
         await settle(app, pilot)
-        assert "F5 asks again" in chat_text(app)
+        assert "F5 retries" in chat_text(app)
         await pilot.press("f5")
         await settle(app, pilot)
         assert ("retry",) in session.calls
@@ -632,7 +632,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         said = chat_text(app)
         assert "84.0k tokens left · 3 calls · ~$0.12" in said
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
-        assert "1 line with 1 claim that their source does not have" in said
+        assert "1 line with 1 claim without a source" in said
         assert "0 important lines and 2 paths" in said
 
 

@@ -59,7 +59,7 @@ async def test_the_end_of_a_long_turn_calls_that_of_a_short_one_does_not(running
             await settle(app, pilot)
             session.finish("answer")
             await settle(app, pilot)
-        assert called == ["\x1b]9;sakti: The answer is there\x07\x07"]
+        assert called == ["\x1b]9;sakti: The answer is ready\x07\x07"]
 
 
 def test_nothing_in_a_text_can_end_the_sequence_early():

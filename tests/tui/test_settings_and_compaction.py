@@ -129,7 +129,7 @@ async def test_its_text_is_harmless(running):
     async with running() as (app, pilot):
         shown = compacted(EVIL)
         after = tuple(replace(x, content=EVIL, date=EVIL, time=EVIL, flags=(EVIL,)) for x in shown.after)
-        app.push_screen(CompactionScreen(LastCompaction(shown.done, shown.before, after)))
+        app.push_screen(CompactionScreen(LastCompaction(shown.compaction, shown.before, after)))
         await settle(app, pilot)
         assert "[/red]" in check(app)
 

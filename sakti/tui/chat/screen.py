@@ -87,7 +87,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
-        Binding("f5", "retry", "Ask again after a failure", show=False, id="app.retry"),
+        Binding("f5", "retry", "Retry after a failed answer", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
     ]
 
@@ -462,7 +462,7 @@ class ChatScreen(Screen[None]):
         elif self.focused is not self.prompt:
             self.set_focus(self.prompt)
         else:
-            self.note(f"{self.host.key_name('app.browse')} browses the conversation and the panes", SHORTLY)
+            self.note(f"{self.host.key_name('app.browse')} browses the messages and the panes", SHORTLY)
 
     def action_panes(self) -> None:
         if self.panes.toggle_all():

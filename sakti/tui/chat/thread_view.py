@@ -113,7 +113,7 @@ class ThreadView:
             self._transcript.live.show_stored_children(children)
             if self._moved:
                 moved, self._moved = self._moved, ""
-                self._host.say(f"Turns were {moved} in another window; the thread goes on here.", title=moved.title())
+                self._host.say(f"Turns were {moved} in another window; the thread continues here.", title=moved.title())
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
-NOT_YET = "not yet in the prompt"
-LEAVES = {True: "removed: leaves with the next change of the prompt", False: "left out"}
+NOT_YET = "not yet in the context"
+LEAVES = {True: "removed: leaves with the next change of the context", False: "left out"}
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
-    """A heading: a date, or a reflection. `divider`: the rows below are not in the prompt yet."""
+    """A heading: a date, or a reflection. `divider`: the rows below are not in the context yet."""
 
     text: str
     divider: bool = False

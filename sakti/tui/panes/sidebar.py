@@ -49,7 +49,8 @@ class Sidebar(Vertical):
     """
 
     HELP = (
-        "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
+        "The panes. < and > make them narrower and wider, + and - the one with the focus taller and shorter, f "
+        "folds it. "
         "Drag their left edge or titles with the mouse; click a title to fold a pane."
     )
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -95,7 +95,7 @@ class JobsScreen(Panel[None]):
         self._followed = ""  # the number of the command whose output is shown
 
     def body(self) -> ComposeResult:
-        yield LineList(self._draw, empty="No command was left running in the background.", id="panel-list")
+        yield LineList(self._draw, empty="There are no background commands.", id="panel-list")
 
     def on_mount(self) -> None:
         self._refresh()

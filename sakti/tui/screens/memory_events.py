@@ -93,7 +93,7 @@ def _lines_of(groups: Sequence[Group]) -> list[str]:
 class CompactionScreen(ReadScreen):
     """Read-only; `/compact undo` undoes it."""
 
-    HELP = "What the last /compact did: + are lines that the log has since. The messages are kept, search finds them."
+    HELP = "The changes of the last /compact: + marks new lines of the log. The messages are kept, search finds them."
 
     def __init__(self, last: LastCompaction) -> None:
         done = last.compaction

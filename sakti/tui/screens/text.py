@@ -140,7 +140,9 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
     skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
-    yours = [CardBlock(title="Skills and commands of this project and of yours", rows=skill_rows)] if skill_rows else []
+    yours = (
+        [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
+    )
     return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 

@@ -40,8 +40,7 @@ class ThreadsScreen(ListPanel):
     """Dismisses with the `ThreadSummary` to open."""
 
     HELP = (
-        "Every thread of this workspace, the newest first; those of `sakti run` are marked. A deleted one can be "
-        "restored."
+        "Every thread of this workspace, newest first; those of `sakti run` are marked. A deleted one can be restored."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "ask('rename')", "Rename", show=False, priority=True, id="threads.rename"),

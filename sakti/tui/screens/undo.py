@@ -36,7 +36,7 @@ with lazy_imports:
 
 TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
+SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -49,7 +49,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What an undo would do to files. Files changed since then are kept unless you choose to restore them."
+    HELP = "The effect of an undo on files. Files changed since then are kept unless you choose to restore them."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "undo", "Undo", priority=True, id="undo.yes"),
         Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
@@ -140,7 +140,7 @@ class RedoScreen(UndoScreen):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What a redo would do to files. Files changed since the undo are kept unless you choose to restore them."
+    HELP = "The effect of a redo on files. Files changed since the undo are kept unless you choose to restore them."
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
@@ -150,12 +150,12 @@ class RedoScreen(UndoScreen):
 class RewindScreen(ListPanel):
     """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
-    HELP = "Undo a turn and everything after it: conversation, files, or both. A preview comes first."
+    HELP = "Undo a turn and everything after it: messages, files, or both. A preview comes first."
     placeholder = "filter turns"
     empty = "no turn yet"
     keys: ClassVar[Keys] = (("enter preview", "open"), ("tab what", "what"), BACK)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "what", "Undo both, the conversation or the files", priority=True, id="rewind.what"),
+        Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
     def __init__(self, turns: Sequence[Past], now: int) -> None:

@@ -307,7 +307,7 @@ class WelcomeScreen(Panel[None]):
 class KeyScreen(ListPanel):
     """Dismisses with the variable of the provider that was chosen."""
 
-    HELP = "The providers that take a key, and the variable that each is read from."
+    HELP = "The providers that take a key, and the variable that holds it."
     placeholder = "filter"
 
     def __init__(self) -> None:

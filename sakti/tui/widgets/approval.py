@@ -224,10 +224,9 @@ class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
     HELP = (
-        "y allows it once, s allows all edits in this thread, t in this thread what the rule says, a always in this "
-        "workspace, n denies it with a reason, e edits a command, v shows all of what does not fit: a command is "
-        "allowed once its end was on the screen. "
-        "Where several wait, up and down choose which is answered."
+        "y allows it once, s allows all edits in this thread, t in this thread by the rule, a always in this "
+        "workspace, n denies it with a reason, e edits a command, v shows the rest of a long question: a "
+        "command can be allowed once its end was on the screen. If several wait, up and down choose which is answered."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "Allow once", show=False, id="approval.yes"),

@@ -68,7 +68,7 @@ PLACEHOLDER = "Message sakti"
 class Prompt(VimArea):
     """A multi-line editor with history, completion and folded pastes."""
 
-    HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter begin a new line. / commands, @ files, ! shell, # note."
+    HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter start a new line. / commands, @ files, ! shell, # note."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, id="prompt.send"),
         Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
@@ -92,7 +92,7 @@ class Prompt(VimArea):
             id="prompt.cut",
         ),
         Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
-        Binding("f6", "screen.browse", "Browse the conversation", show=False, id="prompt.browse"),
+        Binding("f6", "screen.browse", "Browse the messages", show=False, id="prompt.browse"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
         *editing_keys(),
     ]

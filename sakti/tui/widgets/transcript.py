@@ -30,9 +30,9 @@ class Transcript(TranscriptView):
     """Blocks of one thread with keyboard and mouse navigation; `findable`: supports search."""
 
     HELP = (
-        "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. "
-        "F6 goes into it, Esc back to the prompt: there [ and ] go from block to block, v selects lines, l goes to "
-        "links, / finds in this thread."
+        "The messages. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. F6 "
+        "focuses them, Esc returns to the prompt. With the focus, [ and ] go from block to block, v selects "
+        "lines, l goes to links, / finds in this thread."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),

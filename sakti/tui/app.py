@@ -1,9 +1,12 @@
-"""Run the window: themes, workers and terminal. The chat and its screens own the content."""
+"""Run the window: start, themes, workers and log file. The chat and its screens own the content."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import takewhile
@@ -20,34 +23,122 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from sakti.actions import registry
+from sakti.agent.project import trust
+from sakti.agent.session import session as sessions
+from sakti.agent.session import trusting
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.lazy import lazy_imports
+from sakti.core.resources import state_home
 from sakti.core.text import sanitise
-from sakti.tui import bridge, keys, open_url
+from sakti.tui import bridge, desktop, keys
 from sakti.tui.appearance import Appearance
 from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
+from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
+from sakti.tui.chat.thread_view import SYNC_S
+from sakti.tui.desktop import Notifier
 from sakti.tui.driver import forgiving
-from sakti.tui.error_log import log_error
-from sakti.tui.host import SHORTLY, Tone
-from sakti.tui.notify import Notifier
+from sakti.tui.host import SHORTLY, Host, Tone
 from sakti.tui.palette import Palette, make_palette
+from sakti.tui.panes.sidebar import PANES
 from sakti.tui.panes.tasks import BoardChanged
-from sakti.tui.startup import Startup
 from sakti.tui.transcript.blocks import NoticeBlock
 from sakti.tui.transcript.copying import amount
+from sakti.tui.widgets.safe_input import SafePalette
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.actions.line import Typed
+    from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
 
 with lazy_imports:
     from sakti.tui.screens import help as help_screen
     from sakti.tui.screens import panel as panels
-from sakti.tui.screens.command_palette import SafePalette
+    from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import trust as trust_screen
+
+
+class Startup:
+    """Opens the session once, after which it is of no more use; `pick_thread` asks for a thread first."""
+
+    def __init__(self, host: Host, chat: ChatScreen, *, pick_thread: bool) -> None:
+        self._host, self._chat, self._pick_thread = host, chat, pick_thread
+
+    async def run(self) -> None:
+        """Open the store, show the thread, and send messages typed meanwhile.
+
+        Raises `SaktiError`.
+        """
+        chat, session = self._chat, self._host.session
+        try:
+            await asyncio.to_thread(sessions.preload)
+            await trusting.settle(session.workspace, self._ask_trust, self._ask_need)
+            await session.start()
+        except BaseException:
+            chat.conversation.fail()
+            raise
+        finally:
+            chat.show_modes()
+            chat.show_saving()
+            chat.show_git()
+        occupied = bool(chat.conversation.waiting) or self._pick_thread
+        if chat.conversation.waiting:
+            chat.warm_soon()
+        try:
+            state = await self._restore()
+        finally:
+            await chat.conversation.open()
+        await chat.welcome.open_once(state, lambda: occupied or self._is_occupied())
+
+    async def _restore(self) -> dict[str, str]:
+        """Fill the panes and the prompt from the store; returns the stored state of the window."""
+        chat, session = self._chat, self._host.session
+        chat.set_interval(SYNC_S, chat.view.sync)
+        chat.set_interval(POLL, chat.panes.poll_board)
+        chat.panes.load_board()
+        state = await session.views.ui_state()
+        chat.sidebar.restore(state.get("panes", " ".join(PANES)))
+        self._host.appearance.restore(state)
+        chat.prompt.history_entries = [*await session.views.history(), *chat.prompt.history_entries]
+        await chat.drafts.restore()
+        if self._pick_thread:
+            await thread_screens.pick_thread(self._host)
+        return state
+
+    async def _ask_trust(self, review: trust.TrustReview) -> bool:
+        """Ask whether the user trusts the workspace's files, with a list of their effects."""
+        return await trust_screen.ask_trust(self._host, review)
+
+    async def _ask_need(self, need: ServerNeed) -> bool:
+        """Ask whether an MCP server of the project may have a variable, host or path."""
+        return await trust_screen.ask_need(self._host, need)
+
+    def _is_occupied(self) -> bool:
+        """Return whether the user types, reads another screen, or waits for an answer."""
+        return bool(self._chat.prompt.text or self._host.session.busy or not self._chat.is_current)
+
+
+def log_path() -> Path:
+    """Name the log file: `~/.local/state/sakti/tui.log`, or where XDG_STATE_HOME puts it."""
+    return state_home() / "tui.log"
+
+
+def log_error(error: BaseException) -> Path | None:
+    """Append `error` with its traceback; returns the file's path, or None if writing fails."""
+    path = log_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:
+        return None
+    return path
+
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
 QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
@@ -258,7 +349,7 @@ class SaktiApp(App[int]):
             self.note(f"there is no file {path} here", SHORTLY)
 
     async def _open_url(self, target: str) -> None:
-        if open_url.open_address(target, self.session.workspace.env, self.session.workspace.root):
+        if desktop.open_address(target, self.session.workspace.env, self.session.workspace.root):
             self.note(f"opened {target}", SHORTLY)
         else:
             self.copy_to_clipboard(target)

@@ -29,8 +29,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.agent.session.exit import observe_on_exit
     from sakti.agent.workspace import NOT_KEPT
-    from sakti.tui.app import SaktiApp
-    from sakti.tui.error_log import log_error
+    from sakti.tui.app import SaktiApp, log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
     loop = asyncio.get_running_loop()

@@ -12,8 +12,7 @@ from textual.keys import _character_to_key
 from sakti.core.types import Thread
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.memory_events import MemoryEventsScreen
-from sakti.tui.screens.text import ReadScreen
+from sakti.tui.screens.text import MemoryEventsScreen, ReadScreen
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
 from tests.tui.real import real_session, say

@@ -20,7 +20,7 @@ from sakti.core.events import (
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stopping import AGAIN, Stopping
 from sakti.tui.chat.thread_view import PAGE, ThreadView
-from sakti.tui.notify import LONG_TURN, Notifier
+from sakti.tui.desktop import LONG_TURN, Notifier
 from sakti.tui.transcript.tool import summarise
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user

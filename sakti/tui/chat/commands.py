@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import imports as import_screen
     from sakti.tui.screens import lists as list_screens
-    from sakti.tui.screens import memory_events as compaction_screen
-    from sakti.tui.screens import servers as server_screens
     from sakti.tui.screens import settings as settings_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
@@ -130,7 +127,7 @@ class Commands:
             case "request":
                 host.push(text_screens.ContextScreen(data))
             case "compaction":
-                host.push(compaction_screen.CompactionScreen(data))
+                host.push(text_screens.CompactionScreen(data))
             case "undo":
                 undo_screen.open_preview(host, chat.conversation.give_back, *data)
             case "redo":
@@ -142,7 +139,7 @@ class Commands:
             case "import":
                 self._choose_import(data)
             case "mcp":
-                host.push(server_screens.ServersScreen(data))
+                host.push(list_screens.ServersScreen(data))
             case "settings":
                 settings, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
@@ -159,7 +156,7 @@ class Commands:
             if programs:
                 self._host.go(self._import, history, programs, group=IMPORT)
 
-        self._host.push(import_screen.ImportScreen(history), begin)
+        self._host.push(list_screens.ImportScreen(history), begin)
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
         """Import programs beside the chat; stopping keeps what came in."""

@@ -16,12 +16,11 @@ from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
+from sakti.tui.chat.browsing import FindBar, ThreadFind
 from sakti.tui.chat.completer import Completer
-from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
-from sakti.tui.widgets.approval import ApprovalBox
-from sakti.tui.widgets.aside import AsideView
+from sakti.tui.widgets.approval import ApprovalBox, AsideView
 from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions, QueueView
 from sakti.tui.widgets.prompt import Prompt
@@ -30,7 +29,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
     from sakti.agent import plans
-    from sakti.tui import clipboard, editor
+    from sakti.tui import desktop
     from sakti.tui.screens import agents as agent_screens
     from sakti.tui.screens import text as text_screens
 
@@ -225,7 +224,9 @@ class Conversation(Vertical):
 
     async def _paste(self) -> None:
         """Paste an image from the system clipboard, else the text copied in this window."""
-        if image := await clipboard.take(os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard):
+        if image := await desktop.save_clipboard_image(
+            os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard
+        ):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
             self._host.note("no image in the clipboard; paste text with the terminal's own keys")
@@ -238,7 +239,7 @@ class Conversation(Vertical):
         self.prompt.put(await self._edit_text(self.prompt.value, "prompt"))
 
     async def _edit_text(self, text: str, kind: str) -> str:
-        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
+        return await desktop.edit_text(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:

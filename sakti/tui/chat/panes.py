@@ -16,8 +16,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.store.log.events import LogChange
 from sakti.tui.host import SHORTLY, Host
 from sakti.tui.panes.sidebar import Sidebar
-from sakti.tui.widgets.header import Header
-from sakti.tui.widgets.status import StatusLine
+from sakti.tui.widgets.status import Header, StatusLine
 
 if TYPE_CHECKING:
     from sakti.store.threads.fork import CarriedLine
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.tui.screens import board as board_screen
-    from sakti.tui.screens import memory_events as events_screen
     from sakti.tui.screens import task_card as task_cards
     from sakti.tui.screens import text as text_screens
 
@@ -273,7 +271,7 @@ class Panes:
         """Show all that happened to the memory."""
         memory = self._sidebar.memory
         retry_at = None if memory.status is None else memory.status.retry_at
-        self._host.push(events_screen.MemoryEventsScreen(memory.all_events(), retry_at))
+        self._host.push(text_screens.MemoryEventsScreen(memory.all_events(), retry_at))
 
 
 def _log_of(status: MemoryStatus) -> tuple[str, int, int, int]:

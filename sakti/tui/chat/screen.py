@@ -24,29 +24,25 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, TypedLetters, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, FindBar, TypedLetters, Welcome, after, area_of, is_for_the_prompt
 from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
-from sakti.tui.chat.find import FindBar
 from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
-from sakti.tui.chat.welcome import Welcome
+from sakti.tui.desktop import Notifier
 from sakti.tui.host import SHORTLY, Host
 from sakti.tui.keys import SUSPEND
-from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
 from sakti.tui.transcript.markdown import warm_renderers
-from sakti.tui.widgets.approval import ApprovalView
-from sakti.tui.widgets.aside import AsideView
+from sakti.tui.widgets.approval import ApprovalView, AsideView
 from sakti.tui.widgets.card import CardBox, CardView
-from sakti.tui.widgets.header import Header
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.status import Browsing, StatusLine
+from sakti.tui.widgets.status import Browsing, Header, StatusLine
 from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.tui.screens import search as search_screen
-    from sakti.tui.screens import search_preview, search_rows
+    from sakti.tui.screens import search_preview
     from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.transcript import seek
+    from sakti.tui.transcript import copying
 
 PAGE = 200  # messages that are loaded at once
 MARGIN = 20  # messages above the one that is loaded for a visit
@@ -293,7 +293,9 @@ class SearchHits:
             passage = await search_preview.passage_of(views, hit, query, 10)
             self._host.push(search_preview.PassageScreen(title, passage))
             return
-        await self._view.visit(thread_id, message_id, index, seek.pattern_of(search_rows.searched_words(hit, query)))
+        await self._view.visit(
+            thread_id, message_id, index, copying.pattern_of(search_preview.searched_words(hit, query))
+        )
         self._prompt.focus()
 
     async def _task_card(self, hit: Hit) -> bool:

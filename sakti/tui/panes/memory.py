@@ -37,7 +37,7 @@ from sakti.core.text import count_k, one_line
 from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.panes.title import SIGNS
+from sakti.tui.panes.bars import SIGNS
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from sakti.core.text import one_line, sanitise
 from sakti.core.types import Json, plain_values
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.panes.time_bar import TimeBar
-from sakti.tui.panes.title import PaneTitle
+from sakti.tui.panes.bars import PaneTitle, TimeBar
 from sakti.tui.transcript.wrap import Line, indent, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import PaneInput
 
 if TYPE_CHECKING:

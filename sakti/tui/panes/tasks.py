@@ -15,9 +15,9 @@ from textual.message import Message
 
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
-from sakti.tui.panes.title import PaneTitle
+from sakti.tui.panes.bars import PaneTitle
 from sakti.tui.transcript.wrap import Line, line_width, shorten, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask

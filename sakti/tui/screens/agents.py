@@ -41,7 +41,7 @@ from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.live import LiveTurn
 from sakti.tui.transcript.tool import child_style
 from sakti.tui.transcript.wrap import Line, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
 

@@ -15,22 +15,18 @@ from textual.widgets import Input, Static
 
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
+from sakti.tui.screens import task_card as task_cards
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.wrap import Line, shorten, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
-
-with lazy_imports:
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.screens import task_tree as task_trees
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
@@ -249,7 +245,7 @@ class BoardScreen(Panel[None]):
 
     def action_tree(self) -> None:
         if self.column.current is not None:
-            self.host.push(task_trees.TreeScreen(self.column.current.id))
+            self.host.push(task_cards.TreeScreen(self.column.current.id))
 
     def _change_current(self, name: str) -> None:
         if self.column.current is not None:

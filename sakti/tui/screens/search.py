@@ -23,10 +23,10 @@ from sakti.store.search.query import MAX_TEXT
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
-from sakti.tui.screens.search_preview import Preview, passage_of
-from sakti.tui.screens.search_rows import (
+from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
+    Preview,
     Row,
     draw_row,
     filter_of,
@@ -35,11 +35,12 @@ from sakti.tui.screens.search_rows import (
     last_key,
     next_filter,
     notes,
+    passage_of,
     rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.status import Chip
 

@@ -21,7 +21,7 @@ from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))

@@ -25,7 +25,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 ROOMY = 90  # columns of a list from which on its figures are named in full

@@ -23,7 +23,7 @@ from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.approval import GUARD
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
-from sakti.tui import editor
+from sakti.tui import desktop
 from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
 from sakti.tui.transcript.wrap import Line, fit, indent, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class WelcomeScreen(Panel[None]):
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _tour(self) -> None:
-        code = await editor.run(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
+        code = await desktop.run_in_terminal(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
         if code:
             self.tell("The tour could not be played here: run `sakti tour` in a shell.")
 

@@ -22,7 +22,7 @@ from sakti.core.text import count_k, counted, format_duration, one_line, sanitis
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
-from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.code import diff_counts, diff_lines
 from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
 

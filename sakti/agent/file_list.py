@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sakti.agent.judge.workspace_view import Place, secret_filter
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter
 from sakti.agent.reports.overview import overview
 from sakti.agent.repository import git
 from sakti.core.lazy import lazy_imports
@@ -33,7 +33,7 @@ class FileList:
 
     def __init__(self, root: Path, own: tuple[Path, ...] = (), *, trusted: Callable[[], bool] = lambda: True) -> None:
         self._root, self._trusted = root, trusted
-        self._place = Place(root, root, own)
+        self._place = WorkspaceView(root, root, own)
         self._paths: list[str] = []
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -72,4 +72,4 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    return (await files.listing(root, Place(root, root))).paths
+    return (await files.listing(root, WorkspaceView(root, root))).paths

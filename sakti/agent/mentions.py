@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import Place, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.agent.tools import pictures, textfile
 from sakti.core import images
 from sakti.core.errors import SaktiError
@@ -34,7 +34,7 @@ def with_files(
 
     Raises `SaktiError` for an image that cannot be sent, before anything is.
     """
-    place = Place(workspace, workspace, own)
+    place = WorkspaceView(workspace, workspace, own)
     parts: list[Part] = [TextPart(text)]
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)

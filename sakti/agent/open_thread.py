@@ -578,7 +578,7 @@ class OpenThread:
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt_facts.make_nearby, ws.options.trusts
-            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
+            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.list_touched),)
         toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.withheld = frozenset(t.name for t in tools) - toolbox.tools.keys()
         toolbox.state.job_log = job_log.JobLog(ws.store)

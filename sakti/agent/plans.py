@@ -119,7 +119,7 @@ def _renumber(steps: list[PlanStep], numbers: Sequence[int], before: ProposedPla
 
 
 def _places_of_old(titles: list[str], steps: list[PlanStep], written: Mapping[int, int]) -> dict[int, int]:
-    """Return the places of the steps with these titles by their old numbers; a renamed one kept its number."""
+    """Return the places of steps by their old numbers: found by title, or by number if they were renamed."""
     places = {step.title: place for place, step in enumerate(steps, start=1)}
     renamed = {number: place for number, place in written.items() if steps[place - 1].title not in titles}
     return renamed | {n: places[title] for n, title in enumerate(titles, start=1) if title in places}

@@ -564,6 +564,7 @@ def _status_json(event: MemoryStatus) -> Json:
         "retry_at": event.retry_at,
         "phase": event.phase,
         "approximate": event.approximate,
+        "unsent": {"messages": event.unsent, "observations": event.unsent_observations},
     }
 
 

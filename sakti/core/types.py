@@ -257,6 +257,17 @@ class Usage(Struct, frozen=True):
         )
 
 
+class Spent(Struct, frozen=True):
+    """Usage of a thread.
+
+    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    """
+
+    actor: Usage = field(default_factory=Usage)
+    memory: Usage = field(default_factory=Usage)
+    search: Usage = field(default_factory=Usage)
+
+
 class ToolSpec(Struct, frozen=True):
     """Tool as it is described to a model; `parameters` is a JSON Schema object."""
 

@@ -175,15 +175,13 @@ def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
 
 def _user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Findings) -> Iterator[Entry]:
     """Yield the entries of a line of role user: results, or a prompt, or neither."""
-    content = inputs.lookup(value, "message", "content")
-    if any(value.get(mark) for mark in _NOT_TYPED):
+    if any(map(value.get, _NOT_TYPED)):
         yield base
         return
-    blocks = inputs.blocks_of(content)
+    blocks = inputs.blocks_of(inputs.lookup(value, "message", "content"))
     results = tuple(part for block in blocks for part in _result(block))
     parts = tuple(part for block in blocks for part in _prompt_part(block))
-    for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
-        findings.add(path, line.number, f"unknown block {one_line(kind, 40)}")
+    _report_unknown(blocks, line, path, findings)
     if results:
         yield _with(base, "tool", results)
         base = replace(base, id=f"{base.id}:text", parent=base.id)
@@ -191,6 +189,11 @@ def _user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Fin
         yield _with(base, "user", parts)
     elif not results:
         yield base
+
+
+def _report_unknown(blocks: Iterable[Json], line: inputs.Line, path: Path, findings: Findings) -> None:
+    for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
+        findings.add(path, line.number, f"unknown block {one_line(kind, 40)}")
 
 
 def _prompt_part(block: Json) -> tuple[Part, ...]:
@@ -236,13 +239,16 @@ def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
         session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
         if session in on_disk or not text.strip() or text.startswith("/"):
             continue
-        time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")
-        name = session or f"{project}:{time // 86_400_000}"
-        thread = ThreadInfo(
-            f"prompts/{name}", project, file=str(source.path), unless=(session,) if session else (),
-            metadata={"prompts_only": True},
-        )  # fmt: skip
-        entry_id = f"prompt:{inputs.short_hash(name, time, text)}"
-        pasted = [inputs.as_text(p, "content") for p in inputs.as_dict(value, "pastedContents").values()]
-        parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
-        yield Entry(thread, entry_id, "user", parts, time, end=line.end)
+        yield _prompt(source.path, value, line.end)
+
+
+def _prompt(path: Path, value: Json, end: int) -> Entry:
+    """Return the entry of a typed prompt; those without a session are a thread for each day and project."""
+    session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
+    time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")
+    name = session or f"{project}:{time // 86_400_000}"
+    unless = (session,) if session else ()
+    thread = ThreadInfo(f"prompts/{name}", project, file=str(path), unless=unless, metadata={"prompts_only": True})
+    pasted = [inputs.as_text(p, "content") for p in inputs.as_dict(value, "pastedContents").values()]
+    parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
+    return Entry(thread, f"prompt:{inputs.short_hash(name, time, text)}", "user", parts, time, end=end)

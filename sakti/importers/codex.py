@@ -137,20 +137,23 @@ class _Rollout:
             if value is None:
                 yield inputs.raw_entry(self.thread, line, self._path)
                 continue
-            payload = inputs.as_dict(value, "payload")
-            kind, ordinal = inputs.as_text(value, "type"), value.get("ordinal")
+            ordinal = value.get("ordinal")
             if isinstance(ordinal, int) and ordinal >= end:
                 return
-            if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
-                self.head = self._read_meta(payload)
-            elif kind == "compacted":
-                yield self._entry(line, value, "system", (COMPACTED,))
-            elif kind == "response_item":
-                yield from self._item(line, value, payload)
-            elif kind == "event_msg" and payload.get("type") in _ENDS:
-                yield Entry(self.thread, f"end:{line.start}", kind="end", end=line.end)
-            elif kind not in _LINES:
-                yield from self._unknown(line, value, kind)
+            yield from self._line_entries(line, value)
+
+    def _line_entries(self, line: inputs.Line, value: Json) -> Iterator[Entry]:
+        kind, payload = inputs.as_text(value, "type"), inputs.as_dict(value, "payload")
+        if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
+            self.head = self._read_meta(payload)
+        elif kind == "compacted":
+            yield self._entry(line, value, "system", (COMPACTED,))
+        elif kind == "response_item":
+            yield from self._item(line, value, payload)
+        elif kind == "event_msg" and payload.get("type") in _ENDS:
+            yield Entry(self.thread, f"end:{line.start}", kind="end", end=line.end)
+        elif kind not in _LINES:
+            yield from self._unknown(line, value, kind)
 
     def _read_head(self) -> Json:
         """Return what the first line tells of the session."""
@@ -191,19 +194,15 @@ class _Rollout:
     def _item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
         kind = inputs.as_text(payload, "type")
         if kind == "message":
-            parts, role = (
-                _message(payload),
-                inputs.speaker(payload.get("role")),
-            )  # the others are the program's own
-            if parts and role is not None:
+            parts, role = _message(payload), inputs.speaker(payload.get("role"))
+            if parts and role is not None:  # the others are the program's own
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
             blocks = (*inputs.as_list(payload, "summary"), *inputs.as_list(payload, "content"))
             text = "\n\n".join(filter(None, (inputs.as_text(block, "text") for block in blocks)))
+            self._findings.dropped_thinking += bool(not text.strip() and payload.get("encrypted_content"))
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
-            elif payload.get("encrypted_content"):
-                self._findings.dropped_thinking += 1
         elif kind in _CALLS:
             call = _call(payload)
             self._names[call.id] = call.name

@@ -105,13 +105,19 @@ def _answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[
         text = inputs.as_text(error, "data", "message") or inputs.as_text(error, "name")
         yield _with(base, base.id, (MarkerPart("error" if text else "interrupted", text),), is_open)
     for part_id, part in parts:
-        state = inputs.as_dict(part, "state")
-        if part.get("type") == "tool" and state.get("status") in ("completed", "error"):
-            failed = state.get("status") == "error"
-            content = state.get("error") if failed else state.get("output")
-            result = inputs.result_part(part.get("callID"), part.get("tool"), content, failed)
+        if result := _result(part):
             entry_id = f"{part_id}#result"
-            yield Entry(base.thread, entry_id, "tool", (result,), base.time, counted=False, is_open=is_open)
+            yield Entry(base.thread, entry_id, "tool", result, base.time, counted=False, is_open=is_open)
+
+
+def _result(part: Json) -> tuple[Part, ...]:
+    """Return the result of a part that is a finished call."""
+    state = inputs.as_dict(part, "state")
+    if part.get("type") != "tool" or state.get("status") not in ("completed", "error"):
+        return ()
+    failed = state.get("status") == "error"
+    content = state.get("error") if failed else state.get("output")
+    return (inputs.result_part(part.get("callID"), part.get("tool"), content, failed),)
 
 
 def _own_part(part: Json) -> tuple[Part, ...] | None:

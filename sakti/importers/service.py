@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -226,7 +227,8 @@ class _ProgramImport:
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
             await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
-        self._messages = before.counts.get("messages", 0) if before is not None and offset else 0
+        earlier = before if offset else None
+        self._messages = earlier.counts.get("messages", 0) if earlier is not None else 0
         self._start, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
         if self._service.is_stopped():
@@ -237,7 +239,7 @@ class _ProgramImport:
         if source.program == "mastra":
             await mastra.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
-            await store.write(self._save, replace(now, offset=read_to), before if offset else None)
+            await store.write(self._save, replace(now, offset=read_to), earlier)
 
     def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
         """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
@@ -424,12 +426,16 @@ def count_unfinished(entries: Sequence[Entry]) -> int:
     """Return how many entries the last answer has if it is unfinished or its calls have no results."""
     if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
         return 1 + count_unfinished(entries[:-1])
-    last = _find_last_answer(list(group_entries(entries)))
-    answer = [entry for group in last for entry in group]
-    if not answer or any(e.kind == "end" for e in answer):
-        return 0
-    is_open = any(e.is_open for e in last[0]) or _has_open_call(part for e in answer for part in e.parts)
-    return len(answer) if is_open else 0
+    groups = _find_last_answer(list(group_entries(entries)))
+    answer = list(itertools.chain.from_iterable(groups))
+    return len(answer) if groups and _is_unfinished(groups[0], answer) else 0
+
+
+def _is_unfinished(first: Sequence[Entry], answer: Sequence[Entry]) -> bool:
+    """Return whether an answer is still being written or waits for a result; `first`: its first group."""
+    if any(e.kind == "end" for e in answer):
+        return False
+    return any(e.is_open for e in first) or _has_open_call(part for e in answer for part in e.parts)
 
 
 def _find_last_answer(groups: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:

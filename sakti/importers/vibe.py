@@ -55,20 +55,11 @@ class Vibe:
 
 def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
     """Return the entries of a session in their order: those of the snapshot, changed by the journal."""
-    items: dict[str, Json] = {}
     generation = inputs.as_text(current, "generation")
-    manifest = (
-        inputs.as_dict(inputs.read_json(folder / "generations" / generation / "manifest.json", findings))
-        if generation
-        else {}
-    )
-    for chunk in inputs.as_list(manifest, "projection_state", "chunks"):
-        name = Path(inputs.as_text(chunk)).name
-        value = inputs.read_json(folder / "chunks" / f"{name}.json", findings)
-        if value is None:
-            findings.add(folder / "chunks" / f"{name}.json", 0, "the chunk is missing")
-        for item in map(inputs.as_dict, inputs.as_list(value)):
-            items[inputs.as_text(item, "id")] = item
+    manifest: Json = {}
+    if generation:
+        manifest = inputs.as_dict(inputs.read_json(folder / "generations" / generation / "manifest.json", findings))
+    items = _snapshot_items(folder, manifest, findings)
     end = current.get("snapshot_sequence")
     after = end if manifest and isinstance(end, int) else 0
     for path in inputs.files_below(folder, "journal/*.jsonl", findings):
@@ -77,6 +68,19 @@ def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
             number = record.get("sequence")
             if record.get("type") == "projection_delta" and isinstance(number, int) and number > after:
                 _apply(items, inputs.lookup(record, "payload", "delta"))
+    return items
+
+
+def _snapshot_items(folder: Path, manifest: Json, findings: Findings) -> dict[str, Json]:
+    """Return the entries of the chunks that a snapshot names."""
+    items: dict[str, Json] = {}
+    for chunk in inputs.as_list(manifest, "projection_state", "chunks"):
+        path = folder / "chunks" / f"{Path(inputs.as_text(chunk)).name}.json"
+        value = inputs.read_json(path, findings)
+        if value is None:
+            findings.add(path, 0, "the chunk is missing")
+        for item in map(inputs.as_dict, inputs.as_list(value)):
+            items[inputs.as_text(item, "id")] = item
     return items
 
 
@@ -98,17 +102,21 @@ def _item_entries(thread: ThreadInfo, item: Json, path: Path, findings: Findings
             answer = step if role == "assistant" else ""
             yield Entry(thread, item_id, role, parts, time, answer=answer, is_open=is_open)
     elif item.get("type") == "effect":
-        detail, state = inputs.as_dict(item, "detail"), inputs.as_dict(item, "state")
-        name = inputs.as_text(detail, "toolName") or inputs.as_text(item, "title")
-        call = inputs.call_part(item_id, name, detail.get("input"))
+        call, result = _call_and_result(item_id, item)
         yield Entry(thread, item_id, "assistant", (call,), time, answer=step, is_open=is_open)
         if not is_open:
-            failed = inputs.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
-            result = inputs.result_part(item_id, name, _output(state), failed)
             yield Entry(thread, f"{item_id}#result", "tool", (result,), time, counted=False)
     elif text := "\n".join(inputs.as_text(b, "text") for b in inputs.as_list(item, "content")).strip():
         findings.add(path, 0, f"unknown entry {item.get('type')}")
         yield Entry(thread, item_id, parts=(MarkerPart("raw", text),), time=time, kind="raw", counted=False)
+
+
+def _call_and_result(item_id: str, item: Json) -> tuple[Part, Part]:
+    detail, state = inputs.as_dict(item, "detail"), inputs.as_dict(item, "state")
+    name = inputs.as_text(detail, "toolName") or inputs.as_text(item, "title")
+    failed = inputs.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
+    call = inputs.call_part(item_id, name, detail.get("input"))
+    return call, inputs.result_part(item_id, name, _output(state), failed)
 
 
 def _parts(item: Json, findings: Findings) -> tuple[Part, ...]:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
@@ -406,7 +406,7 @@ class MemoryEngine:
     def status(self) -> MemoryStatus:
         """Return the windows as they are now, with the same numbers as in the request."""
         observer = self._worker.observer.name
-        return status.status(
+        now = status.status(
             self.state,
             self._step,
             observer,
@@ -415,9 +415,11 @@ class MemoryEngine:
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
             left=status.estimate_backlog(self.state, observer, self._rates),
-            unsent=self._count_unsent(),
-            rest="off" if not self._settings.enabled else "" if self._writes else "read-only",
         )
+        if not (self._settings.enabled and self._writes):  # nothing is ever observed here
+            now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
+        messages, log = self._count_unsent()
+        return structs.replace(now, unsent=messages, unsent_observations=log)
 
     def _count_unsent(self) -> tuple[int, int]:
         """Return the tokens of pending messages and of the log that the next request leaves out."""

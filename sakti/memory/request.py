@@ -226,7 +226,7 @@ class RequestBuilder:
         await self._read_pinned(state)
         if self._carried and await self._store.read(fork.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
-                await self._store.write(fork.drop_removed, thread.id)
+                await self._store.write(fork.drop_removed_lines, thread.id)
                 self._carried = await self._store.read(fork.read_carried_text, thread.id)
 
     async def _read_other_threads(self, state: MemoryState) -> None:

@@ -27,14 +27,8 @@ def status(
     approximate: bool,
     reason: str = "",
     left: Backlog | None = None,
-    unsent: tuple[int, int] = (0, 0),
-    rest: str = "",
 ) -> MemoryStatus:
-    """Return what the panes show.
-
-    `running`: this process is observing; `unsent`: tokens of messages and observations that requests leave out;
-    `rest`: why nothing is ever observed here, in a word.
-    """
+    """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
@@ -62,13 +56,12 @@ def status(
         observer,
         reflector,
         approximate,
-        None if rest else _next_boundary(state, numbers),
+        _next_boundary(state, numbers),
         _explain(state, numbers, waits=running or bool(ready)),
         reason,
         left,
         _retry_at(state),
-        rest or str(state.phase),
-        *unsent,
+        str(state.phase),
     )
 
 

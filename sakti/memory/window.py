@@ -201,7 +201,7 @@ def newest_that_fit(
     *,
     most: int | None = None,
 ) -> list[Message]:
-    """Return the newest exchanges of at most `room` tokens; `shorten` applies to one that is too long for the rest.
+    """Return the newest exchanges of at most `room` tokens, one that is too long for the rest shortened.
 
     The messages of `keep` stay whole at any cost, and so does the last exchange up to `most` tokens (None: no limit):
     a request without them could not be answered. Above that it is shortened.

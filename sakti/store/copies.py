@@ -77,7 +77,10 @@ def copy_file_to_memory(path: Path) -> DatabaseFile:
 
 
 def copy_untouched(*paths: Path) -> DatabaseFile:
-    """Copy a database and the files beside it to memory without opening them. Raises `apsw.Error`, `OSError`."""
+    """Copy a database and the files beside it to memory without opening them.
+
+    Raises `apsw.Error`, `OSError`.
+    """
     folder = files.copy_to_folder(paths)
     try:
         with contextlib.closing(apsw.Connection(str(folder / paths[0].name))) as source:

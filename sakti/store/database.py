@@ -247,20 +247,24 @@ class Store:
             if not had_log:
                 self._look_for_lost_log()
             user_state.use_mark_key(self._db)
-            if database.writes and not self.newer:
-                self._upgrade(database, keep)
-            if not self.newer and archive_file.is_missing(self._db):
-                self.notices.append(archive_file.MISSING)
-            if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
-                self._check_for_damage()
-            if self.read_only_reason:
-                self._db.connection().pragma("query_only", 1)
-            elif keep and not database.is_temporary:
-                self._identity = FileIdentity(self.path)
+            self._prepare(database, keep)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
-            raise self._cannot_open(e) from e
+            raise self._to_opening_error(e) from e
         finally:
             self._waiting.over()
+
+    def _prepare(self, database: DatabaseFile, keep: bool) -> None:
+        """Migrate an open database, look for what is missing or damaged, and decide whether it is written to."""
+        if database.writes and not self.newer:
+            self._upgrade(database, keep)
+        if not self.newer and archive_file.is_missing(self._db):
+            self.notices.append(archive_file.MISSING)
+        if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
+            self._check_for_damage()
+        if self.read_only_reason:
+            self._db.connection().pragma("query_only", 1)
+        elif keep and not database.is_temporary:
+            self._identity = FileIdentity(self.path)
 
     def _look_for_lost_log(self) -> None:
         if database_file.lacks_log(self._db, self.path):
@@ -336,7 +340,7 @@ class Store:
                 "open read-only. Update sakti to write to it."
             )
 
-    def _cannot_open(self, error: Exception) -> StoreError:
+    def _to_opening_error(self, error: Exception) -> StoreError:
         if failures.code_of(error) is not None:
             return failures.to_store_error(error, self.path, saving=False, waited=self._waiting.waited)
         return StoreError(

@@ -95,7 +95,7 @@ class PartsField(JsonField):
     if_unreadable = None  # recovery makes parts of the plain text
 
     def db_value(self, value: Any) -> Any:
-        return codec.stored(codec.mask_parts(value))
+        return codec.encode_parts(codec.mask_parts(value))
 
     def python_value(self, value: Any) -> Any:
         return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))

@@ -165,7 +165,7 @@ def version_of(database: DatabaseFile) -> int:
 
 
 def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
-    """Make a writable copy of a database in memory (an empty one if None), and remove the original if temporary.
+    """Make a writable copy of a database in memory (an empty one if None); a temporary original goes.
 
     Raises `OSError` or `apsw.Error` if there is no room for it.
     """

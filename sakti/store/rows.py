@@ -92,12 +92,12 @@ def insert_many(
     fields, sql = _statement(model)
     names = listed[0].keys()
     _check_names(model, {*names, *(same or {})})
+    if any(row.keys() != names for row in listed):
+        raise TypeError(f"The rows of {model.__name__} name different fields.")
     shared = [convert((same or {}).get(name, default())) for name, (convert, default) in fields.items()]
     varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in names]
     filled: list[list[Any]] = []
     for row in listed:
-        if row.keys() != names:
-            raise TypeError(f"The rows of {model.__name__} name different fields.")
         values = shared.copy()
         for at, name, convert in varied:
             values[at] = convert(row[name])

@@ -6,6 +6,7 @@ and which rows belong to a thread or a task. A test fails for a table or a colum
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +47,19 @@ def _meta(model: type[Model]) -> Any:
 def _derive(model: type[Model]) -> TextTable:
     """Derive a table from the columns of its model."""
     name = _meta(model).table_name
-    fields = {f.column_name: f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)}
-    json_fields = {column: f for column, f in fields.items() if isinstance(f, models.JsonField)}
+    fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
+    json_fields = [f for f in fields if isinstance(f, models.JsonField)]
     return TextTable(
         name,
-        texts=tuple(column for column, f in fields.items() if f.has_words),
-        json=tuple((column, None if f.null else f.if_unreadable) for column, f in json_fields.items()),
-        packed=tuple(column for column, f in fields.items() if isinstance(f, models.PartsField)),
-        plain=(*(column for column, f in fields.items() if not f.has_words), *_GENERATED.get(name, ())),
+        texts=_columns(fields, lambda f: f.has_words),
+        json=tuple((f.column_name, None if f.null else f.if_unreadable) for f in json_fields),
+        packed=_columns(fields, lambda f: isinstance(f, models.PartsField)),
+        plain=(*_columns(fields, lambda f: not f.has_words), *_GENERATED.get(name, ())),
     )
+
+
+def _columns(fields: Iterable[models.TextField], belongs: Callable[[models.TextField], bool]) -> tuple[str, ...]:
+    return tuple(field.column_name for field in fields if belongs(field))
 
 
 class OwnedRows(Struct, frozen=True):

@@ -124,7 +124,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     queued: list[str] = []
     for one in gone:
         rows.delete(db, UnsentRow, pk=one.pk)
-        draft, texts = _subtract_sent(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
+        draft, texts = _subtract_texts(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
         drafts += filter(None, (draft,))
         queued += texts
     draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
@@ -139,7 +139,7 @@ def _is_abandoned(owner: str, age: int) -> bool:
     return not owner or age > UNTOUCHED_MS or not leases.alive(owner)
 
 
-def _subtract_sent(draft: str, queued: Sequence[str], sent: list[str]) -> tuple[str, list[str]]:
+def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple[str, list[str]]:
     """Return the draft, "" if it was sent, and the queued texts without those that were."""
     unsent: list[str] = []
     for text in queued:

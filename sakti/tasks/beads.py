@@ -8,7 +8,7 @@ issue is open; an unknown type of issue becomes a task, an unknown edge `related
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -116,19 +116,7 @@ def import_issues(
     """
     coming = _Import(db, actor, ids, Report(), batch or ids.new(), source)
     imported = rows.by_source(db, actor.resource_id, source)
-    pairs: list[tuple[str, Json, Json]] = []  # an issue's id, what it said before, what it says
-    for issue in issues:
-        name = str(issue["id"])
-        before = imported.get(name)
-        if reason := _why_not(issue, before, name in coming.tasks):
-            coming.report.skipped.append((name, reason))
-            continue
-        try:
-            coming.tasks[name] = coming.import_one(issue, before)
-        except TaskError as e:
-            coming.report.skipped.append((name, e.message))
-            continue
-        pairs.append((name, before.original if before is not None else {}, issue))
+    pairs = coming.import_all(issues, imported)
     met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
     coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
     coming.connect(pairs)
@@ -201,15 +189,30 @@ class _Import(Struct):
             log(self.db, self.actor, task, now, "update", batch=self.batch)
         return task
 
+    def import_all(self, issues: Iterable[Json], imported: Mapping[str, ImportedTask]) -> list[tuple[str, Json, Json]]:
+        """Import issues; return the id of each, what it said before, and what it says."""
+        pairs: list[tuple[str, Json, Json]] = []
+        for issue in issues:
+            name = str(issue["id"])
+            before = imported.get(name)
+            if reason := _why_not(issue, before, name in self.tasks):
+                self.report.skipped.append((name, reason))
+                continue
+            try:
+                self.tasks[name] = self.import_one(issue, before)
+            except TaskError as e:
+                self.report.skipped.append((name, e.message))
+                continue
+            pairs.append((name, before.original if before is not None else {}, issue))
+        return pairs
+
     def connect(self, pairs: Sequence[tuple[str, Json, Json]]) -> None:
         """Remove the edges that issues no longer have, add those that are new."""
         new: list[tuple[str, str, str, str]] = []
         was_there = {name for name, old, _ in pairs if old}
         for name, old, issue in pairs:
             before, after = _edges(old), _edges(issue)
-            for on, kind in before.keys() - after.keys():
-                if on in self.tasks:
-                    self._remove(self.tasks[name], self.tasks[on], kind)
+            self._remove_all(name, before.keys() - after.keys())
             new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
         coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
         gate = Gate(self.db, self.actor.resource_id, coming)
@@ -218,6 +221,12 @@ class _Import(Struct):
                 self._admit(gate, name, on, kind, theirs, was_there=name in was_there)
             else:
                 self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
+
+    def _remove_all(self, name: str, edges: Collection[tuple[str, str]]) -> None:
+        """Remove edges of an issue (what it depends on, type) to issues that were imported."""
+        for on, kind in edges:
+            if on in self.tasks:
+                self._remove(self.tasks[name], self.tasks[on], kind)
 
     def _admit(self, gate: Gate, name: str, on: str, kind: str, theirs: str, *, was_there: bool) -> None:
         """Add an edge (`theirs`: its type in beads) unless it would break the graph."""
@@ -250,7 +259,7 @@ class _Import(Struct):
         task = questions.get(self.db, edge[0])
         if task is not None:
             details: Json = {"on": edge[1], "type": edge[2], "add": add}
-            rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, None, details, batch=self.batch)
+            rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, (None, details), batch=self.batch)
 
 
 def _fields(issue: Json, now: int) -> Json:

@@ -92,10 +92,10 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    rows.add_event(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, difference(before, after), batch=batch)
 
 
-def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
+def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
     """Change fields and log the change; a shrunk task gets its full text back first."""
     if rows.unshrink(db, task.id, actor.now):
         task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning
@@ -246,7 +246,7 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
         rows.mark_events_undone(db, event, actor.now)
         if done:
             details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
-            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, None, details)
+            rows.add_event(db, done[0][1], "undo", actor.name, actor.now, (None, details))
             out += done
             count -= 1
     if not out:
@@ -255,18 +255,26 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
 
 
 def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
-    group = [event] if event.batch is None else rows.events_of_batch(db, event.batch)
-    imported = [e.task_id for e in group if e.action == "import" and event.batch is not None]
-    action = event.action if event.batch is None or event.action == "close" else "import"
-    changed = [e for e in group if e.batch is None or e.action != "import"]
-    done = [(action, task) for e in changed if (task := _one(db, actor, e)) is not None]
-    added = questions.get_many(db, imported)
-    rows.delete_many(db, actor.resource_id, list(added), actor.now)
-    refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
-    return done + [("import", task) for task in added.values()]
+    if event.batch is None:
+        task = _undo_one(db, actor, event)
+        done = [] if task is None else [(event.action, task)]
+        refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
+        return done
+    return _take_back_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
 
 
-def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
+def _take_back_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
+    """Undo changes that were made together; imported tasks are deleted."""
+    group = rows.events_of_batch(db, batch)
+    undone = [_undo_one(db, actor, e) for e in group if e.action != "import"]
+    changed_tasks = [task for task in undone if task is not None]
+    imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
+    rows.delete_many(db, actor.resource_id, list(imported), actor.now)
+    refuse_open_parts(db, actor.resource_id, [task.id for task in changed_tasks])
+    return [(action, task) for task in changed_tasks] + [("import", task) for task in imported.values()]
+
+
+def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
     """Undo one change; None if nothing changes."""
     values, task_id = event.after or {}, event.task_id
     task = questions.get(db, task_id)

@@ -12,7 +12,7 @@ from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
-from sakti.store.tasks.questions import Task, TaskCard
+from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
 from sakti.tasks import graph as g
 from sakti.tasks.describe import (
     Urgency,
@@ -28,7 +28,6 @@ from sakti.tasks.describe import (
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
-    from sakti.store.tasks.questions import Task
 
 with lazy_imports:
     from sakti.store.search import search as text_search
@@ -179,10 +178,10 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:
-        states = questions.states(db, frontier)
-        if ready := next((t for t in frontier if states[t] == "ready"), ""):
-            return steps, ready
-        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
+        by_state = {state: task for task, state in reversed(questions.states(db, frontier).items())}
+        if "ready" in by_state:
+            return steps, by_state["ready"]
+        working = working or by_state.get("in_progress", "")
         level = _waits_for(db, frontier)
         steps |= level
         targets = dict.fromkeys(target for pairs in level.values() for target, _ in pairs)
@@ -351,17 +350,12 @@ def list_tasks(
     db: Connection,
     resource_id: str,
     *,
-    status: str | None = None,
-    type: str | None = None,
-    label: str | None = None,
-    assignee: str | None = None,
     limit: int = 20,
     offset: int = 0,
+    **conditions: str | None,
 ) -> Json:
-    """Return the tasks that match the filters, most urgent first, and their number."""
-    tasks, total = questions.select(
-        db, resource_id, status=status, type=type, label=label, assignee=assignee, limit=limit, offset=offset
-    )
+    """Return the tasks that meet the conditions of a `TaskFilter`, most urgent first, and their number."""
+    tasks, total = questions.select(db, resource_id, TaskFilter(**conditions), limit=limit, offset=offset)
     return {"tasks": describe_all(db, tasks), "total": total}
 
 

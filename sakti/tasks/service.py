@@ -28,7 +28,7 @@ from sakti.tasks.changes import (
     TYPES,
     Actor,
     CycleError,
-    changed,
+    apply_change,
     check_choice,
     check_claim,
     check_priority,
@@ -122,17 +122,23 @@ def create(
     others += [(other, g.BLOCKS) for other in depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
     rows.insert(db, task)
+    _connect_new(db, actor, task, targets)
+    if origin := _origin(db, message_id):
+        rows.add_link(db, task.id, origin, "reference", actor.now)
+    rows.add_event(db, task, "create", actor.name, actor.now, (None, {"title": title}))
+    return task
+
+
+def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
+    """Add the edges of a new task."""
     for target, kind in targets:
         if kind == g.PARENT:
             refuse_closed_parent(target)
-        if kind == g.PARENT and type == "epic":
-            refuse_new_epic_in_task(target)
+            if task.type == "epic":
+                refuse_new_epic_in_task(target)
         connect(db, actor, task, target, kind, count=False)
-    store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())
-    if origin := _origin(db, message_id):
-        rows.add_link(db, task.id, origin, "reference", actor.now)
-    rows.add_event(db, task, "create", actor.name, actor.now, None, {"title": title})
-    return task
+    if targets:
+        store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)])
 
 
 def _origin(db: Database, message_id: str | None) -> str | None:
@@ -152,7 +158,21 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
     check_claim(actor, task, "Changing", force=force)
-    fields = {k: v for k, v in changes.items() if k not in ("labels", "metadata")}
+    fields = _clean_fields({k: v for k, v in changes.items() if k not in ("labels", "metadata")})
+    if "type" in fields:
+        _check_epics(db, task, fields["type"])
+    if "labels" in changes:
+        rows.set_labels(db, task.id, clean_labels(changes["labels"]))
+    if "metadata" in changes:
+        rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
+    after = apply_change(db, actor, task, "update", **fields)
+    if "type" in fields:
+        refuse_open_parts(db, actor.resource_id, [task.id])
+    return after
+
+
+def _clean_fields(fields: Json) -> Json:
+    """Return checked values of a task's columns. Raises `TaskError`."""
     check_text("description", fields.get("description"))
     check_text("assignee", fields.get("assignee"))
     if "title" in fields:
@@ -163,15 +183,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         fields["assignee"] = fields["assignee"] or None
     if "type" in fields:
         check_choice("type", fields["type"], TYPES)
-        _check_epics(db, task, fields["type"])
-    if "labels" in changes:
-        rows.set_labels(db, task.id, clean_labels(changes["labels"]))
-    if "metadata" in changes:
-        rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
-    after = changed(db, actor, task, "update", **fields)
-    if "type" in fields:
-        refuse_open_parts(db, actor.resource_id, [task.id])
-    return after
+    return fields
 
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
@@ -247,7 +259,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
     check_claim(actor, task, "Releasing", force=force)
     nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
-    released = changed(db, actor, task, "release", status="open", **nobody)
+    released = apply_change(db, actor, task, "release", status="open", **nobody)
     before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _leave(db, actor, task, before)
     return released
@@ -286,7 +298,7 @@ def close(
     if task.status == "closed":
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
-        _refuse_unfinished(db, task)
+        _refuse_open_children(db, task)
     check_claim(actor, task, "Closing", force=force)
     parts = _open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
@@ -321,7 +333,7 @@ def _end(
     return closed, moved
 
 
-def _refuse_unfinished(db: Database, task: Task) -> None:
+def _refuse_open_children(db: Database, task: Task) -> None:
     if why := _blocking_reasons(db, task):
         raise TaskError(f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked")
     if children := store_graph.open_children(db, [task.id]).get(task.id):
@@ -349,7 +361,7 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
     for parent in questions.get_many(db, parents).values():
         refuse_closed_parent(parent)
-    return changed(db, actor, task, "reopen", **REOPENED)
+    return apply_change(db, actor, task, "reopen", **REOPENED)
 
 
 # --- edges and links --------------------------------------------------------------------------------------
@@ -377,14 +389,23 @@ def depend(
         kind = kind or g.BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
-        kinds = [kind] if kind else g.EDGE_TYPES
-        done = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
-        if not done:
-            what = f"has no {kind} edge to" if kind else "does not depend on"
-            raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
+        done = _remove_edges(db, task, target, kind)
     for each in done:
-        rows.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
+        rows.add_event(db, task, "dep", actor.name, actor.now, (None, {"on": target.id, "type": each, "add": add}))
     return task
+
+
+def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> list[str]:
+    """Remove the edges of a type, of all types without one; return their types.
+
+    Raises `TaskError` (not_found).
+    """
+    kinds = [kind] if kind else g.EDGE_TYPES
+    removed = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
+    if not removed:
+        what = f"has no {kind} edge to" if kind else "does not depend on"
+        raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
+    return removed
 
 
 def depend_all(
@@ -409,7 +430,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     if message_store.get(db, message_id) is None:
         raise TaskError(f"There is no message {message_id!r}.", code="not_found")
     if rows.add_link(db, task.id, message_id, "reference", actor.now):
-        rows.add_event(db, task, "link", actor.name, actor.now, None, {"message": message_id})
+        rows.add_event(db, task, "link", actor.name, actor.now, (None, {"message": message_id}))
     return task
 
 
@@ -432,14 +453,14 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         task = find(db, actor.resource_id, text)
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
-        rows.add_event(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
+        rows.add_event(db, task, "restore", actor.name, actor.now, ({"deleted": True}, {"deleted": False}))
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     current = questions.get(db, task.id)
     assert current is not None
     before, _ = difference(task, current)
-    rows.add_event(db, task, "restore", actor.name, actor.now, before, {})
+    rows.add_event(db, task, "restore", actor.name, actor.now, (before, {}))
     return current
 
 

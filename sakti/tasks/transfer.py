@@ -152,8 +152,12 @@ def export(db: Database, resource_id: str) -> list[Json]:
         line["messages"] = [m["id"] for m in questions.linked_messages(db, task.id, limit=100_000)]
         line["metadata"] = {k: v for k, v in task.metadata.items() if k not in rows.SOURCE_KEYS}
         line["based_on"] = versions.get(task.id)
-        out.append({k: v for k, v in line.items() if v not in (None, "", [], {})})
+        out.append(_without_empty(line))
     return out
+
+
+def _without_empty(line: Json) -> Json:
+    return {k: v for k, v in line.items() if v not in (None, "", [], {})}
 
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
@@ -204,7 +208,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     store_graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
-        rows.add_event(db, task, "import", actor.name, actor.now, None, version, batch=batch)
+        rows.add_event(db, task, "import", actor.name, actor.now, (None, version), batch=batch)
     differing = tuple(read.differing)
     return Imported(
         len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere
@@ -289,7 +293,7 @@ def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) ->
         rows.set_metadata(db, here.id, source | values.pop("metadata"))
     after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
     old, new = difference(here, after)
-    rows.add_event(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
+    rows.add_event(db, after, "update", actor.name, actor.now, (old, new | {"version": newer.updated_at}), batch=batch)
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
@@ -330,30 +334,36 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     if reason is not None:
         check_choice("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
-    handle = str(line.get("handle") or "")
-    free = handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle)
     return Task(
         id=str(line["id"]),
         resource_id=actor.resource_id,
-        handle=handle if free else new_handle(db, actor.resource_id, str(line["id"])),
+        handle=_choose_handle(db, actor, line),
         title=title,
         description=str(line.get("description") or ""),
         status=status,
         priority=line.get("priority", 2),
         type=kind,
-        assignee=str(line["assignee"]) if line.get("assignee") else None,
+        assignee=str(line.get("assignee") or "") or None,
         session_id=None,
         claimed_at=None,
         claim_expires_at=None,
         thread_id=None,
         close_reason=reason,
-        summary=str(line["summary"]) if line.get("summary") else None,
+        summary=str(line.get("summary") or "") or None,
         created_at=created,
         updated_at=_time(line, "updated_at", created),
         closed_at=_time(line, "closed_at", actor.now) if closed else None,
         labels=tuple(clean_labels(line.get("labels") or ())),
         metadata=merged_metadata({}, line.get("metadata") or {}),
     )
+
+
+def _choose_handle(db: Database, actor: Actor, line: Json) -> str:
+    """Return the handle that a line names if it is free here, else a new one."""
+    handle = str(line.get("handle") or "")
+    if handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle):
+        return handle
+    return new_handle(db, actor.resource_id, str(line["id"]))
 
 
 def _time(line: Json, name: str, default: int) -> int:

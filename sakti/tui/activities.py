@@ -94,7 +94,7 @@ class Activities:
         return [a.name for a in self._running if not a.is_stopping]
 
     def newest(self, *, stopping: bool) -> str:
-        """Return the newest activity that was asked to stop, or that was not; "" if there is none."""
+        """Return the newest activity that was asked to stop, or that was not; "" without one."""
         return next((a.name for a in reversed(self._running) if a.is_stopping == stopping), "")
 
     def has(self, name: str) -> bool:

@@ -140,7 +140,7 @@ class KeyQueue:
 
 
 async def _drain(node: MessagePump) -> None:
-    """Wait until a widget has handled what is in its queue now, or is gone."""
+    """Wait until a widget has handled its queue as it is now, or has been removed."""
     done = asyncio.Event()
     spins = 0
     while not done.is_set() and node.is_running and (spins or node.call_later(done.set)):

@@ -52,7 +52,7 @@ def made_sandbox(
 def run(
     sandbox: LinuxSandbox, command: str, *, limit: float = 30, shown: tuple[Path, ...] = (), **how: bool
 ) -> tuple[int, str]:
-    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace, shown, **how) as made:
+    with sandbox.enclose(["bash", "-c", command], sandbox.workspace, shown, **how) as made:
         done = subprocess.run(
             made.argv,
             cwd=made.cwd,

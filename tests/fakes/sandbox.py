@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sakti.agent.judge.workspace_view import Place
-from sakti.agent.sandbox.aside import Watch
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox.boundary import Level, Masks
-from sakti.agent.sandbox.sandbox import Enclosed
+from sakti.agent.sandbox.quarantine import Watch
+from sakti.agent.sandbox.sandbox import SandboxedCommand
 
 
 @dataclass
@@ -23,7 +23,7 @@ class FakeSandbox:
     read_only: list[bool] = field(default_factory=list[bool])
 
     def __post_init__(self) -> None:
-        self._masks = Masks(Place(self.workspace, self.workspace))
+        self._masks = Masks(WorkspaceView(self.workspace, self.workspace))
         self.watch = Watch(self.workspace, self._gits, self._texts)
 
     def _gits(self) -> tuple[Path, ...]:
@@ -43,7 +43,7 @@ class FakeSandbox:
         pass
 
     @contextmanager
-    def enclosed(
+    def enclose(
         self,
         argv: Sequence[str],
         cwd: Path,
@@ -52,7 +52,7 @@ class FakeSandbox:
         *,
         read_only: bool = False,
         shares_network: bool = False,
-    ) -> Generator[Enclosed]:
+    ) -> Generator[SandboxedCommand]:
         self.started.append(argv)
         self.read_only.append(read_only)
-        yield Enclosed(tuple(argv), cwd)
+        yield SandboxedCommand(tuple(argv), cwd)

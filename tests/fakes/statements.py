@@ -120,6 +120,7 @@ _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the 
 _OUTSIDE = (
     "migrate.py",
     "copies.py",
+    "rebuild.py",
     "recovery.py",
 )
 

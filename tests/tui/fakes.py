@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session.queries import ChildMemory, Spent, Windows
+from sakti.agent.session.queries import ChildMemory, Windows
 from sakti.agent.subagents.children import ListedChild
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
@@ -28,7 +28,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.text import phrase
-from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
+from sakti.core.types import Message, Spent, TextPart, Thread, Usage, plain_text
 from sakti.store.log.lines import Figures
 from sakti.store.search.search import SearchPage
 from sakti.store.threads.messages import MessageMatch

@@ -69,7 +69,7 @@ class DulwichScanner(Struct):
         index.write()
         return Picture(entries, frozenset(left_out))
 
-    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+    def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
             for path, content in rules.items():
                 file = Path(folder, path)

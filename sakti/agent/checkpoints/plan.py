@@ -50,7 +50,7 @@ class PathChange(Struct, frozen=True):
         before, after = (PathEntry(int(e[0]), str(e[1])) if e is not None else None for e in value[1:3])
         return cls(str(value[0]), before, after)
 
-    def reversed(self) -> PathChange:
+    def reverse(self) -> PathChange:
         return PathChange(self.path, self.after, self.before)
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import records, uncovered
 from sakti.agent.checkpoints.shadow import FirstLook, Shadow
 from sakti.agent.judge import commands, expansion
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.tools.context import CallRecord
 from sakti.core.errors import SaktiError
 from sakti.store.secrets import masked
@@ -71,7 +71,7 @@ class TurnRecorder:
                     self._report_no_checkpoint(e)
             yield
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         """Return which files that a command names an undo could not restore, and why; "" if there are none."""
         if self._turn is None or effect != "run":
             return ""
@@ -85,7 +85,9 @@ class TurnRecorder:
             return ""
 
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[CallRecord]:
+    async def around(
+        self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
+    ) -> AsyncGenerator[CallRecord]:
         """Record what a command, or a call of a server, changes; a command that only reads is not looked at.
 
         Changes that a server makes elsewhere are named as not covered. What a command left running goes on to be
@@ -113,7 +115,7 @@ class TurnRecorder:
             if job is not None:
                 self._follow(record.jobs, job)
 
-    async def _look(self, command: str, turn: tuple[str, int], place: Place) -> FirstLook | None:
+    async def _look(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, place))
         try:
             return await asyncio.shield(look)
@@ -146,7 +148,7 @@ class TurnRecorder:
         if tasks := [job.task for job in ended if job.task is not None]:
             await asyncio.wait(tasks)
 
-    def _before(self, command: str, turn: tuple[str, int], place: Place) -> FirstLook | None:
+    def _before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         try:
             named = expansion.read_targets(command, place)
             first = self.shadow.before(named, turn, masked(command), place.added)
@@ -189,7 +191,7 @@ class TurnRecorder:
             self._loop.call_soon_threadsafe(self._tell, why)
 
 
-def _only_reads(command: str, place: Place) -> bool:
+def _only_reads(command: str, place: WorkspaceView) -> bool:
     return all(
         part.kind == "read" and all(access != "write" for _, access in part.paths)
         for part in commands.read(command, place).parts

@@ -309,7 +309,7 @@ class Records(Struct):
     def add_redone(self, undo_id: str) -> None:
         append(self.folder / "undone.jsonl", {"redone": undo_id})
 
-    def needed(self) -> set[str]:
+    def list_needed(self) -> set[str]:
         """Return the ids of all contents that records name."""
         out: set[str] = set()
         for folder in (self.folder / "turns").glob("*"):

@@ -81,7 +81,7 @@ class Scanner(Protocol):
         """
         ...
 
-    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+    def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         """Return those of `paths` that a set of .gitignore files (path: content) would ignore."""
         ...
 
@@ -156,7 +156,7 @@ class GitScanner(Struct):
             self._look_at_modes()
         return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
 
-    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+    def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
             for path, content in rules.items():
                 file = Path(folder, path)

@@ -23,7 +23,7 @@ from sakti.agent.checkpoints.records import Mark, PendingCall, Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
 from sakti.agent.judge.expansion import NOTHING, Targets
-from sakti.agent.judge.workspace_view import Place, secret_filter, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter, secret_reason
 from sakti.core import resources
 from sakti.core.clock import Clock
 from sakti.core.errors import SaktiError
@@ -105,7 +105,7 @@ class Shadow(Struct, dict=True):
 
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
-        with self.locked():
+        with self.lock():
             self._settle()
             picture = self.scanner().scan(modes=True)
             beside = uncovered.look(self.workspace, picture.entries)
@@ -123,7 +123,7 @@ class Shadow(Struct, dict=True):
 
         Raises `SaktiError`, OSError.
         """
-        with self.locked():
+        with self.lock():
             return self._keeping(named, self.scanner().scan()).refused
 
     def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
@@ -139,7 +139,7 @@ class Shadow(Struct, dict=True):
         """Go on with a command in the background, before the second look after its call. Raises OSError."""
         began = first.mark.call
         call = PendingCall(self.ids.new(), *began.key, began.at, began.command, job=True, began_as=began.id)
-        with self.locked():
+        with self.lock():
             return FirstLook(call_records.begin_call(self.folder, call, first.before), first.before)
 
     def after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Shadow(Struct, dict=True):
         `goes_on`: it is followed in the background. Raises `SaktiError`, OSError.
         """
         call = first.mark.call
-        with self.locked():
+        with self.lock():
             try:
                 disputes = call.job and self.clock.now() - call.at > SHARED_MS
                 return self._record(call, first.before, disputed_after=0 if disputes else None, goes_on=goes_on)
@@ -293,7 +293,7 @@ class Shadow(Struct, dict=True):
         rules, rules_now = _ignore_files(old), _ignore_files(new)
         if came and rules != rules_now:
             texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
-            hidden |= scanner.ignored(came, texts)
+            hidden |= scanner.list_ignored(came, texts)
         return {p: e for p, e in new.items() if p not in hidden} if hidden else new
 
     def _is_untouched(self, path: str, before: os.stat_result | None) -> bool:
@@ -329,12 +329,12 @@ class Shadow(Struct, dict=True):
                 after = PathEntry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
             changes += [*self._record_folder(path, name), PathChange(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
-        with self.locked():
+        with self.lock():
             self._settle()
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
             mark = call_records.begin_call(self.folder, call)
         try:
-            with self.locked():
+            with self.lock():
                 self.records.add(turn, self.clock.now(), changes, call=call.id)
             yield
         finally:
@@ -396,13 +396,13 @@ class Shadow(Struct, dict=True):
             self.ids.new(), thread_id, tuple(turns), tuple(plan.steps(take)), self.clock.now(), went_to,
             folders=tuple(sorted(plan.folders)),
         )  # fmt: skip
-        with self.locked():
+        with self.lock():
             return done, self.restorer().run(done)
 
     def complete(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
         rest = replace(done, steps=tuple(plan.steps(take)), left=())
-        with self.locked():
+        with self.lock():
             return self.restorer().run(rest)
 
     def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
@@ -411,7 +411,7 @@ class Shadow(Struct, dict=True):
             done.id, done.thread_id, done.turns, tuple(plan.steps(take)), self.clock.now(),
             folders=tuple(sorted(plan.folders)),
         )  # fmt: skip
-        with self.locked():
+        with self.lock():
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
@@ -422,7 +422,7 @@ class Shadow(Struct, dict=True):
         interrupted = (self.folder / restore.JOURNAL).exists()
         if not interrupted and not call_records.list_calls(self.folder):
             return None
-        with self.locked():
+        with self.lock():
             remaining = self.restorer().recover() if interrupted else None
             self._settle()
         return remaining
@@ -438,13 +438,13 @@ class Shadow(Struct, dict=True):
         with contextlib.suppress(FileNotFoundError):
             if stamp.stat().st_mtime > time.time() - DAY_S:
                 return
-        with self.locked():
+        with self.lock():
             stamp.touch(mode=0o600)
             os.utime(stamp)
             now = self.clock.now()
             if self.records.forget_before(now - KEPT_DAYS * DAY_S * 1000):
                 sweep(self.folder, older_than=time.time() - YOUNG_S)
-            self.history.forget(self.records.needed())
+            self.history.forget(self.records.list_needed())
             for _ in range(8):
                 oldest = self.records.oldest()
                 if self.size() <= LARGEST:
@@ -466,7 +466,7 @@ class Shadow(Struct, dict=True):
     def scanner(self) -> Scanner:
         """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
         if self._scanner is None:
-            secret = secret_filter(self.workspace, Place(self.workspace, self.workspace, self.own))
+            secret = secret_filter(self.workspace, WorkspaceView(self.workspace, self.workspace, self.own))
             git = program(self.workspace)
             if git is not None:
                 self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
@@ -475,14 +475,14 @@ class Shadow(Struct, dict=True):
         return self._scanner
 
     def is_secret(self, path: Path) -> bool:
-        return bool(secret_reason(path, Place(self.workspace, self.workspace, self.own)))
+        return bool(secret_reason(path, WorkspaceView(self.workspace, self.workspace, self.own)))
 
     def name_of(self, path: Path) -> str:
         """Return a path as records name it."""
         return path.relative_to(self.workspace).as_posix() if path.is_relative_to(self.workspace) else str(path)
 
     @contextlib.contextmanager
-    def locked(self) -> Generator[None]:
+    def lock(self) -> Generator[None]:
         """Let no other window look or write here meanwhile."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
@@ -544,7 +544,7 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     """
     freed = 0
     objects, records = open_objects(folder), Records(folder)
-    needed = records.needed() | objects.names_of(HISTORY)  # copies that the next look would make again
+    needed = records.list_needed() | objects.names_of(HISTORY)  # copies that the next look would make again
     needed |= {oid for before in call_records.load_all(folder) for oid in _ids(before)}
     if keep_index:
         indexed = _in_index(folder / "git" / "index")

@@ -230,7 +230,7 @@ class Undoing:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
     def _preview_rest(self, done: Undone) -> UndoPreview:
-        plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
+        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.left)
         return UndoPreview((), plan, "files", diffs=self._diffs(plan), completes=done)
 
     def _diffs(self, plan: Plan) -> dict[str, str]:

@@ -3,5 +3,5 @@
 `decide` applies the `policy` of modes and rules to the effects of a call in a workspace (`workspace_view`).
 `commands` reads a command by `shell`, which parses it with `syntax`, `words` and `expansion`.
 `programs` and `call_forms` know programs by `programs.toml`; `git` and `repositories` know git.
-`hard` and `execution` each recognise one kind of effect, `workspace_view` secret files.
+`irreversible` and `execution` each recognise one kind of effect, `workspace_view` secret files.
 """

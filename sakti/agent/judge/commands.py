@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, execution, expansion, git, hard, repositories, shell
+from sakti.agent.judge import call_forms, execution, expansion, git, irreversible, repositories, shell
 from sakti.agent.judge.execution import Visibility, explain_guard
 from sakti.agent.judge.policy import Kind, skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
@@ -22,7 +22,7 @@ from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.workspace_view import (
     Access,
-    Place,
+    WorkspaceView,
     holds_secrets,
     list_exclusions,
     list_secret_files,
@@ -55,14 +55,14 @@ class SimpleCommand(Struct, frozen=True):
 class CommandAnalysis(Struct, frozen=True):
     """What a command does.
 
-    `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `visibility`: whether it may
-    hold others; `rewritten`: the command that is to run instead, so that git and searches show no secrets; `omission`:
-    which files it leaves out.
+    `all_argv`: its commands and those in them; `harm`: what cannot be undone; `changed`: files changed here that it
+    runs; `visibility`: whether it may hold others; `rewritten`: the command that is to run instead, so that git and
+    searches show no secrets; `omission`: which files it leaves out.
     """
 
     parts: tuple[SimpleCommand, ...]
     all_argv: tuple[tuple[str, ...], ...]
-    hard: str = ""
+    harm: str = ""
     changed: tuple[Path, ...] = ()
     visibility: Visibility = Visibility()
     rewritten: str = ""
@@ -71,14 +71,14 @@ class CommandAnalysis(Struct, frozen=True):
     @property
     def only_reads(self) -> bool:
         """Return whether every part reads, so that it runs in a read-only workspace."""
-        return not self.hard and all(
+        return not self.harm and all(
             (part.kind == "read" or (part.kind == "named" and not part.argv))
             and not any(access == "write" for _, access in part.paths)
             for part in self.parts
         )
 
 
-def read(command: str, place: Place) -> CommandAnalysis:
+def read(command: str, place: WorkspaceView) -> CommandAnalysis:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
@@ -94,7 +94,7 @@ def read(command: str, place: Place) -> CommandAnalysis:
     return CommandAnalysis(
         parts or (SimpleCommand("read", ""),),
         tuple(_list_all_names(nested, place)),
-        hard.reason(script, place),
+        irreversible.reason(script, place),
         changed,
         look,
         _rewrite(command, script, left_out, place),
@@ -102,14 +102,14 @@ def read(command: str, place: Place) -> CommandAnalysis:
     )
 
 
-def _list_all_names(nested: Sequence[Simple], place: Place) -> Iterator[tuple[str, ...]]:
+def _list_all_names(nested: Sequence[Simple], place: WorkspaceView) -> Iterator[tuple[str, ...]]:
     for simple in nested:
         if simple.program:
             yield from _list_names(simple.argv, place)
 
 
 def _list_risks(
-    script: Script, may_show_tracked: bool, changed: Sequence[Path], place: Place
+    script: Script, may_show_tracked: bool, changed: Sequence[Path], place: WorkspaceView
 ) -> Iterator[SimpleCommand]:
     """Yield parts for unclear text, for secrets that git keeps, and for `changed` files that are run."""
     if not script.understood:
@@ -121,7 +121,7 @@ def _list_risks(
         yield SimpleCommand("changed", f"Runs what was changed here: {names}")
 
 
-def _judge_all(script: Script, place: Place) -> Iterator[SimpleCommand]:
+def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Judge each command in every folder that it may run in."""
     folders = _Folders(place)
     for simple in script.commands:
@@ -149,12 +149,12 @@ def _may_match_option(word: Word) -> bool:
     return word.pattern.startswith(("*", "?", "[")) or any(map(_may_match_option, word.choices))
 
 
-def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[SimpleCommand]:
+def _warn_of_links(simple: Simple, script: Script, places: Sequence[WorkspaceView]) -> Iterator[SimpleCommand]:
     if simple is not script.commands[-1] and any(_may_move_link(simple, p) for p in places):
         yield SimpleCommand("unknown", "May put a link in place of a file that is used behind it")
 
 
-def _may_move_link(simple: Simple, place: Place) -> bool:
+def _may_move_link(simple: Simple, place: WorkspaceView) -> bool:
     """Return whether a command may make a path lead elsewhere than when it was judged."""
     if simple.program == "git":
         return git.may_bring_links(simple.argv)
@@ -164,7 +164,7 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
     return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
-def _leave_out_secrets(script: Script, place: Place) -> dict[int, list[str]]:
+def _leave_out_secrets(script: Script, place: WorkspaceView) -> dict[int, list[str]]:
     """Return options with which searches leave out secrets, by the number of the command.
 
     Without a sandbox, all that could leave out some do, else those that would come upon some.
@@ -174,7 +174,7 @@ def _leave_out_secrets(script: Script, place: Place) -> dict[int, list[str]]:
     return {at: options for at, c in enumerate(script.commands) if (options := _list_exclusions(c, place))}
 
 
-def _list_exclusions(simple: Simple, place: Place) -> list[str]:
+def _list_exclusions(simple: Simple, place: WorkspaceView) -> list[str]:
     program = find_program(simple.program)
     is_plain = bool(simple.ends) and not simple.inside and "--" not in simple.argv
     if not (program.leaves_out and is_plain and _walks(simple)) or call_forms.list_read_files(simple.argv) is None:
@@ -184,19 +184,19 @@ def _list_exclusions(simple: Simple, place: Place) -> list[str]:
     return list_exclusions(place, *program.leaves_out)
 
 
-def _shows_no_secrets(simple: Simple, script: Script, place: Place) -> bool:
+def _shows_no_secrets(simple: Simple, script: Script, place: WorkspaceView) -> bool:
     """Return whether a search by git is rewritten so that it shows no secrets."""
     is_plain = script.understood and simple.program == "git" and bool(simple.ends) and not simple.inside
     return is_plain and bool(git.omit_secrets(simple.argv, place.cwd)) and bool(list_exclusions(place, "", ""))
 
 
-def _describe_omission(place: Place) -> str:
+def _describe_omission(place: WorkspaceView) -> str:
     """Name the files with secrets that searches leave out, for the result; empty if there are none."""
     names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
     return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
 
 
-def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: Place) -> str:
+def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: WorkspaceView) -> str:
     """Return a command that leaves out secrets by pathspecs or options; empty if it runs as it is."""
     added = [
         (simple.ends[at], text)
@@ -211,7 +211,7 @@ def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]],
     return source.decode("utf-8", "surrogatepass") if added and script.understood else ""
 
 
-def _list_names(argv: tuple[str, ...], place: Place) -> Iterator[tuple[str, ...]]:
+def _list_names(argv: tuple[str, ...], place: WorkspaceView) -> Iterator[tuple[str, ...]]:
     """Yield a command as it is written, and with the name of the program that it is a link to."""
     yield argv
     if "/" in argv[0] and (name := place.resolve(argv[0]).name) != argv[0].rpartition("/")[2]:
@@ -241,7 +241,7 @@ class _Folders:
 
     MOST = 12
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: WorkspaceView) -> None:
         self._place = place
         self._all = [str(place.cwd)]
         self._last = list(self._all)  # in one of them the command is now
@@ -249,7 +249,7 @@ class _Folders:
         self.is_stable = True  # no folder was removed
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[WorkspaceView]:
         """Return each of them once, links followed."""
         self._is_sure = False
         return [replace(self._place, cwd=Path(p)) for p in _drop_copies(map(os.path.realpath, self._all))]
@@ -297,7 +297,7 @@ def _writes(part: SimpleCommand) -> bool:
     return any(access == "write" for _, access in part.paths)
 
 
-def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[SimpleCommand]:
+def _judge(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Judge one command by itself, in each way that loops make it."""
     if inner := _unwrap(simple):
         parts = list(_judge(replace(simple, words=inner), commands, place))
@@ -323,14 +323,16 @@ def _unwrap(simple: Simple) -> tuple[Word, ...]:
     return simple.words[skipped:]
 
 
-def _list_redirected(simple: Simple, place: Place) -> Paths:
+def _list_redirected(simple: Simple, place: WorkspaceView) -> Paths:
     return (
         *((place.resolve(w.text), "read") for w in simple.reads),
-        *((place.resolve(w.text), "write") for w in simple.writes if not hard.is_harmless_device(w.text)),
+        *((place.resolve(w.text), "write") for w in simple.writes if not irreversible.is_harmless_device(w.text)),
     )
 
 
-def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[SimpleCommand]:
+def _judge_open(
+    simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView
+) -> Iterator[SimpleCommand]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
     variants = expansion.expand(simple.words, place) or []
     if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
@@ -353,7 +355,7 @@ def _takes_output(simple: Simple) -> bool:
     return form is not None and form.no_options
 
 
-def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> SimpleCommand:
+def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView) -> SimpleCommand:
     """Judge a command whose words are all written out."""
     argv = simple.argv
     sandboxed = place.level == "sandboxed"
@@ -375,12 +377,12 @@ def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: 
     return _edit(part, _resolve_all(changed, place), place)
 
 
-def _resolve_all(files: Sequence[tuple[str, Access]], place: Place) -> Paths:
+def _resolve_all(files: Sequence[tuple[str, Access]], place: WorkspaceView) -> Paths:
     return tuple((place.resolve(word), access) for word, access in files)
 
 
 def _list_files_read_by_list(
-    simple: Simple, commands: Sequence[Simple], place: Place
+    simple: Simple, commands: Sequence[Simple], place: WorkspaceView
 ) -> list[tuple[str, Access]] | None:
     """Return the files that a command only reads because another one lists them; None if it may do more."""
     listed = expansion.find_listed(simple, commands, place)
@@ -390,7 +392,7 @@ def _list_files_read_by_list(
     return None if None in inner else [f for i in inner for f in i or ()]
 
 
-def _edit(part: SimpleCommand, files: Paths, place: Place) -> SimpleCommand:
+def _edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> SimpleCommand:
     """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
     changes = tuple(p for p, access in files if access == "write")
     secret = [p for p in changes if secret_reason(p, place)]
@@ -411,7 +413,7 @@ def _shows_nothing(name: str, secret: Sequence[Path], files: Paths) -> bool:
     return program.names_operands or (program.into_last and secret == [files[-1][0]])
 
 
-def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleCommand:
+def _git(argv: tuple[str, ...], redirected: Paths, place: WorkspaceView) -> SimpleCommand:
     words = skip_git_options(argv)
     access: Access = "read" if git.shows_contents(argv) else "name"
     paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
@@ -424,7 +426,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> SimpleComman
     return _run_git(argv, paths, redirected, place)
 
 
-def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: Place) -> SimpleCommand:
+def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: WorkspaceView) -> SimpleCommand:
     """Judge a command of git that does not only read."""
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
@@ -438,7 +440,7 @@ def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: Plac
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[SimpleCommand]:
+def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
     describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
@@ -458,7 +460,7 @@ def _secrets_of_one(simple: Simple, describe: Callable[[str], str]) -> Iterator[
             yield SimpleCommand("secret" if readable else "named", why if readable else f"{word.text} {why}")
 
 
-def _come_upon(simple: Simple, place: Place) -> Iterator[SimpleCommand]:
+def _come_upon(simple: Simple, place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Yield a part for files with secrets, or links, in the folders that a command reads."""
     if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
         yield SimpleCommand("named", f"Would search {file}, which holds secrets")
@@ -483,7 +485,7 @@ def _is_name(simple: Simple) -> bool:
     return git.find_command(simple.argv)[0].names_operands and not git.shows_contents(simple.argv)
 
 
-def _named_secret(text: str, place: Place) -> str:
+def _named_secret(text: str, place: WorkspaceView) -> str:
     """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
@@ -500,7 +502,7 @@ def _walks(simple: Simple) -> bool:
     return bool(simple.program) and expansion.is_walker((simple.program, *simple.argv[1:]))
 
 
-def _link_below(simple: Simple, place: Place) -> str:
+def _link_below(simple: Simple, place: WorkspaceView) -> str:
     """Return a link in the folders that a command compares, or a folder of more files than are looked at."""
     operands = call_forms.list_file_operands(find_program(simple.program), simple.argv[1:])
     budget = itertools.count()
@@ -513,7 +515,7 @@ def _link_below(simple: Simple, place: Place) -> str:
     return ""
 
 
-def _secret_below(simple: Simple, place: Place) -> str:
+def _secret_below(simple: Simple, place: WorkspaceView) -> str:
     """Return a file with secrets below the folders that a command searches."""
     program = find_program(simple.program)
     hidden = not program.hidden_options or has_option(simple.argv, program.hidden_options)
@@ -530,7 +532,7 @@ def _secret_below(simple: Simple, place: Place) -> str:
 # --- what a rule would say ------------------------------------------------------------------------------------------
 
 
-def _prefix(argv: tuple[str, ...], place: Place) -> tuple[str, ...]:
+def _prefix(argv: tuple[str, ...], place: WorkspaceView) -> tuple[str, ...]:
     """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
     if _is_exact(argv, place):
         return argv
@@ -549,16 +551,17 @@ def _list_glued(word: str) -> Iterator[str]:
         yield from (word[at:] for at in range(2, min(len(word), 10)) if word[1:at].isalnum())
 
 
-def _leads_outside(argv: Sequence[str], place: Place) -> bool:
+def _leads_outside(argv: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether a word, or the value in an option, may be a file outside the workspace."""
     words = (w for w in argv[1:] if len(w) <= 1_000 and "\n" not in w)
     values = itertools.chain.from_iterable((w, *re.split("[=@]", w)[1:], *_list_glued(w)) for w in words)
     return any(
-        v and not hard.is_harmless_device(v) and not place.holds(place.resolve(v)) for v in dict.fromkeys(values)
+        v and not irreversible.is_harmless_device(v) and not place.holds(place.resolve(v))
+        for v in dict.fromkeys(values)
     )
 
 
-def _is_exact(argv: Sequence[str], place: Place) -> bool:
+def _is_exact(argv: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether only a rule with all of a command's words covers it.
 
     So do its first words if it runs the workspace's own code, with options that choose no other code. None do if a word

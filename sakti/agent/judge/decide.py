@@ -1,7 +1,7 @@
 """Judge each call of a tool by its effects: one decision, in one order.
 
-Rules that deny come first, then what is asked in every mode (`hard`), protected and secret files, then rules that
-allow, then the mode's row in `modes`. Each effect of a call is judged; the strictest verdict holds for the call.
+Rules that deny come first, then what is asked in every mode (`irreversible`), protected and secret files, then rules
+that allow, then the mode's row in `policy`. Each effect of a call is judged; the strictest verdict holds for the call.
 """
 
 from __future__ import annotations
@@ -10,32 +10,26 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.agent.judge import commands, execution, git
 from sakti.agent.judge import policy as rule_texts
+from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
 from sakti.agent.judge.execution import explain_guard
 from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.workspace_view import Access, Facts, Place, RemoteFacts, is_system, secret_reason
+from sakti.agent.judge.workspace_view import Access, Facts, RemoteFacts, WorkspaceView, is_system, secret_reason
+from sakti.core import hosts
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tool_names import list_arguments
 from sakti.core.types import Json
 from sakti.store.secrets import marks_in
-
-with lazy_imports:
-    from sakti.agent.judge import commands, execution, git
-    from sakti.core import hosts
-
-if TYPE_CHECKING:
-    from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
-
 
 _VERSION = (["--version"], ["--help"], ["version"])
 
@@ -152,14 +146,16 @@ class Effect(Struct, frozen=True):
     rule: str = ""
 
 
-def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def judge(
+    tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: WorkspaceView
+) -> Decision:
     """Return whether a call is allowed, asks or is refused; raises nothing."""
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        found = commands.read(str(arguments.get("command", "")), place)
-        decision = _run(tool.rule_name, arguments, mode, rules, place, found)
-        return replace(decision, command=found.rewritten, note=found.omission)
+        analysis = commands.read(str(arguments.get("command", "")), place)
+        decision = _run(tool.rule_name, arguments, mode, rules, place, analysis)
+        return replace(decision, command=analysis.rewritten, note=analysis.omission)
     if tool.remote is not None:
         return _remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
     if tool.effect == "fetch":
@@ -169,9 +165,11 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
     return _judge_paths(tool, arguments, mode, rules, place)
 
 
-def _judge_paths(tool: Facts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def _judge_paths(
+    tool: Facts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
+) -> Decision:
     """Judge a call by the paths that it names: the strictest decision holds."""
-    named = tool.named(arguments)
+    named = tool.list_paths(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
         return Decision("deny", "denied by your rules") if denied else Decision("allow", "")
@@ -185,7 +183,7 @@ def _judge_paths(tool: Facts, arguments: Mapping[str, Any], mode: SessionMode, r
 
 
 def _remote(
-    name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place
+    name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
     """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
     target = list_arguments(dict(arguments)) or name
@@ -223,7 +221,7 @@ def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     path = place.resolve(text)
     target = place.show(path)
     effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
@@ -247,7 +245,7 @@ def _path_rules(tool: Facts, target: str, kind: Kind) -> tuple[str, ...]:
     return (f"{tool.rule_name}({rule_texts.glob_escape(target)})",) if kind in ALLOWABLE else ()
 
 
-def path_effect(path: Path, place: Place, access: Access) -> Effect:
+def path_effect(path: Path, place: WorkspaceView, access: Access) -> Effect:
     """Return the effect of reading, changing or naming the file at the resolved `path`."""
     judged = place if access == "read" else replace(place, readable=())
     if access != "name" and (secret := secret_reason(path, judged)):
@@ -261,14 +259,14 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
     return Effect("edit_outside", "Outside the project")
 
 
-def _read_effect(path: Path, place: Place) -> Effect:
+def _read_effect(path: Path, place: WorkspaceView) -> Effect:
     """Return the effect of reading or naming a file that holds no secrets."""
     if place.holds(path) or _kept_output(path, place) or any(path.is_relative_to(f) for f in place.readable):
         return Effect("read", "")
     return Effect("system" if is_system(path) else "outside", "Outside the project")
 
 
-def _kept_output(path: Path, place: Place) -> bool:
+def _kept_output(path: Path, place: WorkspaceView) -> bool:
     """Return whether a path is a long output of a tool; their folder is not, so it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
@@ -276,7 +274,7 @@ def _kept_output(path: Path, place: Place) -> bool:
 # --- the web ------------------------------------------------------------------------------------------------------
 
 
-def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
     try:
         target = hosts.parse_url(url)
@@ -294,7 +292,7 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Place) -
     return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
 
 
-def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bool, is_named: bool) -> Decision:
+def _fetch_from(target: hosts.Target, rules: Rules, place: WorkspaceView, *, is_free: bool, is_named: bool) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
     granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
@@ -304,7 +302,7 @@ def _fetch_from(target: hosts.Target, rules: Rules, place: Place, *, is_free: bo
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
-def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     """Judge a search of the web: asked about once for each service and workspace."""
     service = place.search_service
     rule_verdict = rule_texts.path_verdict(rules, name, service)
@@ -321,7 +319,12 @@ def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: Place
 
 
 def _run(
-    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+    name: str,
+    arguments: Mapping[str, Any],
+    mode: SessionMode,
+    rules: Rules,
+    place: WorkspaceView,
+    found: CommandAnalysis,
 ) -> Decision:
     """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
@@ -338,7 +341,7 @@ def _run(
 
 
 def _outside(
-    name: str, command: str, why: str, mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+    name: str, command: str, why: str, mode: SessionMode, rules: Rules, place: WorkspaceView, found: CommandAnalysis
 ) -> Decision:
     """Judge a command that would run outside of the sandbox, for the reason `why` or for the network."""
     if mode == "plan":
@@ -366,7 +369,7 @@ def _find_outside(found: CommandAnalysis) -> str:
     return ""
 
 
-def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -> tuple[str, ...] | None:
+def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: WorkspaceView) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     argument: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", argument)] if isinstance(argument, list) else []
@@ -380,7 +383,13 @@ def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: Place) -
 
 
 def _inside(
-    name: str, command: str, reach: Sequence[str], mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+    name: str,
+    command: str,
+    reach: Sequence[str],
+    mode: SessionMode,
+    rules: Rules,
+    place: WorkspaceView,
+    found: CommandAnalysis,
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if refused := _refuse_hosts(reach, rules):
@@ -416,7 +425,7 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
 
 
 def _command(
-    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: CommandAnalysis
+    name: str, command: str, mode: SessionMode, rules: Rules, place: WorkspaceView, found: CommandAnalysis
 ) -> Decision:
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
@@ -439,7 +448,7 @@ def _offer_rules(asking: Sequence[Effect]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
 
 
-def _explain_denial(effect: Effect, place: Place) -> str:
+def _explain_denial(effect: Effect, place: WorkspaceView) -> str:
     if effect.kind == "secret":
         return effect.reason
     where = "" if place.level == "sandboxed" or effect.kind not in CONFINED else "without a whole sandbox "
@@ -511,11 +520,11 @@ _WEIGHT: Sequence[Kind] = (
 _OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects of a command that a rule for it covers
 
 
-def _effects(name: str, found: CommandAnalysis, rules: Rules, place: Place) -> Iterator[Effect]:
+def _effects(name: str, found: CommandAnalysis, rules: Rules, place: WorkspaceView) -> Iterator[Effect]:
     """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
-    if found.hard:
-        yield Effect("hard", found.hard)
+    if found.harm:
+        yield Effect("hard", found.harm)
     if (hidden := _find_hidden(name, (*rules.deny, *rules.ask), rules, found)) is not None:
         yield hidden
     for part in found.parts:
@@ -524,7 +533,7 @@ def _effects(name: str, found: CommandAnalysis, rules: Rules, place: Place) -> I
     yield Effect("read", "")
 
 
-def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: Place) -> list[Effect]:
+def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: WorkspaceView) -> list[Effect]:
     """Return the effects of one part of a command, without those that its own rule allows."""
     named = part.paths[: len(part.paths) - len(part.changes)]
     effects = [path_effect(path, place, access) for path, access in named]

@@ -20,7 +20,7 @@ from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntry, find_program, is_met, list_operands
 from sakti.agent.judge.shell import Script, list_unclear, with_nested
 from sakti.agent.judge.syntax import Simple, Word
-from sakti.agent.judge.workspace_view import LISTS, Place, is_system
+from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, is_system
 from sakti.core.patterns import lazy_pattern
 
 _SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
@@ -47,13 +47,13 @@ def is_install(argv: Sequence[str]) -> bool:
     return isinstance(network, tuple) and is_met(network, argv[1:])
 
 
-def builds_inside(argv: Sequence[str], form: CallForm, place: Place) -> bool:
+def builds_inside(argv: Sequence[str], form: CallForm, place: WorkspaceView) -> bool:
     """Return whether a command runs only code of the workspace, by its options and operands."""
     call = match_form(form, argv[1:])
     return call is not None and all(_is_inside(w, place) for w in call.operands)
 
 
-def _is_inside(operand: str, place: Place) -> bool:
+def _is_inside(operand: str, place: WorkspaceView) -> bool:
     """Return whether an operand names a file of the workspace, a test in one, or a target."""
     if operand[:1] in ("-", "@", "+") or "=" in operand or "://" in operand:
         return False
@@ -73,7 +73,7 @@ def as_module(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
+def files_run(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
     """Return the files of the workspace that decide what a command runs, those that exist."""
     words = as_module(argv)
     program = find_program(words[0]) if words else UNKNOWN
@@ -84,7 +84,7 @@ def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(f for f in files if f.is_file() and place.holds(f)))
 
 
-def hashes(argv: Sequence[str], place: Place) -> dict[str, str]:
+def hashes(argv: Sequence[str], place: WorkspaceView) -> dict[str, str]:
     """Return the hash of each file that a command runs, by its path as shown."""
     values: dict[str, str] = {}
     for file in files_run(argv, place):
@@ -104,7 +104,7 @@ def runs_code(argv: Sequence[str]) -> bool:
     return "/" in words[0] or program.runs_script or bool(program.sources or program.work)
 
 
-def changed_here(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
+def changed_here(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
     """Return files changed in this session that a command would run or load as configuration."""
     if not place.changed or not runs_code(argv):
         return ()
@@ -131,7 +131,7 @@ def _of_hooks(parts: list[str]) -> bool:
     return below[:1] == ["hooks"] or (len(below) == 1 and below[0] in ("settings.json", "settings.local.json"))
 
 
-def runs_later(path: Path, place: Place) -> bool:
+def runs_later(path: Path, place: WorkspaceView) -> bool:
     """Return whether a change of a file takes effect when something else is run."""
     root = next((r for r in place.roots if path.is_relative_to(r)), None)
     inside = path.relative_to(root).parts if root is not None else path.parts
@@ -149,7 +149,7 @@ class Visibility(Struct, frozen=True):
     passed: tuple[tuple[str, ...], ...] = ()
 
 
-def check_visibility(script: Script, place: Place) -> Visibility:
+def check_visibility(script: Script, place: WorkspaceView) -> Visibility:
     """Return the hidden commands of a script."""
     nested = tuple(with_nested(script))
     unclear: tuple[tuple[str, tuple[str, ...]], ...] = tuple((reason, ()) for reason in list_unclear(script))
@@ -188,7 +188,7 @@ def _may_start_words(command: Simple) -> bool:
 class _Files:
     """Commands of a script, in each folder that they may run in."""
 
-    def __init__(self, script: Script, nested: Sequence[Simple], place: Place) -> None:
+    def __init__(self, script: Script, nested: Sequence[Simple], place: WorkspaceView) -> None:
         self._script = script
         self._nested = nested
         entered = (place.resolve(c.argv[1]) for c in nested if c.program == "cd" and len(c.argv) == 2)

@@ -24,7 +24,7 @@ from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.words import has_plain_sets
-from sakti.agent.judge.workspace_view import LISTS, Place, secret_reason
+from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, secret_reason
 from sakti.core.patterns import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
@@ -42,7 +42,7 @@ _FILTERS = {
 }
 
 
-def expand(words: Sequence[Word], place: Place) -> list[tuple[str, ...]] | None:
+def expand(words: Sequence[Word], place: WorkspaceView) -> list[tuple[str, ...]] | None:
     """Return the commands that words make, one for each choice of a loop; None if that is not clear."""
     out: list[tuple[str, ...]] = [()]
     for word in words:
@@ -54,7 +54,7 @@ def expand(words: Sequence[Word], place: Place) -> list[tuple[str, ...]] | None:
     return out
 
 
-def _expand_word(word: Word, place: Place) -> list[tuple[str, ...]] | None:
+def _expand_word(word: Word, place: WorkspaceView) -> list[tuple[str, ...]] | None:
     """Return the words in place of one: a pattern's matches together, or each choice of a loop."""
     if word.literal:
         return [(word.text,)]
@@ -71,7 +71,7 @@ def _expand_word(word: Word, place: Place) -> list[tuple[str, ...]] | None:
     return out[: MOST_COMMANDS + 1] or None
 
 
-def _expand_choice(choice: Word, place: Place) -> list[str] | None:
+def _expand_choice(choice: Word, place: WorkspaceView) -> list[str] | None:
     if choice.literal:
         return [choice.text]
     if not choice.pattern or (matches := list_matches(choice.pattern, place.cwd)) is None:
@@ -121,7 +121,7 @@ def _list_entries(folder: Path, part: str) -> Iterator[str]:
 # --- lists of files for another command -------------------------------------------------------------------------------
 
 
-def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> list[tuple[str, ...]] | None:
+def find_listed(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> list[tuple[str, ...]] | None:
     """Return the commands in a reading `find -exec` or `xargs`, with `LISTED` for the files that it gets.
 
     None if they are not clear, or if a listed file may be another one than an ordinary file of the workspace.
@@ -153,7 +153,7 @@ def _replace_all(words: Sequence[str], placed: str) -> tuple[str, ...]:
     return tuple(w.replace(placed, LISTED) for w in words)
 
 
-def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Place) -> bool:
+def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> bool:
     """Return whether the input of a command is a list of ordinary files."""
     source = simple
     while source is simple or _is_filter(source):
@@ -182,7 +182,7 @@ def find_placeholder(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _find_executed(simple: Simple, place: Place) -> list[tuple[str, ...]] | None:
+def _find_executed(simple: Simple, place: WorkspaceView) -> list[tuple[str, ...]] | None:
     """Return the commands behind each `-exec` of a find that otherwise only lists."""
     inner, argv = list[tuple[str, ...]](), list(simple.argv)
     while "-exec" in argv:
@@ -205,7 +205,7 @@ def _lists_files(argv: Sequence[str]) -> bool:
     return argv[0] == "rg" and has_option(argv[1:], ("-l", "--files-with-matches", "--files"))
 
 
-def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
+def _are_ordinary(argv: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether a command can list ordinary files only: no secret, link outward or odd name."""
     patterns = _find_names(argv) if argv[0] == "find" else []
     operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
@@ -214,7 +214,7 @@ def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
     return all(_is_ordinary_folder(f, patterns, budget, place) for f in folders or [place.cwd])
 
 
-def _is_ordinary_folder(root: Path, patterns: Sequence[str], budget: Iterator[int], place: Place) -> bool:
+def _is_ordinary_folder(root: Path, patterns: Sequence[str], budget: Iterator[int], place: WorkspaceView) -> bool:
     if not place.holds(root):
         return False
     for folder, folders, files in os.walk(root):
@@ -227,7 +227,7 @@ def _is_ordinary_folder(root: Path, patterns: Sequence[str], budget: Iterator[in
     return True
 
 
-def _is_ordinary(folder: str, name: str, place: Place) -> bool:
+def _is_ordinary(folder: str, name: str, place: WorkspaceView) -> bool:
     if _DIVIDES.search(name) or name.startswith("-"):
         return False
     path = Path(os.path.realpath(os.path.join(folder, name)))  # noqa: PTH118 - for each file of a workspace
@@ -268,7 +268,7 @@ class Targets(Struct, frozen=True):
 NOTHING = Targets()
 
 
-def read_targets(command: str, place: Place) -> Targets:
+def read_targets(command: str, place: WorkspaceView) -> Targets:
     """Return the files that a command names; raises nothing."""
     targets = NOTHING
     for simple in shell.with_nested(shell.parse(command)):
@@ -285,7 +285,7 @@ def read_targets(command: str, place: Place) -> Targets:
     return targets
 
 
-def _of_one(simple: Simple, place: Place) -> Targets:
+def _of_one(simple: Simple, place: WorkspaceView) -> Targets:
     program, words = simple.program, _operands(simple.words[1:])
     read = _READERS.get(program)
     if read is not None:
@@ -295,33 +295,33 @@ def _of_one(simple: Simple, place: Place) -> Targets:
     return Targets(mentioned=tuple(p for p in _paths(words, place) if p.is_file()))
 
 
-def _of_remover(_: Simple, words: Sequence[Word], place: Place) -> Targets:
+def _of_remover(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
     return Targets(removed=_paths(words, place))
 
 
-def _of_writer(_: Simple, words: Sequence[Word], place: Place) -> Targets:
+def _of_writer(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
     return Targets(written=tuple(p for p in _paths(words, place) if p.is_file()))
 
 
-def _of_move(_: Simple, words: Sequence[Word], place: Place) -> Targets:
+def _of_move(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
     return Targets(removed=_paths(words[:-1], place), written=_destinations(words, place))
 
 
-def _of_copy(simple: Simple, words: Sequence[Word], place: Place) -> Targets:
+def _of_copy(simple: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
     if simple.program == "rsync" and any(a.startswith("--del") for a in simple.argv):
         return Targets(removed=_paths(words[-1:], place))
     return Targets(written=_destinations(words, place))
 
 
-def _of_dd(simple: Simple, _: Sequence[Word], place: Place) -> Targets:
+def _of_dd(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
     return Targets(written=_paths([Word(a.removeprefix("of=")) for a in simple.argv if a.startswith("of=")], place))
 
 
-def _of_find(simple: Simple, _: Sequence[Word], place: Place) -> Targets:
+def _of_find(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
     return Targets(removed=tuple(_removed_by_find(simple, place)))
 
 
-def _of_git(simple: Simple, _words: Sequence[Word], place: Place) -> Targets:
+def _of_git(simple: Simple, _words: Sequence[Word], place: WorkspaceView) -> Targets:
     name, *arguments = [*skip_git_options(simple.argv)[1:], ""]
     if name not in LISTS.git_writers:
         return NOTHING
@@ -336,7 +336,7 @@ def _removes_by_find(argv: Sequence[str]) -> bool:
     return "-delete" in argv or not programs <= LISTS.lookers
 
 
-def _removed_by_find(simple: Simple, place: Place) -> Iterator[Path]:
+def _removed_by_find(simple: Simple, place: WorkspaceView) -> Iterator[Path]:
     """Yield the files below the start of a `find` that removes some; only one test of a name is looked at."""
     argv = simple.argv
     if not _removes_by_find(argv):
@@ -352,7 +352,7 @@ def _named_so(starts: Sequence[Path], pattern: str) -> Iterator[Path]:
         yield from (path for path in start.rglob("*") if fnmatch.fnmatch(path.name.lower(), pattern))
 
 
-def _destinations(words: Sequence[Word], place: Place) -> tuple[Path, ...]:
+def _destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
     """Return the files that copying or moving to the last operand would replace."""
     out: list[Path] = []
     for target in _paths(words[-1:], place):
@@ -365,7 +365,7 @@ def _operands(words: Sequence[Word]) -> tuple[Word, ...]:
     return (*(w for w in words[:ends] if not w.text.startswith("-")), *words[ends + 1 :])
 
 
-def _paths(words: Sequence[Word], place: Place) -> tuple[Path, ...]:
+def _paths(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
     """Resolve words, with patterns expanded; of a link the link itself is meant."""
     out: list[Path] = []
     for word in words:
@@ -377,7 +377,7 @@ def _paths(words: Sequence[Word], place: Place) -> tuple[Path, ...]:
     return tuple(out)
 
 
-def _expand(pattern: str, place: Place) -> list[Path]:
+def _expand(pattern: str, place: WorkspaceView) -> list[Path]:
     start, rest = ("/", pattern.lstrip("/")) if pattern.startswith("/") else (place.cwd, pattern)
     try:
         return [p for p, _ in zip(Path(start).glob(rest.rstrip("/")), range(MOST), strict=False)]
@@ -385,7 +385,7 @@ def _expand(pattern: str, place: Place) -> list[Path]:
         return []
 
 
-Reader: TypeAlias = Callable[[Simple, Sequence[Word], Place], Targets]
+Reader: TypeAlias = Callable[[Simple, Sequence[Word], WorkspaceView], Targets]
 _READERS: Mapping[str, Reader] = {
     **dict.fromkeys(LISTS.removers, _of_remover),
     **dict.fromkeys(LISTS.writers, _of_writer),

@@ -24,7 +24,7 @@ from sakti.agent.judge.programs import (
     list_operands,
     take_value,
 )
-from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, Place, secret_filter
+from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, secret_filter
 from sakti.core.patterns import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
@@ -299,7 +299,7 @@ def edits_branch(argv: Sequence[str], folder: Path) -> bool:
     return edits_only(argv) or (bool(is_name) and not os.path.lexists(folder / words[2]))
 
 
-def find_tracked_secret(place: Place) -> str:
+def find_tracked_secret(place: WorkspaceView) -> str:
     """Return a file with secrets that is in a repository's index, or the index if it cannot be read."""
     tracked = repositories.list_tracked(place.cwd)
     if tracked is None:

@@ -170,13 +170,13 @@ def command_rule(rule: str, tool: str) -> CommandRule | None:
     """Parse a rule about commands; None for another or an invalid rule."""
     if rule.strip() == tool:
         return CommandRule((), {})
-    if found := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
-        text = re.sub(r"\[([*?\[])\]", r"\1", found[1])
-        whole = re.split(r"[*?]", text, maxsplit=1)[0]
-        return _read(whole, {}, partial=whole != text and not whole.endswith(" "))
-    if (found := _COMMAND.fullmatch(rule.strip())) and found[1] == tool:
-        hashes = {h.rpartition("=")[0]: h.rpartition("=")[2] for h in (found[3] or "").split()}
-        return _read(found[2], hashes)
+    if match := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
+        text = re.sub(r"\[([*?\[])\]", r"\1", match[1])
+        prefix = re.split(r"[*?]", text, maxsplit=1)[0]
+        return _read(prefix, {}, partial=prefix != text and not prefix.endswith(" "))
+    if (match := _COMMAND.fullmatch(rule.strip())) and match[1] == tool:
+        hashes = {h.rpartition("=")[0]: h.rpartition("=")[2] for h in (match[3] or "").split()}
+        return _read(match[2], hashes)
     return None
 
 
@@ -213,10 +213,10 @@ def tool_of(rule: str) -> str:
     """Return the tool that a rule is about, "" if it is not a rule."""
     if server_tool := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
         return server_tool[1]
-    found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
-    if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
+    if match is None or (":" in rule.partition("(")[0] and match[1] != "bash"):
         return ""
-    return found[1]
+    return match[1]
 
 
 def names_host(rule: str) -> bool:

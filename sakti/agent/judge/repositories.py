@@ -271,10 +271,10 @@ def list_protected(git: Path, workspace: Path) -> Iterator[Path]:
         yield from (hook for hook in _hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
         for tree in below(folder / "worktrees")[:MOST]:
             yield from (tree / name for name in OF_WORKTREE)
-    yield from named(git, workspace)
+    yield from list_named_files(git, workspace)
 
 
-def named(git: Path, workspace: Path) -> Iterator[Path]:
+def list_named_files(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
     for name, value in pairs(read_text(git / "config")):
         if _NAMED.fullmatch(name):

@@ -212,7 +212,7 @@ class SyntaxReader:
         counted = _COUNTS.fullmatch(self._source[start:end].decode("utf-8", "replace"))
         if counted is None or body.type != "do_group":
             self._note("contains a loop that is not simple")
-            self._nested(node)
+            self._read_nested(node)
             return
         self._rest[start:end] = b" " * (end - start)
         for child in node.children[:-1]:
@@ -240,7 +240,7 @@ class SyntaxReader:
                 self._walk(child, piped=piped, sure=False)
             elif re.search(r"[$`<>\\]", self._text(child)):
                 self._note("leaves a word to the shell")
-                self._nested(child)
+                self._read_nested(child)
             else:
                 self._account(child)
 
@@ -250,7 +250,7 @@ class SyntaxReader:
             self._account(node)
         else:
             self._note("computes a word")
-            self._nested(node)
+            self._read_nested(node)
 
     def _read_redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
         """Read a command with its redirections; the input of a compound belongs to all its parts."""
@@ -326,7 +326,7 @@ class SyntaxReader:
                 self._account(child)
                 if not re.fullmatch(r"'\w+'|\"\w+\"", self._text(child)):
                     self._note("contains a heredoc without quotes")
-                    self._nested(node)
+                    self._read_nested(node)
             elif child.type in ("heredoc_body", "heredoc_end", "<<", "<<-"):
                 self._account(child)
                 redirects.input += self._text(child) if child.type == "heredoc_body" else ""
@@ -375,7 +375,7 @@ class SyntaxReader:
             self._account(node)
         else:
             self._note("sets a variable")
-            self._nested(node)
+            self._read_nested(node)
         return name
 
     def _name(self, node: Node) -> Word:
@@ -410,13 +410,13 @@ class SyntaxReader:
             else:
                 words.append(self._argument(child))
 
-    def _nested(self, node: Node) -> None:
+    def _read_nested(self, node: Node) -> None:
         """Read the commands of substitutions below a node that is not understood: each runs, too."""
         for child in node.children:
             if child.type in ("command_substitution", "process_substitution"):
                 self._read_substituted(child)
             elif child.type != "command":
-                self._nested(child)
+                self._read_nested(child)
 
     def _read_substituted(self, node: Node) -> None:
         outer, self._is_substituted = self._is_substituted, True
@@ -457,7 +457,7 @@ class SyntaxReader:
             case "string":
                 return self._read_quoted(node)
             case "concatenation":
-                return self._joined(node)
+                return self._join_parts(node)
             case "simple_expansion" | "expansion":
                 return self._variable(node)
             case "command_substitution":
@@ -468,7 +468,7 @@ class SyntaxReader:
                 return Word(raw, literal=False, output=True)
             case _:
                 self._note(f"holds a {node.type.replace('_', ' ')}")
-                self._nested(node)
+                self._read_nested(node)
                 return Word(_at_home(raw), literal=False)
 
     def _bare(self, raw: str) -> Word:
@@ -494,7 +494,7 @@ class SyntaxReader:
                 return Word(choices[0].text)
             return Word(raw, literal=False, choices=choices, split=True)
         self._note("leaves a word to the shell")
-        self._nested(node)
+        self._read_nested(node)
         return Word(_at_home(raw), literal=False)
 
     def _read_quoted(self, node: Node) -> Word:
@@ -514,7 +514,7 @@ class SyntaxReader:
             self._note("leaves a word to the shell")
         return Word(plain, literal)
 
-    def _joined(self, node: Node) -> Word:
+    def _join_parts(self, node: Node) -> Word:
         """Read a word of several parts."""
         raw = self._text(node)
         if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):

@@ -50,7 +50,7 @@ class RemoteFacts(Struct, frozen=True):
 class Facts(Protocol):
     """What a tool declares about itself.
 
-    `named` gives the paths in a call; rules call the tool `rule_name`. `remote` are the facts of a server's tool.
+    `list_paths` gives the paths in a call; rules call the tool `rule_name`. `remote` are the facts of a server's tool.
     """
 
     @property
@@ -59,10 +59,10 @@ class Facts(Protocol):
     def rule_name(self) -> str: ...
     @property
     def remote(self) -> RemoteFacts | None: ...
-    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
+    def list_paths(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
 
 
-class Place(Struct, frozen=True):
+class WorkspaceView(Struct, frozen=True):
     """Where a call would act.
 
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
@@ -148,7 +148,7 @@ _PROCESS = lazy_pattern(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|roo
 WALKED = 20_000  # entries looked at for another name of a file
 
 
-def secret_reason(path: Path, place: Place) -> str:
+def secret_reason(path: Path, place: WorkspaceView) -> str:
     """Return why the agent may not read or write `path`, which is resolved; empty for an ordinary file."""
     if named := _by_name(path, place):
         return named
@@ -156,12 +156,12 @@ def secret_reason(path: Path, place: Place) -> str:
     return f"the same file as {place.show(other)}, which holds secrets" if other is not None else ""
 
 
-def _is_own(text: str, place: Place) -> bool:
+def _is_own(text: str, place: WorkspaceView) -> bool:
     """Return whether a path is in a folder of sakti's data or configuration."""
-    return any(text == own or text.startswith(f"{own}/") for own in map(str, place.own))
+    return any(text == folder or text.startswith(f"{folder}/") for folder in map(str, place.own))
 
 
-def _by_name(path: Path, place: Place) -> str:
+def _by_name(path: Path, place: WorkspaceView) -> str:
     text = str(path)
     if _is_own(text, place) and not any(path.is_relative_to(folder) for folder in place.readable):
         return "sakti's own data"
@@ -191,7 +191,7 @@ def _names() -> re.Pattern[str]:
     return re.compile(rf"(?!(?:{harmless})$)(?:{names})")
 
 
-def _same_file(path: Path, place: Place) -> Path | None:
+def _same_file(path: Path, place: WorkspaceView) -> Path | None:
     """Return the secret file that `path` is another name of, if it has several names."""
     try:
         there = path.stat()
@@ -206,17 +206,17 @@ def _same_file(path: Path, place: Place) -> Path | None:
     return None
 
 
-def other_name(place: Place) -> Callable[[Path], bool]:
+def other_name(place: WorkspaceView) -> Callable[[Path], bool]:
     """Return a test for other names of secret files, which are listed once, on first use."""
 
     @functools.cache
     def inodes() -> frozenset[tuple[int, int]]:
-        found: set[tuple[int, int]] = set()
+        numbers: set[tuple[int, int]] = set()
         for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
             with contextlib.suppress(OSError):
                 seen = file.stat()
-                found.add((seen.st_dev, seen.st_ino))
-        return frozenset(found)
+                numbers.add((seen.st_dev, seen.st_ino))
+        return frozenset(numbers)
 
     def test(path: Path) -> bool:
         try:
@@ -248,13 +248,13 @@ def _secret_pattern() -> re.Pattern[str]:
     return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|{_names().pattern}$)")
 
 
-def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
+def secret_filter(root: Path, place: WorkspaceView) -> Callable[[str], bool]:
     """Return a test whether the file at a path relative to `root` is secret or sakti's."""
     pattern = _secret_pattern()
-    own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
-    if own:
-        inside = tuple(f"{o}/" for o in own)
-        return lambda path: bool(pattern.search(path.lower())) or path in own or path.startswith(inside)
+    own_names = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
+    if own_names:
+        inside = tuple(f"{o}/" for o in own_names)
+        return lambda path: bool(pattern.search(path.lower())) or path in own_names or path.startswith(inside)
     return lambda path: bool(pattern.search(path.lower()))
 
 
@@ -263,7 +263,7 @@ def _inside(pattern: str) -> str:
     return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
 
-def list_exclusions(place: Place, for_files: str, for_folders: str) -> list[str]:
+def list_exclusions(place: WorkspaceView, for_files: str, for_folders: str) -> list[str]:
     """Return options by which a program that searches folders leaves out secrets, by their names.
 
     Empty if that does not do: a secret file has another name.

@@ -129,7 +129,7 @@ class McpClients:
     def notify(self, server: McpServer, text: str) -> None:
         self._workspace.emit(Notice("warning", "MCP", f"The server {server.name} {text}."))
 
-    def changed(self, connection: Connection) -> None:
+    def on_change(self, connection: Connection) -> None:
         """Pass on that a server's state or its list of tools changed."""
         state = connection.state
         name = state.server.name
@@ -182,13 +182,13 @@ class McpClients:
                 return f"The MCP server {server} offers no tool {name}. search_tools finds its tools."
         return ""
 
-    def always_loaded(self) -> list[ServerTool]:
+    def list_always_loaded(self) -> list[ServerTool]:
         """Return the tools in the array of new threads, as their servers listed them last."""
         loaded: list[ServerTool] = []
         for name, connection in self.connections.items():
             wanted = connection.server.always_load
             if wanted and connection.server.enabled:
-                loaded += [self._make(t) for t in self._known[name].listed() if t.original_name in wanted]
+                loaded += [self._make(t) for t in self._known[name].list_tools() if t.original_name in wanted]
         return loaded
 
     def note_instructions(self, thread_id: str, names: Sequence[str]) -> str:
@@ -243,7 +243,7 @@ class McpClients:
             state = connection.state
             if state.state == "ready":
                 continue
-            names = [t.name for t in self._known[name].listed()]
+            names = [t.name for t in self._known[name].list_tools()]
             tools = f"{', '.join(names[:10])}{' …' if len(names) > 10 else ''}" if names else "all of its tools"
             why = state.error or f"it is {state.state}"
             sentences.append(f"The server {name} is not ready ({why.removesuffix('.')}). Missing: {tools}.")

@@ -57,7 +57,7 @@ class ConnectionHost(Protocol):
     async def start_process(self, server: McpServer, stack: AsyncExitStack) -> ProcessTree: ...
     def make_errors_file(self, server: McpServer) -> RingFile: ...
     def make_auth(self, server: McpServer) -> Any: ...
-    def changed(self, connection: Connection) -> None: ...
+    def on_change(self, connection: Connection) -> None: ...
     def notify(self, server: McpServer, text: str) -> None: ...
     async def elicit(self, server: McpServer, params: types.ElicitRequestParams) -> types.ElicitResult: ...
 
@@ -221,7 +221,7 @@ class Connection:
         self.state = replace(self.state, state=state, error=error, tools=tools)
         if state != "starting":
             self.settled.set()
-        self._host.changed(self)
+        self._host.on_change(self)
 
     # --- connect ----------------------------------------------------------------------------------------------
 
@@ -310,8 +310,8 @@ class Connection:
     async def call_tool(self, tool: McpTool, arguments: dict[str, Any], show: Progress) -> types.CallToolResult:
         """Call a tool. Raises `ToolError` with a sentence for the model."""
 
-        async def call(client: Client, progressed: ProgressFnT) -> types.CallToolResult:
-            return await client.call_tool(tool.original_name, arguments, progress_callback=progressed)
+        async def call(client: Client, on_progress: ProgressFnT) -> types.CallToolResult:
+            return await client.call_tool(tool.original_name, arguments, progress_callback=on_progress)
 
         return await self._request(tool.original_name, call, show)
 
@@ -369,7 +369,7 @@ class Connection:
         hard = loop.time() + LONGEST_CALL
         scope = asyncio.timeout(timeout)
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if scope in self._waits:
                 scope.reschedule(min(hard, loop.time() + timeout))
             show(_describe_progress(progress, total, message))
@@ -378,7 +378,7 @@ class Connection:
             async with scope:
                 self._waits.add(scope)
                 try:
-                    return await _abandon_in_time(send(client, progressed))
+                    return await _abandon_in_time(send(client, on_progress))
                 finally:
                     self._waits.discard(scope)
         except TimeoutError:

@@ -86,7 +86,7 @@ class FormField(Struct, frozen=True):
 
 
 def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
-    """Return the fields of a form; those that are not described are left out."""
+    """Return the fields of a form, without those that are not described."""
     names = _entries(schema.get("required"))
     tables = {name: _table(table) for name, table in _table(schema.get("properties")).items()}
     return [FormField(name, table, name in names, _read_choices(table)) for name, table in tables.items() if table]

@@ -89,7 +89,7 @@ class SessionServers:
         if self.clients is not None:
             self.clients.begin_turn()
             if is_first:
-                toolbox.load_always(self.clients.always_loaded())
+                toolbox.load_always(self.clients.list_always_loaded())
 
     async def _wait(self, toolbox: Toolbox, prompt: str) -> None:
         loop = asyncio.get_running_loop()

@@ -182,7 +182,7 @@ class KnownTools:
             record: Any = json.loads(self._path.read_text())
             self._record = cast("Json", record) if isinstance(record, dict) else {}
 
-    def listed(self) -> tuple[McpTool, ...]:
+    def list_tools(self) -> tuple[McpTool, ...]:
         """Return the tools of the last connection."""
         try:
             return msgspec.convert(self._record.get("tools", []), tuple[McpTool, ...])
@@ -191,29 +191,29 @@ class KnownTools:
 
     def keep(self, tools: tuple[McpTool, ...]) -> None:
         """Store the tools that the server lists now."""
-        if tools != self.listed():
+        if tools != self.list_tools():
             self._save({"tools": msgspec.to_builtins(tools)})
 
     def approve(self, tool: McpTool) -> None:
         """Store the description and schema that the user has approved."""
         text = servers.describe(tool)
-        if self._approved.get(tool.original_name) != text:
-            self._save({"approved": {**self._approved, tool.original_name: text}})
+        if self._approved_texts.get(tool.original_name) != text:
+            self._save({"approved": {**self._approved_texts, tool.original_name: text}})
 
     def is_new(self, tool: McpTool) -> bool:
         """Return whether no text of the tool was approved yet."""
-        return tool.original_name not in self._approved
+        return tool.original_name not in self._approved_texts
 
     def diff(self, tool: McpTool) -> str:
         """Return how description and schema differ from the approved ones; "" if they do not, or are new."""
-        before, now = self._approved.get(tool.original_name), servers.describe(tool)
+        before, now = self._approved_texts.get(tool.original_name), servers.describe(tool)
         if before is None or before == now:
             return ""
         names = (f"{tool.name} as approved", f"{tool.name} now")
         return "".join(difflib.unified_diff(before.splitlines(True), now.splitlines(True), *names))
 
     @property
-    def _approved(self) -> dict[str, str]:
+    def _approved_texts(self) -> dict[str, str]:
         texts = self._record.get("approved")
         return cast("dict[str, str]", texts) if isinstance(texts, dict) else {}
 

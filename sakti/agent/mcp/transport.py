@@ -278,7 +278,7 @@ class ServerProcess:
             argv = (sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv)
             env |= environment.proxy_variables(PORT)
             read = (way.parent,)
-        with ws.sandbox.enclosed(argv, cwd, self._writable(), read, read_only=True) as enclosed:
+        with ws.sandbox.enclose(argv, cwd, self._writable(), read, read_only=True) as enclosed:
             process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, stdin=PIPE, stderr=PIPE)
         return ProcessTree(process)
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from sakti.core.events import Backlog, CompactionFinished, Gauge, MemoryStatus, StaleLeases
 from sakti.core.text import count_k, counted
-from sakti.core.types import Usage
+from sakti.core.types import Spent, Usage
 
 if TYPE_CHECKING:
-    from sakti.agent.session.queries import Spent
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.lines import Figures
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge import repositories as judge_repositories
-from sakti.agent.judge.workspace_view import LevelName, Place, secret_filter
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
 from sakti.core import resources
 
@@ -266,7 +266,7 @@ class Masks(Struct):
     `dependency_texts`: what there is for an agent in them, which no thread reads; it only must not appear there.
     """
 
-    place: Place
+    place: WorkspaceView
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()

@@ -278,7 +278,7 @@ class _Alive(Struct):
     def now(self) -> None:
         self.at = asyncio.get_running_loop().time()
 
-    async def ended(self) -> None:
+    async def wait_end(self) -> None:
         """Wait until nothing went through for `IDLE_S`."""
         while (remaining := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
             await asyncio.sleep(remaining)
@@ -289,7 +289,7 @@ async def _copy_both_ways(
 ) -> None:
     """Copy in both directions until the answer has ended, and with `both` until the request has."""
     sending, answering = asyncio.ensure_future(there), asyncio.ensure_future(back)
-    idle = asyncio.ensure_future(alive.ended())
+    idle = asyncio.ensure_future(alive.wait_end())
     ways = (sending, answering, idle)
     try:
         waiting = {sending, answering}
@@ -375,7 +375,7 @@ class Network:
                 self._running[key] = proxy, await proxy.start()
             return self._running[key][1]
 
-    def refused(self, reach: Sequence[str]) -> list[str]:
+    def list_refused(self, reach: Sequence[str]) -> list[str]:
         """Return the hosts that were refused since this was asked, for commands that may reach `reach`."""
         running = self._running.get(frozenset(reach))
         if running is None:

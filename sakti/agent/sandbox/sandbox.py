@@ -24,10 +24,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.project.files import INSTRUCTIONS, list_files
 from sakti.agent.project.instructions.imports import list_imports
-from sakti.agent.sandbox import aside, backends, restrict
+from sakti.agent.sandbox import backends, quarantine, restrict
 from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
@@ -168,7 +168,7 @@ def _words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
     return set(done.stdout.decode("utf-8", "replace").split())
 
 
-class Enclosed(Struct, frozen=True):
+class SandboxedCommand(Struct, frozen=True):
     """Command as it is started: with what encloses it, the descriptors that it needs, and its folder."""
 
     argv: tuple[str, ...]
@@ -176,7 +176,7 @@ class Enclosed(Struct, frozen=True):
     descriptors: tuple[int, ...] = ()
 
 
-_Way: TypeAlias = Callable[[Boundary, Sequence[str], Path], contextlib.AbstractContextManager[Enclosed]]
+_Way: TypeAlias = Callable[[Boundary, Sequence[str], Path], contextlib.AbstractContextManager[SandboxedCommand]]
 
 
 class Sandbox(Protocol):
@@ -187,7 +187,7 @@ class Sandbox(Protocol):
         """Return what holds; tried on this machine when it is asked for first, in some 60 ms."""
         ...
 
-    def enclosed(
+    def enclose(
         self,
         argv: Sequence[str],
         cwd: Path,
@@ -196,7 +196,7 @@ class Sandbox(Protocol):
         *,
         read_only: bool = False,
         shares_network: bool = False,
-    ) -> contextlib.AbstractContextManager[Enclosed]:
+    ) -> contextlib.AbstractContextManager[SandboxedCommand]:
         """Enclose a command that is started within the context.
 
         It may write the folders `shown`, too, and reads `read` even where a command sees nothing else. With
@@ -217,7 +217,7 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def watch(self) -> aside.Watch:
+    def watch(self) -> quarantine.Watch:
         """Return what watches the protected names of the workspace."""
         ...
 
@@ -247,8 +247,8 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace, self._gits, self._watched_texts)
-        self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
+        self.watch = quarantine.Watch(self.workspace, self._gits, self._watched_texts)
+        self._masks = [Masks(WorkspaceView(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._enclose_by_bubblewrap
 
@@ -411,7 +411,7 @@ class LinuxSandbox(Struct, dict=True):
             masks.refresh()
 
     @contextmanager
-    def enclosed(
+    def enclose(
         self,
         argv: Sequence[str],
         cwd: Path,
@@ -420,9 +420,9 @@ class LinuxSandbox(Struct, dict=True):
         *,
         read_only: bool = False,
         shares_network: bool = False,
-    ) -> Generator[Enclosed]:
+    ) -> Generator[SandboxedCommand]:
         if self.level.name == "unsandboxed":
-            yield Enclosed(tuple(argv), cwd)
+            yield SandboxedCommand(tuple(argv), cwd)
             return
         shown = tuple(shown)
         boundary = self.boundary(shown, read)
@@ -438,7 +438,7 @@ class LinuxSandbox(Struct, dict=True):
         return tempfile.TemporaryDirectory(prefix="sakti-tmp-", ignore_cleanup_errors=True)
 
     @contextmanager
-    def _enclose_by_landlock(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_landlock(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[SandboxedCommand]:
         """Restrict the command in a process that becomes it.
 
         No thread of this process may run between fork and exec.
@@ -448,18 +448,18 @@ class LinuxSandbox(Struct, dict=True):
         with backends.landlock_rules(boundary, temporary) as rules, _file(filters) as file:
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
             loading = ("env", *(f"{k}={v}" for k, v in self.loading.items())) if self.loading else ()
-            yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
+            yield SandboxedCommand((*head, *loading, *argv), cwd, (rules, file))
 
     @contextmanager
-    def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[SandboxedCommand]:
         temporary = Path(self._temporary.name).resolve()
         head = (str(self.seatbelt), "-p", backends.seatbelt_profile(boundary, temporary))
-        yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
+        yield SandboxedCommand((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
     def _enclose_by_bubblewrap(
         self, boundary: Boundary, argv: Sequence[str], cwd: Path, entry: Sequence[str] = ()
-    ) -> Generator[Enclosed]:
+    ) -> Generator[SandboxedCommand]:
         """Hand the options over in a file without a name: thousands of masked files fit on no command line.
 
         `entry` starts bubblewrap in the network that commands share.
@@ -474,7 +474,7 @@ class LinuxSandbox(Struct, dict=True):
             filters = open_ones.enter_context(_file(rules))
             head = (*entry, self._program[0], "--args", str(arguments), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
-            yield Enclosed((*head, *argv), Path("/"), (arguments, filters, *opened.values()))
+            yield SandboxedCommand((*head, *argv), Path("/"), (arguments, filters, *opened.values()))
 
 
 @contextmanager

@@ -143,7 +143,7 @@ async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
     tools = thread.toolbox
     await thread.load_rules()
     call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": command, "timeout": template.SECONDS})
-    result = await tools.alone(call, thread.id, thread.emit)
+    result = await tools.run_single(call, thread.id, thread.emit)
     if "denied" in result.details:
         why = result.details["denied"]
         raise SaktiError(

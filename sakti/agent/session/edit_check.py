@@ -182,6 +182,6 @@ async def _call(turn: Turn, name: str, arguments: dict[str, Any]) -> ToolResultP
     if not await turn.toolbox.runs_freely(call, turn.thread_id):
         return None
     try:
-        return await turn.toolbox.alone(call, turn.thread_id, lambda event: None)
+        return await turn.toolbox.run_single(call, turn.thread_id, lambda event: None)
     except SaktiError:
         return None

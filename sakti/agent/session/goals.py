@@ -346,7 +346,7 @@ class Goals:
         assert self._approvals is not None
         toolbox = replace(thread.toolbox, approvals=self._approvals)
         call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": goal.until})
-        return await toolbox.alone(call, thread.id, lambda _event: None)
+        return await toolbox.run_single(call, thread.id, lambda _event: None)
 
     async def _settle(self, goal: Goal) -> None:
         """Store the goal, and say how it ended or why it is paused."""

@@ -7,14 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sakti.core.child_states import RunState
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, ToolSpec, Usage, plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, Spent, Thread, ToolSpec, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -96,17 +96,6 @@ class Windows(Struct, frozen=True):
     status: MemoryStatus | None = None
     context: int = 0
     streaming: int = 0
-
-
-class Spent(Struct, frozen=True):
-    """Usage of a thread.
-
-    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
-    """
-
-    actor: Usage = field(default_factory=Usage)
-    memory: Usage = field(default_factory=Usage)
-    search: Usage = field(default_factory=Usage)
 
 
 class ChildMemory(Struct, frozen=True):

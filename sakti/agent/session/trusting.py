@@ -90,11 +90,11 @@ def _trust(
     workspace: Workspace, review: trust.TrustReview, moved: Sequence[tuple[str, str]]
 ) -> tuple[ProjectFile, ...]:
     """Trust what the user saw, set aside or not, unless it changed since. Raises `ConfigError`."""
-    from sakti.agent.sandbox import aside  # most commands leave nothing that is set aside
+    from sakti.agent.sandbox import quarantine  # most commands leave nothing that is set aside
 
     for name, new in moved:
         if any(c.name == name or c.name.startswith(f"{name}/") for c in review.changes):
-            aside.put_back(workspace.root, name, new)
+            quarantine.put_back(workspace.root, name, new)
     seen = {f.name: f.sha256 for f in review.project.files}
     now = {f.name: f.sha256 for f in trust.review(workspace.root).project.files}
     return trust.add(workspace.root, {name for name in seen if now.get(name) == seen[name]})

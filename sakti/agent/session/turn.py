@@ -354,7 +354,7 @@ def touched_paths(message: Message, turn: Turn) -> list[str]:
     """Return the paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
-        out |= dict.fromkeys(turn.toolbox.touched(call))
+        out |= dict.fromkeys(turn.toolbox.list_touched(call))
     return list(out)
 
 
@@ -420,7 +420,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
     saved = await append(turn, structs.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
-    await turn.store.write(removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
+    await turn.store.write(removal.forget_prompts, turn.resource_id, turn.thread_id, refused.text)
     return saved
 
 

@@ -44,7 +44,7 @@ class Field(Struct, frozen=True):
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     read: Callable[[Any], Any] | None = None
 
-    def called(self, action: str) -> tuple[str, ...]:
+    def list_names(self, action: str) -> tuple[str, ...]:
         """Return the argument's accepted names, preferred first, in lower case without punctuation."""
         return tuple(_plain(n) for n in (self.name, *self.only.get(action, ()), *self.also))
 
@@ -149,12 +149,12 @@ class ActionTool(Tool, frozen=True):
 
     def _may_be_ignored(self, action: BoundAction, name: str, value: Any) -> bool:
         """Return whether an argument is an empty one of another action: some models fill in all of them."""
-        return value in ("", [], {}, False, 0) and any(name in f.called(action.name) for f in self.fields)
+        return value in ("", [], {}, False, 0) and any(name in f.list_names(action.name) for f in self.fields)
 
 
 def _find_fields(fields: Sequence[Field], name: str, action: BoundAction) -> list[Field]:
     """Return the fields of an action that an argument's name may mean."""
-    return [f for f in fields if name in f.called(action.name)]
+    return [f for f in fields if name in f.list_names(action.name)]
 
 
 def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:

@@ -73,7 +73,7 @@ def hunks(text: str) -> list[Json]:
     return out
 
 
-def loaded(text: str) -> Any:
+def load_text(text: str) -> Any:
     value = _repair(text)
     if value is None:
         raise ToolError("edits is not a list but text that is not JSON. Give a list of objects.")
@@ -415,7 +415,7 @@ def _list_edits(named: Json, rest: Json) -> None:
     """Read the replacements of a call from JSON, search-and-replace blocks or a diff."""
     edits = named.get("edits")
     if isinstance(edits, str):
-        edits = blocks(edits) if "<<<<" in edits else loaded(edits)
+        edits = blocks(edits) if "<<<<" in edits else load_text(edits)
     listed: Any = [edits] if isinstance(edits, dict) else edits
     if isinstance(listed, list):
         each = _of_one_file(named, cast("list[Any]", listed))

@@ -163,7 +163,7 @@ class Tool(Struct, frozen=True):
     preview: Callable[..., str] | None = None
     remote: RemoteFacts | None = None
 
-    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]:
+    def list_paths(self, arguments: Mapping[str, Any]) -> Sequence[str]:
         """Return the paths in a call, as written; raises nothing."""
         return self.paths(arguments)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, relay
+from sakti.agent.sandbox import environment, quarantine, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -30,7 +30,7 @@ from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
 if TYPE_CHECKING:
-    from sakti.agent.sandbox.sandbox import Enclosed, Sandbox
+    from sakti.agent.sandbox.sandbox import Sandbox, SandboxedCommand
 
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
 LINGER = 0.3  # seconds that what a command started has to end with it
@@ -124,12 +124,12 @@ def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) 
 @contextmanager
 def _enclose(
     run: ToolContext, sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
-) -> Generator[Enclosed]:
+) -> Generator[SandboxedCommand]:
     if sandbox is None:
-        yield enclosing.Enclosed(tuple(argv), cwd)
+        yield enclosing.SandboxedCommand(tuple(argv), cwd)
         return
     shares = not run.is_alone
-    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=run.read_only, shares_network=shares) as enclosed:
+    with sandbox.enclose(argv, cwd, (notes,), read, read_only=run.read_only, shares_network=shares) as enclosed:
         yield enclosed
 
 
@@ -150,7 +150,7 @@ async def bash(
     appeared = _watch(run)
     if background:
         return await _run_in_background(run, command, outside, reach or ())
-    before = run.state.files.unchanged()
+    before = run.state.files.list_unchanged()
     started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
     timed_out, remaining, changed, survivors = False, "", "", list[str]()
@@ -172,7 +172,7 @@ async def bash(
         describe_survivors(survivors),
         remaining,
         changed,
-        aside.describe_moves(appeared),
+        quarantine.describe_moves(appeared),
         _refused_hosts(run, started),
     ]
     return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
@@ -308,7 +308,7 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
 
 def _refused_hosts(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
-    if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
+    if run.state.network is None or not (refused := run.state.network.list_refused(started.reach)):
         return ""
     return f"[the sandbox blocked access to {', '.join(refused)}. Name them in `reach`: the user is asked.]"
 

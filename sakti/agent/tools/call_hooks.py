@@ -49,7 +49,7 @@ class Guard(Protocol):
         """Return the verdict on a call whose arguments are valid. Raises `Denied`."""
         ...
 
-    async def asked(self, call: ToolCallPart) -> Judged:
+    async def ask_hooks(self, call: ToolCallPart) -> Judged:
         """Return the verdict on a call that the user would be asked about. Raises `Denied`.
 
         Without a verdict the user is asked.
@@ -131,11 +131,11 @@ def explain_change(call: ToolCallPart, decision: Decision) -> str:
 REASON = "{marks} stands for a masked secret, which is not inserted"
 
 
-def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
+def ask_about_marks(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
     if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
         return decision
-    target = decision.target or ", ".join(tool.named(arguments)) or str(arguments.get("command", tool.name))
+    target = decision.target or ", ".join(tool.list_paths(arguments)) or str(arguments.get("command", tool.name))
     return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(marks)), target=target, rules=())
 
 
@@ -148,7 +148,7 @@ def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str,
     if not marks or tool.effect != "write":
         return marks
     held: set[str] = set()
-    for name in tool.named(arguments):
+    for name in tool.list_paths(arguments):
         try:
             held |= marks_of(read_file(run.resolve(name))[1].text)
         except (OSError, ToolError):  # no such file yet, or none with a text

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import Place, resolve_path
+from sakti.agent.judge.workspace_view import WorkspaceView, resolve_path
 from sakti.agent.sandbox.boundary import Level
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
@@ -117,7 +117,7 @@ class SeenFiles(Struct):
         changed = path.stat().st_ctime_ns
         return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
 
-    def unchanged(self) -> list[Path]:
+    def list_unchanged(self) -> list[Path]:
         """Return the known files that are unchanged: what a command changes of them is its own effect."""
         return [path for path, seen in self.known.items() if self._looks_same(path, seen)]
 
@@ -190,12 +190,12 @@ class Recorder(Protocol):
         """
         ...
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         """Return which files that a call names could not be restored, and why; "" if there are none."""
         ...
 
     def around(
-        self, effect: str, arguments: Mapping[str, Any], place: Place
+        self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> contextlib.AbstractAsyncContextManager[CallRecord]:
         """Surround a call of a tool with this effect; the record names the jobs still running after it."""
         ...
@@ -213,11 +213,13 @@ class NoRecorder:
     ) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         return ""
 
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[CallRecord]:
+    async def around(
+        self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
+    ) -> AsyncGenerator[CallRecord]:
         yield CallRecord()
 
     async def settle(self, *, ends: bool = False) -> None:
@@ -375,10 +377,10 @@ class ToolContext(Struct):
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""
         return resolve_path(self.cwd, path)
 
-    def place(self) -> Place:
+    def place(self) -> WorkspaceView:
         """Return where the call acts, for judging it."""
         state = self.state
-        return Place(
+        return WorkspaceView(
             state.workspace,
             self.cwd,
             state.own,

@@ -21,7 +21,7 @@ from pathlib import Path
 import pathspec
 from msgspec import Struct, field
 
-from sakti.agent.judge.workspace_view import Place, secret_filter
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter
 from sakti.agent.tools import textfile
 from sakti.agent.tools.child import Ended, chunks, ripgrep
 from sakti.agent.tools.context import ToolContext
@@ -94,7 +94,7 @@ class Listing(Struct):
     complete: bool = True
 
 
-async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
+async def listing(root: Path, place: WorkspaceView, *, seconds: float = 20) -> Listing:
     """List the files below `root` that may be read."""
     program = ripgrep()
     if program is not None:
@@ -105,7 +105,7 @@ async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
     return Listing(sorted(paths), sorted(secret), complete)
 
 
-def _split(found: list[str], root: Path, place: Place) -> list[str]:
+def _split(found: list[str], root: Path, place: WorkspaceView) -> list[str]:
     """Remove secret paths from `found`; return them."""
     is_secret = secret_filter(root, place)
     secret = [p for p in found if is_secret(p)]

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from sakti.agent.judge.workspace_view import Place, other_name, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, other_name, secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
@@ -87,7 +87,7 @@ async def grep(
     return _build_outcome(search, show, files, secret, timed_out)
 
 
-async def _list_folder(root: Path, place: Place, include: str | None) -> tuple[Listing, list[str], list[str]]:
+async def _list_folder(root: Path, place: WorkspaceView, include: str | None) -> tuple[Listing, list[str], list[str]]:
     """List a folder, the files in it to search, and those left out as secret."""
     files = await listing(root, place, seconds=SECONDS)
     if include is None:
@@ -120,7 +120,7 @@ def _decode_row(row: bytes) -> str:
     return text
 
 
-def _check_file(file: Path, path: str, place: Place) -> None:
+def _check_file(file: Path, path: str, place: WorkspaceView) -> None:
     """Raise `ToolError` unless a file can be searched."""
     if not file.is_file():
         raise ToolError(f"There is no {path}." if not file.exists() else f"{path} is not a regular file.")

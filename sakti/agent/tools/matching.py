@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.textfile import Line, folded, merge_change, unfold
+from sakti.agent.tools.textfile import Line, fold_text, merge_change, unfold
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -99,7 +99,7 @@ class FileLines:
             return len(body) + 1
         return len(body) if end == len(folded_body) else back(body, end)
 
-    def indented(self, old: str, fold: Callable[[str], str]) -> list[MatchPlace]:
+    def find_indented(self, old: str, fold: Callable[[str], str]) -> list[MatchPlace]:
         """Return where the lines of `old` occur with another indentation, mapped consistently."""
         old_lines = old.removesuffix("\n").split("\n")
         bare = [fold(w).strip() for w in old_lines]
@@ -117,7 +117,7 @@ class FileLines:
             out.append(MatchPlace(i, 0, behind - 1, len(body) + (1 if old.endswith("\n") else 0), indents))
         return out
 
-    def replaced(self, places: Sequence[MatchPlace], change: Change) -> str:
+    def replace_at(self, places: Sequence[MatchPlace], change: Change) -> str:
         """Return the entire text after the change at all `places`, which are in order."""
         old, new = _pieces(change.old), _pieces(change.new)
         out: list[str] = []
@@ -171,16 +171,16 @@ def _trim(body: str) -> str:
 
 
 def _fold(body: str) -> str:
-    return folded(body).rstrip(" \t")
+    return fold_text(body).rstrip(" \t")
 
 
 def levels(text: FileLines, old: str) -> Iterator[list[MatchPlace]]:
     """Yield the matches of each level, the most exact first."""
     yield text.places(old, str, _same)
     yield text.places(old, _trim, _same)
-    yield text.indented(old, _trim)
+    yield text.find_indented(old, _trim)
     yield text.places(old, _fold, unfold)
-    yield text.indented(old, _fold)
+    yield text.find_indented(old, _fold)
 
 
 def _check_change(change: Change) -> None:
@@ -207,7 +207,7 @@ def apply(text: str, change: Change, name: str) -> str:
                 raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
             if places:
                 assert each is not None
-                return full_text.replaced(places, each)
+                return full_text.replace_at(places, each)
     raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(full_text, plain_change)}")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from sakti.agent.tools.actions import ActionTool, Field, action_tool
+from sakti.agent.tools.actions import ActionTool, Field, Run, action_tool
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_mutate import MISSING, QUERY, text, texts, whole
 from sakti.core.errors import MemoryFailure
@@ -189,6 +189,14 @@ FIELDS = (
 
 def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]) -> ActionTool:
     """Make the tool for one workspace; `in_window` gives the ids of messages that the model sees already."""
+    actions = {
+        "search": _make_search(store, resource_id, counter, in_window),
+        "recall": _make_recall(store, resource_id, counter),
+    }
+    return action_tool("memory-search", FIELDS, actions, parallel=True, missing=MISSING, usual="search")
+
+
+def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]) -> Run:
 
     async def search(
         run: ToolContext,
@@ -217,6 +225,10 @@ def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callabl
             in_window=in_window(),
         )
 
+    return search
+
+
+def _make_recall(store: Store, resource_id: str, counter: Counter) -> Run:
     async def recall(
         run: ToolContext,
         *,
@@ -238,5 +250,4 @@ def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callabl
             char_offset=charOffset,
         )
 
-    actions = {"search": search, "recall": recall}
-    return action_tool("memory-search", FIELDS, actions, parallel=True, missing=MISSING, usual="search")
+    return recall

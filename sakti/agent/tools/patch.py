@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
-from sakti.agent.tools.textfile import Line, folded, merge_change
+from sakti.agent.tools.textfile import Line, fold_text, merge_change
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
 
@@ -31,6 +31,15 @@ BEGIN, END = "*** Begin Patch", "*** End Patch"
 _FILE = lazy_pattern(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
 _MOVE = lazy_pattern(r"\*\*\* Move to: ?(.+)")
 _EOF = "*** End of File"
+
+
+# Models that were trained on the `*** Begin Patch` envelope.
+_PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
+
+
+def knows_patches(model: str) -> bool:
+    """Return whether a model writes `apply_patch` better than replacements."""
+    return _PATCHING.search(model.lower()) is not None
 
 
 class Hunk(Struct, frozen=True):
@@ -190,7 +199,7 @@ def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
 
 
 # What is compared, the strictest first: the line, without blanks at its end, without blanks round it, plain signs.
-_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
+_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: fold_text(body).strip())
 
 
 def _skip_context(bodies: Sequence[str], hunk: Hunk, at: int, what: str) -> int:

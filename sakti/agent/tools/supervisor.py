@@ -101,7 +101,7 @@ def _reap(command: int, control: int) -> bool:
 
 
 def _is_closed(control: int) -> bool:
-    """Return whether sakti is gone; if it was killed before it read what was written here, reading fails."""
+    """Return whether sakti is gone; reading fails if it was killed before it read all output."""
     try:
         return not os.read(control, 4_096)
     except OSError:

@@ -254,7 +254,7 @@ def clusters(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Compose `text` (NFC), with plain quotes, dashes and blanks for typographic ones."""
     if text.isascii():
         return text
@@ -292,10 +292,10 @@ def carry(old: str, new: str, there: str) -> str:
     indent = new[: len(new) - len(after)]
     if before == present:
         return new
-    if folded(before) == folded(present):
+    if fold_text(before) == fold_text(present):
         return indent + _carry(before, after, present)
     bare, blanks = present.rstrip(" \t"), present[len(present.rstrip(" \t")) :]
-    if before != before.rstrip(" \t") or after != after.rstrip(" \t") or folded(before) != folded(bare):
+    if before != before.rstrip(" \t") or after != after.rstrip(" \t") or fold_text(before) != fold_text(bare):
         return new
     return indent + (after if before == bare else _carry(before, after, bare)) + blanks
 
@@ -345,7 +345,7 @@ def merge_change(
 def _merge_lines(
     there: Sequence[Line], old: Sequence[Line], new: Sequence[Line], end: str, adapt: Callable[[str], str]
 ) -> Iterator[Line]:
-    """Yield the lines of a change; each keeps what it has in common with the old line at its place."""
+    """Yield the lines of a change, each adapted to the bytes of the old line in its place."""
     for k, line in enumerate(new):
         paired = k < len(old)
         body = adapt(carry(old[k].body, line.body, there[k].body) if paired else line.body)

@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.repetition import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, tool_search
@@ -20,11 +20,11 @@ from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
+from sakti.agent.tools.patch import knows_patches
 from sakti.agent.tools.read import read
 from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
-from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.tool_names import CALL, display_name
@@ -149,7 +149,8 @@ class Toolbox(Struct):
         """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
         self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
         self.tools |= {
-            t.name: t for t in tool_search.make(self.deferred, top_k, notes, lambda name: self.explain_missing(name))
+            t.name: t
+            for t in tool_search.make(self.list_deferred, top_k, notes, lambda name: self.explain_missing(name))
         }
 
     def load_always(self, tools: Sequence[Tool]) -> None:
@@ -163,17 +164,17 @@ class Toolbox(Struct):
         """Return a tool of ours or of a server."""
         return self.remote().get(name) or self.tools.get(name)
 
-    def deferred(self) -> dict[str, ToolSpec]:
+    def list_deferred(self) -> dict[str, ToolSpec]:
         """Return the tools that are found by search, by name."""
         local = {name: self.tools[name] for name in sorted(self.searched & self.tools.keys())}
         remote = {name: t for name, t in self.remote().items() if name not in self.tools}
         return {name: t.spec() for name, t in (local | remote).items()}
 
-    def touched(self, call: ToolCallPart) -> list[str]:
+    def list_touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
         call = self._translate(call, self.state.cwd)
         tool = self.find(call.name)
-        paths = tool.named(call.arguments or {}) if tool is not None else ()
+        paths = tool.list_paths(call.arguments or {}) if tool is not None else ()
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
 
     async def run(
@@ -205,7 +206,7 @@ class Toolbox(Struct):
                 await asyncio.wait(tasks)
         return results
 
-    async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
+    async def run_single(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
         """Run one call that no model made; permissions apply as for a model's call."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         announced = _Announced(call, emit)
@@ -214,14 +215,12 @@ class Toolbox(Struct):
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
-        decision = await self._foresee(call, thread_id)
-        return decision is not None and decision.verdict == "allow"
+        return (decision := await self._foresee(call, thread_id)) is not None and decision.verdict == "allow"
 
     async def _name_questions(self, calls: Iterable[ToolCallPart], thread_id: str) -> AsyncIterator[str]:
         """Name the calls that will ask, with their targets."""
         for call in calls:
-            decision = await self._foresee(call, thread_id)
-            if decision is not None and decision.verdict == "ask":
+            if (decision := await self._foresee(call, thread_id)) is not None and decision.verdict == "ask":
                 yield f"{display_name(call.name)}  {decision.target}"
 
     async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:
@@ -285,7 +284,7 @@ class Toolbox(Struct):
             run.is_alone, run.hosts = decision.is_alone, decision.hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(*_recorded(tool, arguments), run.place()) as record:
+            async with self.state.recorder.around(*_describe_for_recorder(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -314,7 +313,7 @@ class Toolbox(Struct):
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember changed files that run later, with diffs, until a command that runs them is approved."""
         place = run.place()
-        for path in map(place.resolve, found.named(arguments)):
+        for path in map(place.resolve, found.list_paths(arguments)):
             if runs_later(path, place):
                 before = self.state.changed.get(path, "")
                 self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
@@ -393,7 +392,7 @@ class Toolbox(Struct):
         """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
 
-    def _place(self, run: ToolContext) -> Place:
+    def _place(self, run: ToolContext) -> WorkspaceView:
         """Return the place of a call, with the name of the mode or child that only reads there."""
         top = self.parent or self
         if top.mode == "plan":
@@ -409,7 +408,7 @@ class Toolbox(Struct):
         self.mode = mode
         self.approvals.judge_again()
 
-    def _decided(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged, mode: SessionMode) -> Decision:
+    def _evaluate(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged, mode: SessionMode) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
@@ -422,11 +421,13 @@ class Toolbox(Struct):
             limits = [only[found.name] for only in self.only if found.name in only]
             if any(judge(found, arguments, mode="ask", rules=r, place=place).verdict != "allow" for r in limits):
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
-            return call_hooks.decided(run, found, arguments, decision)
+            return call_hooks.ask_about_marks(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
-            target = decision.target or ", ".join(found.named(arguments)) or str(arguments.get("command", found.name))
+            target = (
+                decision.target or ", ".join(found.list_paths(arguments)) or str(arguments.get("command", found.name))
+            )
             return structs.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
         if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
             rules = self._all_rules
@@ -439,11 +440,11 @@ class Toolbox(Struct):
     ) -> tuple[Decision, Callable[[], Decision]]:
         """Return the decision on a call, and a function that decides again by rules and mode of then."""
         if found.effect == "write":
-            run.judged, run.shown = frozenset(map(run.place().resolve, found.named(arguments))), {}
+            run.judged, run.shown = frozenset(map(run.place().resolve, found.list_paths(arguments))), {}
         loss = ""
 
         def decide_in(mode: SessionMode) -> Decision:
-            return self._decided(run, found, arguments, judged, mode).warn(str(arguments.get("command")), loss)
+            return self._evaluate(run, found, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
             decision = decide_in(mode := self._mode_for(found))
@@ -465,7 +466,7 @@ class Toolbox(Struct):
         decision, decide = await self._judge(run, found, arguments, judged)
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, run.cwd)
-            answered = await self.guard.asked(structs.replace(call, arguments=arguments))
+            answered = await self.guard.ask_hooks(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
                 changed = self._translate(answered.call, run.cwd)
                 _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
@@ -478,9 +479,9 @@ class Toolbox(Struct):
             return decision.apply(arguments), decision
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
-        return await self._asked(run, found, call, arguments, decision, decide)
+        return await self._ask(run, found, call, arguments, decision, decide)
 
-    async def _asked(
+    async def _ask(
         self,
         run: ToolContext,
         found: Tool,
@@ -557,7 +558,7 @@ class Toolbox(Struct):
         except ToolError:
             hidden = [
                 path
-                for path in map(run.resolve, found.named(arguments))
+                for path in map(run.resolve, found.list_paths(arguments))
                 if not run.place().holds(path) and path not in self.state.files.known
             ]
             if not hidden:
@@ -568,22 +569,13 @@ class Toolbox(Struct):
             raise ToolError(message) from None
 
 
-def _recorded(tool: Tool, arguments: Json) -> tuple[str, Json]:
+def _describe_for_recorder(tool: Tool, arguments: Json) -> tuple[str, Json]:
     """Return the effect and the arguments of a call for the recorder of file changes."""
     if tool.remote is None:
         return tool.effect, arguments
     if tool.remote.reads_only:
         return "own", {}
     return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
-
-
-# Models that were trained on the `*** Begin Patch` envelope.
-_PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
-
-
-def knows_patches(model: str) -> bool:
-    """Return whether a model writes `apply_patch` better than replacements."""
-    return _PATCHING.search(model.lower()) is not None
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

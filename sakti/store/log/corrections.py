@@ -199,7 +199,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
         tasks = clear_tasks(db, row["thread_id"], [_shown_text(one) for one in lines]).values
     for one in lines:
         before = {name: one[name] for name in _FIELDS}
-        done = {"n": number, "at": now, "action": action, "changes": changes, "before": before, "undone_at": None}
+        done: Json = {"n": number, "at": now, "action": action, "changes": changes, "before": before, "undone_at": None}
         if tasks and one is row:
             done["tasks"] = tasks
         _store(db, one, [*_corrections(one), done])

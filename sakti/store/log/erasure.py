@@ -196,14 +196,13 @@ def words(db: Database, thread_id: str) -> list[Step]:
         return []
     # SQL: joins groups and lines of several threads in one statement
     lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
-    own_lines = [r for r in lines if r[0] == thread_id]
+    own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
     others = [r for r in lines if r[0] != thread_id]
-    own_text = "\n".join(text for r in own_lines for text in r[3:]).casefold()
-    other_text = "\n".join(NOTE.sub("", text) for r in others for text in r[3:]).casefold()
+    other_text = NOTE.sub("", "\n".join(f"{r[3]}\n{r[4]}" for r in others)).casefold()
     steps: list[Step] = []
     for _, line_id, metadata, *_ in others:
-        texts = [r["text"] for r in json.loads(metadata).get(KEY, [])]
-        if phrases := tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in other_text):
+        texts = {r["text"]: r["text"].casefold() for r in json.loads(metadata).get(KEY, [])}
+        if phrases := tuple(t for t, folded in texts.items() if folded in own_text and folded not in other_text):
             steps.append(("unsay", line_id, phrases))
     return steps
 

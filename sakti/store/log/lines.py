@@ -144,7 +144,7 @@ def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -
     Lines of a group never change but by corrections, which are counted.
     """
     corrections = count_corrections(db, record_id)
-    groups: dict[str, list[LogLine]] = {}
+    groups: Mapping[str, Sequence[LogLine]] = {}
     if before is not None and (before.record_id, before.corrections) == (record_id, corrections):
         groups = before.groups
     # SQL: each step runs it; building a query takes 80-300 µs

@@ -17,11 +17,11 @@ import apsw
 from msgspec import Struct
 
 from sakti.core.errors import StoreError
-from sakti.store import archive_file, failures
-from sakti.store.archive_file import MARK
+from sakti.store import archive_file, failures, files
+from sakti.store.archive_file import MARK, REFERS
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import upkeep
+from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
@@ -160,3 +160,52 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
         return len(gone), keys[-1]
     finally:
         file.close()
+
+
+def recover(db: Database, path: Path, end: str) -> str:
+    """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
+
+    `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
+    Raises `apsw.Error`, `OSError`.
+    """
+    _, problem = checks.archive_problems(db)
+    place, new = archive_file.path_of(path), files.own(archive_file.path_of(path), "recovering")
+    some = archive_file.any_reference(db)
+    if not problem or some is None or not place.exists():
+        return ""
+    number = archive_file.number_of(some)
+    # SQL: compares packed parts by a range of bytes, which no field has
+    rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
+    keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
+    try:
+        came = _copy_rows(place, new, number, keys)
+        if not came:
+            return ""
+        archive_file.forget(path)
+        place.rename(files.beside(place, end))
+        new.rename(place)
+    finally:
+        for file in files.all_of(new):
+            file.unlink(missing_ok=True)
+    return f"{came} of {len(keys)} texts in the archive could be read; the damaged one is {files.beside(place, end)}"
+
+
+def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
+    """Copy the rows of an archive that can be read to a new one; return how many."""
+    archive_file.build(new, number)
+    source, target = archive_file.connect(place, query_only=True), archive_file.connect(new)
+    came = 0
+    try:
+        with target:
+            for key in keys:
+                try:
+                    row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
+                except apsw.Error:
+                    continue
+                if row is not None and codec.readable(row[0] if isinstance(row[0], str | bytes) else None):
+                    target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
+                    came += 1
+    finally:
+        source.close()
+        target.close()
+    return came

@@ -69,21 +69,21 @@ class Copies(Struct, frozen=True, dict=True):
             shown = json.loads(text)
         except ValueError:
             return text
-        clean = self._erase_shown(shown, is_erased=False)
+        clean = self._erase_in_value(shown, is_erased=False)
         return text if clean == shown else json.dumps(clean, ensure_ascii=False)
 
-    def _erase_shown(self, value: Any, *, is_erased: bool) -> Any:
+    def _erase_in_value(self, value: Any, *, is_erased: bool) -> Any:
         """Return a JSON value with the texts of these ids erased; a text may be JSON itself."""
         match value:
             case dict():
                 item: dict[str, Any] = value
                 is_erased = item["id"] in self.ids if isinstance(item.get("id"), str) else is_erased
                 return {
-                    key: ERASED if is_erased and key == "text" else self._erase_shown(one, is_erased=is_erased)
+                    key: ERASED if is_erased and key == "text" else self._erase_in_value(one, is_erased=is_erased)
                     for key, one in item.items()
                 }
             case list():
-                return [self._erase_shown(one, is_erased=is_erased) for one in value]  # pyright: ignore[reportUnknownVariableType]
+                return [self._erase_in_value(one, is_erased=is_erased) for one in value]  # pyright: ignore[reportUnknownVariableType]
             case str():
                 return self.without(value)
             case _:

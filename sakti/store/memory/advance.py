@@ -150,7 +150,10 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
 
 
 def _chosen_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[str]) -> list[Group]:
-    """Return observations of a thread in the order of `ids`. Raises `MemoryFailure` (conflict) for any other group."""
+    """Return observations of a thread in the order of `ids`.
+
+    Raises `MemoryFailure` (conflict) for any other group.
+    """
     by_id = {g.id: g for g in rows.groups_by_id(db, ids)} if ids else {}
     chosen = [by_id[i] for i in ids if i in by_id]
     places = {(g.record_id, g.thread_id, g.kind) for g in chosen}
@@ -178,7 +181,10 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
 
 
 def _require_adjacent(db: Database, groups: Sequence[Group], end: int) -> int:
-    """Return the last message of groups that follow message `end` without a gap. Raises `MemoryFailure` (conflict)."""
+    """Return the last message of groups that follow message `end` without a gap.
+
+    Raises `MemoryFailure` (conflict).
+    """
     for group in groups:
         assert group.first_index is not None and group.last_index is not None
         if group.first_index <= end or has_messages_between(db, group.thread_id, end, group.first_index):

@@ -63,24 +63,26 @@ class _StateRules(Struct):
 
     def _reflections(self) -> dict[str, str]:
         """Map group ids to the reflection in the log that covers them; newer reflections come first."""
-        by_id = {s.id: s for s in self.spans}
         claimed: dict[str, str] = {}
         reflections = [s for s in self.spans if s.kind == "reflection"]
         for span in reversed(reflections):
             if span.id in self.dissolved:
                 self.states[span.id] = "discarded"
-            stands = span.id in claimed or (span.state == "active" and span.id not in self.dissolved)
-            if not stands and self.states[span.id] != "superseded":  # else its reflection is gone
+            if not self._may_cover(span, claimed):
                 continue
-            if any(i in claimed for i in span.merged):
+            if not claimed.keys().isdisjoint(span.merged):
                 self.states[span.id] = "discarded"
                 continue
             self.states[span.id] = "superseded" if span.id in claimed else "active"
-            for merged in span.merged:
-                claimed[merged] = span.id
-                if merged in by_id:
-                    self.states[merged] = "superseded"
+            claimed |= dict.fromkeys(span.merged, span.id)
+            self.states |= dict.fromkeys(self.states.keys() & set(span.merged), "superseded")
         return claimed
+
+    def _may_cover(self, span: GroupSpan, claimed: dict[str, str]) -> bool:
+        """Return whether a reflection is in the log, or was until its own reflection went."""
+        if span.id in claimed or (span.state == "active" and span.id not in self.dissolved):
+            return True
+        return self.states[span.id] == "superseded"
 
     def _thread(self, thread: str, claimed: dict[str, str]) -> None:
         """Walk along a thread: keep each group right behind the last, fill gaps from unused groups."""
@@ -99,9 +101,13 @@ class _StateRules(Struct):
             self.states[span.id] = "superseded" if span.id in claimed else "active"
             end = span.last
         else:
-            if self.observed_to.get(thread, -1) > end:
-                end = self._fill(observations, thread, end, self.observed_to[thread] + 1)
+            end = self._fill_to(observations, thread, end)
         self._behind(observations, end)
+
+    def _fill_to(self, own: Sequence[GroupSpan], thread: str, end: int) -> int:
+        """Use unused groups up to the last observed message; return the new end."""
+        observed_to = self.observed_to.get(thread, -1)
+        return self._fill(own, thread, end, observed_to + 1) if observed_to > end else end
 
     def _fill(self, own: Sequence[GroupSpan], thread: str, end: int, before: int) -> int:
         """Use unused groups that fit the gap between `end` and `before`; return the new end."""

@@ -305,10 +305,11 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
             return None
         # No task waits for a new one, so that walk ends at once.
         if 2 * len(ahead) < len(behind):
-            ahead = frontier = _visit(_ahead(db, ahead), came)
+            ahead = _visit(_ahead(db, ahead), came)
+            meeting = [n for n in ahead if n in goes]
         else:
-            behind = frontier = _visit(_behind(db, behind), goes)
-        meeting = [n for n in frontier if n in came and n in goes]
+            behind = _visit(_behind(db, behind), goes)
+            meeting = [n for n in behind if n in came]
     return min((_join_paths(came, goes, n) for n in meeting), key=len)
 
 

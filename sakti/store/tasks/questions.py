@@ -333,24 +333,26 @@ def list_claimed(db: Connection, resource_id: str) -> list[Task]:
     return _read_tasks(db, f"tasks t WHERE t.resource_id = ? AND {claimed} {_ORDER}", (resource_id,))
 
 
-def select(
-    db: Connection,
-    resource_id: str,
-    *,
-    status: str | None = None,
-    type: str | None = None,
-    label: str | None = None,
-    assignee: str | None = None,
-    limit: int = 20,
-    offset: int = 0,
-) -> tuple[list[Task], int]:
-    """Return tasks that match the filters, most urgent first, and their number.
+class TaskFilter(Struct, frozen=True):
+    """Conditions for tasks; None: any.
 
     `status` None: not closed; "all": any; "ready" and "blocked": open ones in that state.
     """
-    states, where = _STATES[status], ["t.resource_id = ?"]
+
+    status: str | None = None
+    type: str | None = None
+    label: str | None = None
+    assignee: str | None = None
+
+
+def select(
+    db: Connection, resource_id: str, wanted: TaskFilter, *, limit: int = 20, offset: int = 0
+) -> tuple[list[Task], int]:
+    """Return tasks that match a filter, most urgent first, and their number."""
+    states, where = _STATES[wanted.status], ["t.resource_id = ?"]
+    label, assignee = wanted.label, wanted.assignee
     values: list[object] = [resource_id]
-    for name, value in (("type", type), ("assignee", assignee)):
+    for name, value in (("type", wanted.type), ("assignee", assignee)):
         if value is not None:
             where.append(f"t.{name} = ?")
             values.append(value)
@@ -360,7 +362,7 @@ def select(
         values.insert(0, label)
     clause = " AND ".join(where)
     if label is None and assignee is None:
-        state_counts = counts(db, resource_id, type)
+        state_counts = counts(db, resource_id, wanted.type)
         total = sum(state_counts[state] for state in states)
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
@@ -483,26 +485,28 @@ def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
 def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
     """Return the ids of the best tasks, best first; any input is a valid query."""
     query = search_query.parse_query(text, partial(_is_said, db))
-    words = _words(query.text)
-    quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
     without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
     hits: list[str] = []
-
-    def add(parts: Sequence[str], glue: str) -> None:
-        if parts and len(hits) < limit:
-            match = f"({glue.join(parts)}){without}"
-            hits.extend(i for i in _rank(db, resource_id, match, limit) if i not in hits)
-
-    add(quoted_words, " AND ")
-    if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
-        add([*map(_quote, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
-    some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
-    if len(set(some)) > 1:
-        add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
+    for match in _matches(db, query):
+        if len(hits) < limit:
+            hits.extend(i for i in _rank(db, resource_id, f"({match}){without}", limit) if i not in hits)
     if not hits and not _is_one_letter(text.strip()):
         scope = text_search.Scope(resource_id, kinds=("task",))
         hits = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
     return hits[:limit]
+
+
+def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:
+    """Yield what to match, the strictest first: all words, all as beginnings, some of them."""
+    words = _words(query.text)
+    quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
+    if quoted_words:
+        yield " AND ".join(quoted_words)
+    if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
+        yield " AND ".join([*map(_quote, query.phrases), *map(_beginning, (*words, *query.prefixes))])
+    some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
+    if len(set(some)) > 1:
+        yield " OR ".join([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS])
 
 
 def _words(text: str) -> list[str]:

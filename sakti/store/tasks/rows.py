@@ -327,15 +327,15 @@ def add_event(
     action: str,
     actor: str,
     now: int,
-    before: Json | None = None,
-    after: Json | None = None,
+    values: tuple[Json | None, Json | None] = (None, None),
     *,
     batch: str | None = None,
 ) -> None:
-    """Log a change."""
-    values: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
+    """Log a change; `values`: what it changed, before and after."""
+    before, after = values
+    change: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
     who = {"task_id": task.id, "resource_id": task.resource_id, "action": action, "actor": actor}
-    rows.insert(db, TaskEventRow, **who, **values)
+    rows.insert(db, TaskEventRow, **who, **change)
 
 
 def newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:

@@ -137,7 +137,7 @@ class _Texts:
 _texts = _Texts()
 
 
-def stored(parts: Sequence[Part]) -> str | bytes:
+def encode_parts(parts: Sequence[Part]) -> str | bytes:
     """Return the stored form of parts."""
     value = pack(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
     _texts.put(value, plain_text(parts))
@@ -175,23 +175,23 @@ def mask_part(given: Part) -> Part | None:
     """Return a part without secrets; None for reasoning with one, which must not be changed."""
     match given:
         case TextPart(text):
-            return _replace_changed(given, text=masked(text))
+            return _replace_fields(given, text=masked(text))
         case ThinkingPart(text, _, opaque):
             return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
         case ToolCallPart(_, _, arguments, raw):
-            return _replace_changed(given, arguments=masked_value(arguments), raw=masked(raw))
+            return _replace_fields(given, arguments=masked_value(arguments), raw=masked(raw))
         case ToolResultPart(content=content, details=details):
-            return _replace_changed(given, content=masked(content), details=masked_value(details))
+            return _replace_fields(given, content=masked(content), details=masked_value(details))
         case FilePart(path, text):
-            return _replace_changed(given, path=masked(path), text=masked(text))
+            return _replace_fields(given, path=masked(path), text=masked(text))
         case OutputPart(command, text):
-            return _replace_changed(given, command=masked(command), text=masked(text))
+            return _replace_fields(given, command=masked(command), text=masked(text))
         case MarkerPart(_, text):
-            return _replace_changed(given, text=masked(text))
+            return _replace_fields(given, text=masked(text))
         case ContextPart(facts):
-            return _replace_changed(given, facts={name: masked(text) for name, text in facts.items()})
+            return _replace_fields(given, facts={name: masked(text) for name, text in facts.items()})
         case ImagePart(name=name):
-            return _replace_changed(given, name=masked(name))
+            return _replace_fields(given, name=masked(name))
 
 
 def mask_parts(given: Iterable[Part]) -> tuple[Part, ...]:
@@ -231,7 +231,7 @@ def _words(opaque: Any) -> Iterator[str]:
             yield from _words(value)
 
 
-def _replace_changed(given: Any, **values: Any) -> Any:
+def _replace_fields(given: Any, **values: Any) -> Any:
     """Return `given` with these values, or `given` itself if nothing changes."""
     same = all(getattr(given, name) == value for name, value in values.items())
     return given if same else structs.replace(given, **values)

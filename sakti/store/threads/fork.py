@@ -6,7 +6,7 @@ unobserved.
 
 A new thread may also begin with a block of earlier work. It names the source of each piece, and stays as it was when
 the thread began, so that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected
-lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed`).
+lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed_lines`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ def fork(
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
-    `undo`: it goes on in the original's place, under its name. Costs stay with the original.
-    The messages of an unfinished turn are left out. Raises `StoreError` where there is
-    no such thread, or no message.
+    `undo`: it goes on in the original's place, under its name. Costs stay with the original. The messages of an
+    unfinished turn are left out. Raises `StoreError` if there is no such thread, or no message.
     """
     parent = threads.get(db, thread_id)
     if parent is None:
@@ -68,9 +67,7 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    metadata = _metadata_until(parent.metadata, last)
-    if undo:
-        metadata |= {threads.UNDO_OF: thread_id}
+    metadata = _metadata_until(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,
@@ -177,30 +174,32 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
     states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
-        state = states.get(group.id, "superseded")
-        copy = replace(
-            group,
-            id=new_group[group.id],
-            record_id=record,
-            thread_id=made.id,
-            state=state,
-            first_message_id=new_ids.get(group.first_message_id or ""),
-            last_message_id=new_ids.get(group.last_message_id or ""),
-            message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
-            merged_group_ids=tuple(new_group[m] for m in group.merged_group_ids),
-            metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
-            superseded_at=group.superseded_at if state == "superseded" else None,
-        )
+        copy = _copied_group(group, states.get(group.id, "superseded"), new_ids | new_group)
+        copy = replace(copy, record_id=record, thread_id=made.id)
         rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
 
 
+def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
+    """Return a group with the new ids of itself, its messages and its sources."""
+    return replace(
+        group,
+        id=new_ids[group.id],
+        state=state,
+        first_message_id=new_ids.get(group.first_message_id or ""),
+        last_message_id=new_ids.get(group.last_message_id or ""),
+        message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
+        merged_group_ids=tuple(new_ids[m] for m in group.merged_group_ids),
+        metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
+        superseded_at=group.superseded_at if state == "superseded" else None,
+    )
+
+
 def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    active = (g for g in groups.values() if g.state == "active")
-    waiting = (g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation"))
-    log = [part for g in active for part in up_to(g, last, groups) if part.end is not None]
-    return log, [g for g in waiting if (g.end or 0) <= last]
+    log = [part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups)]
+    waiting = [g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation")]
+    return [part for part in log if part.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
@@ -229,6 +228,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
 
 def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
     parent: Any = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
+    observations = [g for g in log if g.kind == "observation"]
     generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
     rows.insert(
         db,
@@ -238,17 +238,24 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         scope="thread",
         thread_id=made.id,
         resource_id=made.resource_id,
-        origin_type="reflection" if generation else "observation" if log else "initialization",
+        origin_type=_origin_type(log),
         generation_count=generation,
         last_observed_at=parent.last_observed_at if log else None,
         last_reflection_at=parent.last_reflection_at if generation else None,
-        total_tokens_observed=sum(g.message_tokens for g in log if g.kind == "observation"),
+        total_tokens_observed=sum(g.message_tokens for g in observations),
         observation_token_count=sum(g.observation_tokens for g in log),
         observed_timezone=parent.observed_timezone,
-        metadata={k: v for k, v in parent.metadata.items() if k in ("actor", "corrections", "paused")},
+        metadata={k: parent.metadata[k] for k in parent.metadata.keys() & {"actor", "corrections", "paused"}},
         created_at=made.created_at,
         updated_at=made.created_at,
     )
+
+
+def _origin_type(log: Sequence[Group]) -> str:
+    """Return the kind of the newest change of a log."""
+    if any(group.kind == "reflection" for group in log):
+        return "reflection"
+    return "observation" if log else "initialization"
 
 
 def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
@@ -358,7 +365,7 @@ def has_removed(db: Database, thread_id: str) -> bool:
     return any(line.is_removed for line in read_carried_lines(db, thread_id))
 
 
-def drop_removed(db: Database, thread_id: str) -> None:
+def drop_removed_lines(db: Database, thread_id: str) -> None:
     """Delete the lines that the user removed."""
     gone = [line.position for line in read_carried_lines(db, thread_id) if line.is_removed]
     row = CarryOverRow

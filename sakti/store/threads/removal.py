@@ -237,7 +237,7 @@ def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None
         rows.delete(db, RequestBlockRow, thread_id=thread_id)
 
 
-def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
+def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
     """Remove a typed text from the prompt history, the drafts, and the title made of it.
 
     Return whether the history had it.
@@ -265,7 +265,7 @@ def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
-        forget_typed(db, message.resource_id, message.thread_id, typed)
+        forget_prompts(db, message.resource_id, message.thread_id, typed)
     rows.delete(db, TaskMessageRow, message_id=message.id)
     rows.update(
         db,

@@ -192,7 +192,7 @@ def goes_on_as(thread: Thread) -> str:
 
 
 def redone_origin(db: Database, thread: Thread) -> str:
-    """Return the id of the thread whose undo led to `thread` and was redone; empty if it stands."""
+    """Return the id of the thread whose undo led to `thread` and was redone; empty without one."""
     origin = get(db, str(thread.metadata.get(UNDO_OF, "")))
     if origin is None or origin.metadata.get(UNDONE) or is_deleted(db, origin.id):
         return ""

@@ -226,7 +226,7 @@ BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
 
 
 class Area(Struct, frozen=True):
-    """An area that can be browsed: its name, and the keys for the status line (id, description), most wanted first.
+    """An area that can be browsed: its name, and its keys (id, description), the most wanted ones first.
 
     `switch` is the id of the key that shows, enters and hides a pane.
     """

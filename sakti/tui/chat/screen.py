@@ -202,8 +202,8 @@ class ChatScreen(Screen[None]):
         host, entry = self.host, AREAS[area]
         hide = ((entry.switch, "hide"),) if entry.switch else ()
         first, *rest = entry.keys
-        wanted = (first, *hide, *rest, ("app.help", "all keys"))
-        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in wanted)
+        entries = (first, *hide, *rest, ("app.help", "all keys"))
+        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in entries)
         return Browsing(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:

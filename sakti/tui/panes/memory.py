@@ -31,9 +31,9 @@ from sakti.agent.reports.memory_report import (
     sent_gauges,
     summarize_doubts,
 )
-from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
+from sakti.core.types import Spent
 from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -287,7 +287,7 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
-    """Return both gauges, and below them what is not sent and the next action of memory."""
+    """Return both gauges, and below them the tokens left out and the next action of memory."""
     gauges = sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]

@@ -64,9 +64,10 @@ def task_rows(board: Board) -> list[TaskLine]:
 
 def waits_for(task: BoardTask) -> str:
     """Return the title of the task that a card waits for, as `← add refresh tokens +1`, or its children."""
-    if blockers := task.blocker_titles or task.blocked_by:
+    blockers = [*(task.blocker_titles or task.blocked_by)]
+    if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
-        return f"← {one_line(str(blockers[0]), BLOCKER)}{more}"
+        return f"← {one_line(blockers[0], BLOCKER)}{more}"
     count = task.waits_for_children
     return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
 

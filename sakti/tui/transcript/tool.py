@@ -456,7 +456,7 @@ def _describe_range(key: str, arguments: Json) -> str:
 
 
 def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
-    """Return the questions of a call with their options, those of the user's answers marked; "" for other calls."""
+    """Return the questions of a call with their options, the chosen ones marked; "" for other calls."""
     try:
         questions = convert(arguments.get("questions"), list[CardQuestion])
     except ValidationError:

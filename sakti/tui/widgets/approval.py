@@ -196,7 +196,7 @@ def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str
 
 
 def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
-    """Return one line for each question, where a click on one comes to it, and for the calls that will ask next."""
+    """Return one line for each question, which a click opens, and for each call that will ask next."""
     lines = _list_questions(pending, at, room, palette) if len(pending) > 1 else []
     later = list_later(pending)
     for call in later[:OTHERS]:

@@ -120,7 +120,7 @@ def lay_out_form(
 
 
 def _options_at_cursor(form: QuestionForm, room: int, palette: Palette, height: int) -> list[Line]:
-    """Return the options in one line each, that under the cursor whole, scrolled so that it is seen."""
+    """Return the options in a line each, the one under the cursor in full, scrolled into view."""
     options = _options(form, room, palette, described=False)
     first = 0
     while first < form.cursor and sum(map(len, options[first : form.cursor + 1])) > height:

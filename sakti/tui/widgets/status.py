@@ -261,9 +261,7 @@ class StatusLine(Widget):
 
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
-        activity = f"stopping {self.stopping}" if self.stopping else ""
-        if state is not None and not self.stopping:
-            activity = self._describe(state, with_clock="clock" not in dropped)
+        activity = self._describe(state, with_clock="clock" not in dropped)
         confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
@@ -287,7 +285,9 @@ class StatusLine(Widget):
         text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
         return text.removeprefix("context ") if "label" in dropped else text
 
-    def _describe(self, state: State, *, with_clock: bool) -> str:
+    def _describe(self, state: State | None, *, with_clock: bool) -> str:
+        if self.stopping or state is None:
+            return f"stopping {self.stopping}" if self.stopping else ""
         clock = f" {self._format_clock(state.since)}" if with_clock else ""
         return shorten(state.text, max(8, self.size.width // 3)) + clock.removesuffix(" 0 s")
 
@@ -318,7 +318,7 @@ class StatusLine(Widget):
 
     @property
     def _first_escape(self) -> str:
-        """Return what Esc does before it stops anything; "" if it stops something now."""
+        """Return the action of Esc that precedes stopping; "" if it stops an activity now."""
         return "back" if self.covered else self.closes
 
     def _name_escape(self) -> str:

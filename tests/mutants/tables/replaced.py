@@ -206,13 +206,13 @@ MUTANTS = (
     M(
         "marks-newer",
         f"{MARKS}:find_replacements",
-        "for n in range(number)",
-        "for n in range(len(rows)) if n != number",
+        "for n in range(number):",
+        "for n in (m for m in range(len(rows)) if m != number):",
         by="tests/unit/memory/test_marking.py::test_words_are_found_again_whatever_their_case_and_only_in_older_lines",
     ),
     M(
         "marks-first-stays",
-        f"{MARKS}:find_replacements",
+        "sakti.store.log.replaced:_with_entry",
         "(*(e for e in earlier if e.text != entry.text), entry)",
         "(entry, *earlier)",
         by="tests/unit/memory/test_marking.py::test_the_newest_of_several_lines_is_named",

@@ -21,12 +21,17 @@ MUTANTS = (
         "OR leases.heartbeat_at > excluded.heartbeat_at + ?",
         "OR leases.heartbeat_at > excluded.heartbeat_at + 1000 * ?",
     ),
-    M("lease-not-required", "sakti.store.leases:require", "if row is None:", "if False:"),
+    M(
+        "lease-not-required",
+        "sakti.store.leases:require",
+        'if not rows.select(db, LeaseRow, ("owner",), **mine):',
+        "if False:",
+    ),
     M(
         "lease-of-any-owner",
         "sakti.store.leases:require",
-        "AND owner = ? AND operation_id = ?",
-        "AND ? != '' AND ? != ''",
+        ', "owner": owner, "operation_id": operation_id}',
+        "}",
     ),
     M(
         "lease-renews-lost",
@@ -37,13 +42,13 @@ MUTANTS = (
     M(
         "lease-releases-others",
         "sakti.store.leases:release",
-        "AND owner = ? AND operation_id = ?",
-        "AND ? != '' AND ? != ''",
+        ', "owner": owner, "operation_id": operation_id}',
+        "}",
     ),
-    M("lease-not-released", "sakti.store.leases:release", "WHERE record_id = ?", "WHERE 0 AND record_id = ?"),
+    M("lease-not-released", "sakti.store.leases:release", '{"record_id": record_id,', '{"record_id": "",'),
     M("lease-expired-stays", "sakti.store.leases:clear_expired", "expires_at <= ?", "expires_at <= 0 * ?"),
-    M("lease-live-cleared", "sakti.store.leases:clear_dead", "and not alive(owner)", ""),
-    M("lease-dead-stays", "sakti.store.leases:clear_dead", "and not alive(owner)", "and False"),
+    M("lease-live-cleared", "sakti.store.leases:clear_dead", " if not alive(owner)", ""),
+    M("lease-dead-stays", "sakti.store.leases:clear_dead", "if not alive(owner)", "if False"),
     M("lease-alive-elsewhere", "sakti.store.leases:alive", "if host != socket.gethostname()", "if False"),
     M("correct-any-line", "sakti.store.log.corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
@@ -55,8 +60,8 @@ MUTANTS = (
     M(
         "correct-nested-stay",
         "sakti.store.log.corrections:correct",
-        '*(_with_it(db, row) if action == "forget" else [])',
-        "",
+        "        lines += _with_it(db, row)\n",
+        "        pass\n",
     ),
     M(
         "correct-nested-all",
@@ -82,12 +87,17 @@ MUTANTS = (
         "memory.count_corrections(db, record_id) + 1",
         "memory.count_corrections(db, record_id)",
     ),
-    M("correct-undo-oldest", "sakti.store.log.corrections:undo", 'last["n"] > best[0]', 'last["n"] < best[0]'),
+    M(
+        "correct-undo-oldest",
+        "sakti.store.log.corrections:undo",
+        "max(numbers, key=lambda pair: pair[0]",
+        "min(numbers, key=lambda pair: pair[0] or 1 << 30",
+    ),
     M(
         "correct-undo-part",
         "sakti.store.log.corrections:undo",
-        'if not any(c["n"] == number for c in corrections):',
-        'if one["id"] != row["id"]:',
+        "        if undone:",
+        '        if undone and one["id"] == row["id"]:',
     ),
     M(
         "correct-undo-not",

@@ -62,7 +62,7 @@ MUTANTS = (
         "pass",
         by="tests/unit/memory/test_deciding.py::test_a_compaction_waits_for_what_another_window_observes",
     ),
-    M("compact-not-recorded", f"{COMPACTION}:compact", "compactions.add_compaction(db, done)", "pass"),
+    M("compact-not-recorded", f"{COMPACTION}:compact", "moves.add_compaction(db, done)", "pass"),
     M(
         "compact-count",
         f"{COMPACTION}:compact",

@@ -156,7 +156,7 @@ async def test_paths_of_calls_are_known_by_any_name(store: Store, tmp_path: Path
         ("bash", {"command": "ls"}, []),
         ("nothing", {"path": 3}, []),
     ):
-        assert toolbox.touched(ToolCallPart("c", name, given)) == expected
+        assert toolbox.list_touched(ToolCallPart("c", name, given)) == expected
 
 
 async def test_a_small_model_gets_short_tools_and_one_that_patches_its_own(store: Store, tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
     prepared = await driver.prepare()
     assert prepared.status.messages.threshold == 900
     assert prepared.status.observations.threshold == 1_200
-    assert "Window " in prepared.status.note
+    assert "Limits fit a window of 2.1k" in prepared.status.note
     await driver.close()
 
 

@@ -444,7 +444,7 @@ def test_parts_come_back_as_they_were(tmp_path: Path, said: Sequence[Sequence[Pa
     database = tmp_path / "s.db"
     archive_file.create(database)
     archive_file.know(database)
-    stored = [codec.stored(parts) for parts in said]
+    stored = [codec.encode_parts(parts) for parts in said]
     file = archive_file.connect(archive_file.path_of(database))
     found = archive_file.put(file, [codec.unpack(value) for value in stored])
     file.close()

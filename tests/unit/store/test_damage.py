@@ -22,7 +22,7 @@ from sakti.core.types import MarkerPart, Message, TextPart, Thread
 from sakti.store import failures, files, migrate, opening, user_state
 from sakti.store.connection import plain
 from sakti.store.database import Store
-from sakti.store.maintenance import checks, recovery
+from sakti.store.maintenance import checks, rebuild, recovery
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
@@ -310,7 +310,7 @@ async def test_values_that_mean_nothing_are_replaced_and_their_rows_kept(path: P
     assert all(f.ok for f in checks.inspect(path))
     store = await Store.open(path)
     one, two = await store.read(messages.get_many, ["m0-1", "m0-2"])
-    assert one.parts == (MarkerPart("withheld", recovery.LOST),) and one.state == "saved"
+    assert one.parts == (MarkerPart("withheld", rebuild.LOST),) and one.state == "saved"
     rows = await store.read(lambda db: db.execute_sql("SELECT raw_content FROM messages WHERE id = 'm0-2'").fetchone())
     assert rows == ("fo\ufffdo",) and two.text.startswith("message 0 2 ")
     await store.close()

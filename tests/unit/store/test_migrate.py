@@ -135,7 +135,7 @@ async def whole(path: Path) -> Store:
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]
     assert [t.id for t in await store.read(threads.recent, "/w", 5)] == ["t"]
-    listed, total = await store.read(questions.select, "/w", status="all")
+    listed, total = await store.read(questions.select, "/w", questions.TaskFilter("all"))
     assert total == len(listed) == len(TASKS)
     assert {t.id: t.state for t in listed} == {
         "free": "ready", "waiting": "blocked", "epic": "container", "of-a-chat": "in_progress",

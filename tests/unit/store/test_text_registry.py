@@ -91,7 +91,7 @@ _WITHIN = {
     "packing.py": ["search_docs.text", "search_docs.prev", "messages.raw_content", "messages.parts"],
     "search/index.py": ["search_docs.paths"],
     "tasks/questions.py": ["task_words.idents"],
-    "maintenance/recovery.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
+    "maintenance/rebuild.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }
 
 

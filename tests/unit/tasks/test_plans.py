@@ -70,7 +70,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     service.delete(db, actor, third)
     service.restore(db, actor, third)
     service.decay(db, who, now + 200 * service.DAY_MS)
-    old, _ = questions.select(db, who, status="closed", limit=TASKS)
+    old, _ = questions.select(db, who, questions.TaskFilter("closed"), limit=TASKS)
     service.restore(db, actor, next(t.id for t in old if t.compaction_level))
     service.undo_changes(db, actor, 8)
     for status in ("open", "ready", "blocked", "in_progress", "closed", "all", None):

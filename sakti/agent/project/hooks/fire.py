@@ -21,7 +21,7 @@ from sakti.agent.project.hooks.answers import HookDecision, HookText, Ran
 from sakti.agent.project.hooks.matching import HookSubject
 from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.project.hooks.settings import Hook, HookList
-from sakti.agent.sandbox import aside
+from sakti.agent.sandbox import quarantine
 from sakti.core.events import Event, Notice
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, MarkerPart, Part
@@ -197,13 +197,13 @@ class Hooks(Struct):
                 return one_line(name, 100)
         return ""
 
-    def _set_aside(self, watch: aside.Watch | None) -> None:
+    def _set_aside(self, watch: quarantine.Watch | None) -> None:
         for old, new in watch.look() if watch is not None else []:
-            moved = one_line(aside.describe_move(old, new), 200)
+            moved = one_line(quarantine.describe_move(old, new), 200)
             text = f"A hook created files that run code or give instructions later: {moved}."
             self.host.emit(Notice("warning", TITLE, text))
 
-    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: aside.Watch | None) -> None:
+    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: quarantine.Watch | None) -> None:
         """Wait for a hook that runs in the background; only its failures and messages are told."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
@@ -222,14 +222,14 @@ def held_parts(event: str, texts: Sequence[HookText]) -> tuple[Part, ...]:
     return ContextPart({FACT: answers.delimit(event, texts)}), MarkerPart(FACT, shown)
 
 
-def _watch(place: HookSurroundings) -> aside.Watch | None:
+def _watch(place: HookSurroundings) -> quarantine.Watch | None:
     """Watch the protected names while hooks run in the sandbox.
 
     The watch is separate, because commands run meanwhile.
     """
     if place.sandbox is None:
         return None
-    watch = aside.Watch(place.workspace, place.sandbox.watch.gits)
+    watch = quarantine.Watch(place.workspace, place.sandbox.watch.gits)
     watch.begin(running=False)
     return watch
 

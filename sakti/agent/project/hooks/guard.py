@@ -38,7 +38,7 @@ class HookGuard:
         decision = await self._hooks.fire("PreToolUse", fields, self._subject(call, calls))
         return self._apply_decision("PreToolUse", call, calls, decision)
 
-    async def asked(self, call: ToolCallPart) -> Judged:
+    async def ask_hooks(self, call: ToolCallPart) -> Judged:
         """Return what the hooks of PermissionRequest answer in the user's place. Raises `Denied`."""
         if not self._hooks.listens("PermissionRequest"):
             return Judged(call)

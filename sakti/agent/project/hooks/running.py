@@ -110,12 +110,14 @@ def _start(argv: Sequence[str], hook: Hook, place: HookSurroundings, stdin: IO[b
 
 
 @contextmanager
-def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: HookSurroundings) -> Generator[enclosing.Enclosed]:
+def _enclose(
+    argv: Sequence[str], cwd: Path, hook: Hook, place: HookSurroundings
+) -> Generator[enclosing.SandboxedCommand]:
     if place.sandbox is None:
-        yield enclosing.Enclosed(tuple(argv), cwd)
+        yield enclosing.SandboxedCommand(tuple(argv), cwd)
         return
     write = () if hook.project else enclosing.given_folders(hook.write, place.home)
-    with place.sandbox.enclosed(argv, cwd, write, place.read) as enclosed:
+    with place.sandbox.enclose(argv, cwd, write, place.read) as enclosed:
         yield enclosed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from sakti.agent.judge.workspace_view import Place, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
@@ -28,7 +28,7 @@ def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
     Only those that are there and hold no secrets. The bounds are those of reading them.
     """
     root = Path(os.path.realpath(root))
-    place = Place(root, root)
+    place = WorkspaceView(root, root)
     for source in sources:
         seen, waiting = {Path(os.path.realpath(source))}, [(Path(source), 0)]
         while waiting and len(seen) <= MOST:

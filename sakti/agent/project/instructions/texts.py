@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from sakti.agent.judge.workspace_view import Place, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions.imports import DEEPEST, LONGEST, MOST, TEXT, outside_code
@@ -48,7 +48,7 @@ class InstructionReader(Struct):
         try:
             real = path.resolve()
             root = next((r for r in self.roots if real.is_relative_to(r)), None)
-            if root is None or secret_reason(real, Place(root, root)):
+            if root is None or secret_reason(real, WorkspaceView(root, root)):
                 return None
             data = read_bytes(real, LONGEST)
         except ConfigError as e:

@@ -15,7 +15,7 @@ import pytest
 from sakti.agent.checkpoints import places, uncovered
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.judge.expansion import read_targets
-from sakti.agent.judge.workspace_view import Place as Judged
+from sakti.agent.judge.workspace_view import WorkspaceView as Judged
 from tests.fakes.checkpoints import Place, git, tree
 
 Prepare = Callable[[Place], object]
@@ -475,7 +475,7 @@ def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch
     assert left == ["b"]
     (incomplete,) = place.shadow.records.undone()
     assert incomplete.left == ("b",)
-    plan = place.shadow.plan(s.reversed() for s in incomplete.steps if s.path in incomplete.left)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
     assert [i.path for i in plan.items] == ["b"]
     assert place.shadow.complete(incomplete, plan) == []
     assert tree(place.root) == before
@@ -578,7 +578,7 @@ def test_a_folder_in_the_place_of_a_file_blocks_until_its_content_is_moved(tmp_p
     assert place.undo()[1] == ["a"]
     (incomplete,) = place.shadow.records.undone()
     (place.root / "a/mine").rename(place.root / "mine")
-    plan = place.shadow.plan(s.reversed() for s in incomplete.steps if s.path in incomplete.left)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
     assert place.shadow.complete(incomplete, plan) == []
     assert (place.root / "a").read_text() == "a\n"
 

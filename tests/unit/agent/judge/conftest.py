@@ -9,7 +9,7 @@ import pytest
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from tests.fakes.tools import TOOLS
 
 Ask: TypeAlias = Callable[..., Decision]
@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, home: Path) -> Place:
+def place(tmp_path: Path, home: Path) -> WorkspaceView:
     """A repository with two secret files, a symbolic and a hard link to one of them."""
     workspace = (tmp_path / "w").resolve()
     (workspace / "src").mkdir(parents=True)
@@ -34,11 +34,11 @@ def place(tmp_path: Path, home: Path) -> Place:
     (workspace / ".git" / "config").write_text("[core]\n\tbare = false\n")
     for name in ("a.py", "src/b.py", "Makefile", "conftest.py"):
         (workspace / name).write_text("x = 1\n")
-    return Place(workspace, workspace, (home / ".local/share/sakti", home / ".config/sakti"))
+    return WorkspaceView(workspace, workspace, (home / ".local/share/sakti", home / ".config/sakti"))
 
 
 @pytest.fixture
-def secretive(place: Place) -> Place:
+def secretive(place: WorkspaceView) -> WorkspaceView:
     for name in (".env", "sub/.env", "prod.env"):
         (place.workspace / name).write_text("K=1\n")
     (place.workspace / "link").symlink_to(".env")
@@ -47,8 +47,8 @@ def secretive(place: Place) -> Place:
 
 
 @pytest.fixture
-def bash(place: Place) -> Ask:
-    def ask(command: str, mode: str = "ask", where: Place = place, **rules: Any) -> Decision:
+def bash(place: WorkspaceView) -> Ask:
+    def ask(command: str, mode: str = "ask", where: WorkspaceView = place, **rules: Any) -> Decision:
         return judge(TOOLS["bash"], {"command": command}, mode=mode, rules=Rules(**rules), place=where)  # type: ignore[arg-type]
 
     return ask

@@ -8,20 +8,20 @@ import pytest
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox.boundary import drawn
 from sakti.core.config import SessionMode
 from tests.fakes.tools import TOOLS
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> WorkspaceView:
     for name in ("project", "library/.git/hooks", "other"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "library" / ".env").write_text("KEY=1\n")
     (tmp_path / "library" / "a.py").write_text("print()\n")
     project = tmp_path / "project"
-    return Place(project, project, added=(tmp_path / "library",))
+    return WorkspaceView(project, project, added=(tmp_path / "library",))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Place:
     ],
 )
 def test_files_of_an_added_folder_are_judged_as_the_workspaces(
-    place: Place, mode: SessionMode, tool: str, path: str, expected: str
+    place: WorkspaceView, mode: SessionMode, tool: str, path: str, expected: str
 ) -> None:
     assert judge(TOOLS[tool], {"path": path}, mode=mode, rules=Rules(), place=place).verdict == expected
 
@@ -54,11 +54,11 @@ def test_files_of_an_added_folder_are_judged_as_the_workspaces(
         ("rm -rf ../library", "ask"),
     ],
 )
-def test_commands_read_an_added_folder_unasked(place: Place, command: str, expected: str) -> None:
+def test_commands_read_an_added_folder_unasked(place: WorkspaceView, command: str, expected: str) -> None:
     assert judge(TOOLS["bash"], {"command": command}, mode="ask", rules=Rules(), place=place).verdict == expected
 
 
-def test_all_of_an_added_folder_is_never_removed_unasked(place: Place) -> None:
+def test_all_of_an_added_folder_is_never_removed_unasked(place: WorkspaceView) -> None:
     rules = Rules(allow=("bash",))
     asked = judge(TOOLS["bash"], {"command": "rm -rf ../library"}, mode="edits", rules=rules, place=place)
     assert (asked.verdict, asked.rules) == ("ask", ())
@@ -67,7 +67,7 @@ def test_all_of_an_added_folder_is_never_removed_unasked(place: Place) -> None:
     )
 
 
-def test_commands_may_write_there_and_not_where_later_programs_look(place: Place, tmp_path: Path) -> None:
+def test_commands_may_write_there_and_not_where_later_programs_look(place: WorkspaceView, tmp_path: Path) -> None:
     (library,) = place.added
     boundary = drawn(place.workspace, home=tmp_path / "home", added=place.added)
     assert library in boundary.write

@@ -13,7 +13,7 @@ import pytest
 
 from sakti.agent.judge.expansion import expand
 from sakti.agent.judge.shell import parse
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 
 BASH = shutil.which("bash")
 LINES = 3_000
@@ -141,9 +141,9 @@ COMPOUNDS = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceView:
     folder = make_files(tmp_path_factory.mktemp("bash") / "files")
-    return Place(folder.resolve(), folder.resolve())
+    return WorkspaceView(folder.resolve(), folder.resolve())
 
 
 def make_files(folder: Path) -> Path:
@@ -178,7 +178,7 @@ def write_compounds() -> list[str]:
     return [re.sub("_", lambda _: write_part(), chance.choice(COMPOUNDS)) for _ in range(LINES // 3)]
 
 
-def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
+def read_argv(line: str, place: WorkspaceView) -> list[tuple[str, ...]] | None:
     """Each command that the judge sees in a line, in any order; None if it does not understand the line."""
     script = parse(line)
     commands: list[tuple[str, ...]] = []
@@ -194,13 +194,13 @@ def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
 
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
-def test_words_are_those_that_bash_runs(place: Place) -> None:
+def test_words_are_those_that_bash_runs(place: WorkspaceView) -> None:
     lines = [line for line in (*write_lines(), *write_compounds()) if read_argv(line, place) is not None]
     assert len(lines) > LINES / 6
     assert list_unseen(lines, place) == []
 
 
-def list_unseen(lines: list[str], place: Place) -> list[tuple[str, tuple[str, ...]]]:
+def list_unseen(lines: list[str], place: WorkspaceView) -> list[tuple[str, tuple[str, ...]]]:
     """Run lines in bash with stubs, and return the commands that ran and that the judge did not see."""
     log = place.workspace.parent / "log"
     for number in range(len(lines)):  # one folder for each, since lines write files
@@ -218,7 +218,7 @@ def list_unseen(lines: list[str], place: Place) -> list[tuple[str, tuple[str, ..
     return [(line, argv) for line, text in zip(lines, ran, strict=True) for argv in find_unseen(line, text, place)]
 
 
-def find_unseen(line: str, log: str, place: Place) -> list[tuple[str, ...]]:
+def find_unseen(line: str, log: str, place: WorkspaceView) -> list[tuple[str, ...]]:
     """Commands that a line ran and that the judge did not see in it."""
     judged = read_argv(line, place) or []
     actual = [tuple(c.split("\x01")) for c in log.split("\x02")[:-1]]

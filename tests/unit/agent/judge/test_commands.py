@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.core.config import APPROVAL_MODES
 from tests.unit.agent.judge.cases import HARD, HARMFUL, NAMES, READS, SECRETS, WORK
 from tests.unit.agent.judge.conftest import Ask
@@ -32,18 +32,18 @@ def test_what_cannot_be_undone_is_asked_under_any_rule(bash: Ask) -> None:
             assert found.reason not in ("", "Runs a command"), found
 
 
-def test_what_shows_a_secret_is_free_in_no_mode(bash: Ask, secretive: Place) -> None:
+def test_what_shows_a_secret_is_free_in_no_mode(bash: Ask, secretive: WorkspaceView) -> None:
     free = [(m, c) for c in SECRETS for m in APPROVAL_MODES if bash(c, m, secretive).verdict == "allow"]
     assert free == []
 
 
-def test_the_content_of_a_secret_file_is_refused(bash: Ask, secretive: Place) -> None:
+def test_the_content_of_a_secret_file_is_refused(bash: Ask, secretive: WorkspaceView) -> None:
     for command in ("cat .env", "cat link", "cat hard", "cat < .env", "git show HEAD:.env", "cp .env x"):
         found = {bash(command, m, secretive, allow=("bash: cat", "bash: cp")).verdict for m in APPROVAL_MODES}
         assert found == {"deny"}, command
 
 
-def test_the_name_of_a_secret_file_is_no_secret(bash: Ask, secretive: Place) -> None:
+def test_the_name_of_a_secret_file_is_no_secret(bash: Ask, secretive: WorkspaceView) -> None:
     assert [(m, c) for c in NAMES for m in ("ask", "auto") if bash(c, m, secretive).verdict == "deny"] == []
 
 
@@ -71,7 +71,7 @@ def test_reads_outside_the_project_ask(bash: Ask) -> None:
     assert bash("ls /usr/include", "auto").verdict == "allow"
 
 
-def test_behind_cd_paths_are_judged_where_they_lead(bash: Ask, secretive: Place) -> None:
+def test_behind_cd_paths_are_judged_where_they_lead(bash: Ask, secretive: WorkspaceView) -> None:
     assert bash("cd sub && cat x", "ask", secretive).verdict == "allow"
     assert bash("cd sub && cat .env", "ask", secretive).verdict == "deny"
     assert bash("cd sub && cat ../../outside", "ask", secretive).verdict == "ask"
@@ -95,14 +95,14 @@ def test_behind_cd_paths_are_judged_where_they_lead(bash: Ask, secretive: Place)
         "[gpg]\n\tprogram = evil",
     ],
 )
-def test_git_reads_only_where_the_repository_names_no_program(bash: Ask, place: Place, setting: str) -> None:
+def test_git_reads_only_where_the_repository_names_no_program(bash: Ask, place: WorkspaceView, setting: str) -> None:
     assert bash("git diff").verdict == "allow"
     (place.workspace / ".git" / "config").write_text(f"{setting}\n")
     assert [bash("git diff", m).verdict for m in ("ask", "auto")] == ["ask", "ask"]
     assert "setting" in bash("git diff").reason
 
 
-def test_the_settings_of_a_worktree_count(bash: Ask, place: Place) -> None:
+def test_the_settings_of_a_worktree_count(bash: Ask, place: WorkspaceView) -> None:
     inner = place.workspace / "inner"
     inner.mkdir()
     (inner / ".git").write_text(f"gitdir: {place.workspace}/.git/worktrees/inner\n")
@@ -119,7 +119,7 @@ def test_the_settings_of_the_user_are_the_users(bash: Ask, home) -> None:  # typ
     assert bash("git status").verdict == "allow"
 
 
-def test_the_question_names_what_would_be_removed(bash: Ask, place: Place) -> None:
+def test_the_question_names_what_would_be_removed(bash: Ask, place: WorkspaceView) -> None:
     for number in range(7):
         (place.workspace / f"x{number}.tmp").write_text("")
     assert bash("rm -rf *.tmp").reason == "Removes x0.tmp, x1.tmp, x2.tmp, x3.tmp and 3 more files: cannot be undone"

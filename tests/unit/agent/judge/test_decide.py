@@ -7,23 +7,23 @@ import pytest
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from tests.fakes.tools import TOOLS
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> WorkspaceView:
     workspace = tmp_path / "w"
     (workspace / "src").mkdir(parents=True)
     (workspace / "src" / "a.py").write_text("x")
     (tmp_path / "outside.txt").write_text("x")
     (workspace / "link.txt").symlink_to(tmp_path / "outside.txt")
-    return Place(workspace.resolve(), workspace.resolve(), ((tmp_path / "own").resolve(),))
+    return WorkspaceView(workspace.resolve(), workspace.resolve(), ((tmp_path / "own").resolve(),))
 
 
-def verdict(place: Place, tool: str, mode: str = "ask", rules: Rules | None = None, **arguments: str) -> str:
+def verdict(place: WorkspaceView, tool: str, mode: str = "ask", rules: Rules | None = None, **arguments: str) -> str:
     return judge(TOOLS[tool], arguments, mode=mode, rules=rules or Rules(), place=place).verdict
 
 
@@ -49,7 +49,9 @@ def verdict(place: Place, tool: str, mode: str = "ask", rules: Rules | None = No
         ("write", "../x", "ask"),
     ],
 )
-def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str, path: str, expected: str) -> None:
+def test_ask_mode_lets_only_reads_of_the_workspace_pass(
+    place: WorkspaceView, tool: str, path: str, expected: str
+) -> None:
     assert verdict(place, tool, path=path) == expected
 
 
@@ -77,7 +79,7 @@ def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str,
         ("plan", "read", "../outside.txt", "ask"),
     ],
 )
-def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> None:
+def test_modes(place: WorkspaceView, mode: str, tool: str, path: str, expected: str) -> None:
     assert verdict(place, tool, mode, path=path) == expected
 
 
@@ -103,11 +105,11 @@ def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> 
         ("auto", 'echo "unclosed', "ask"),
     ],
 )
-def test_commands(place: Place, mode: str, command: str, expected: str) -> None:
+def test_commands(place: WorkspaceView, mode: str, command: str, expected: str) -> None:
     assert verdict(place, "bash", mode, command=command) == expected
 
 
-def test_deny_beats_ask_beats_allow_whatever_the_mode(place: Place) -> None:
+def test_deny_beats_ask_beats_allow_whatever_the_mode(place: WorkspaceView) -> None:
     rules = Rules(
         allow=("bash: git fetch", "edit(src/*)"), ask=("bash: git log",), deny=("bash: git push", "edit(src/a.py)")
     )
@@ -119,7 +121,7 @@ def test_deny_beats_ask_beats_allow_whatever_the_mode(place: Place) -> None:
     assert verdict(place, "edit", "plan", rules, path="src/b.py") == "deny"
 
 
-def test_the_rule_that_always_saves_covers_this_call(place: Place) -> None:
+def test_the_rule_that_always_saves_covers_this_call(place: WorkspaceView) -> None:
     for name, arguments in (("bash", {"command": "frob -q tests/a"}), ("write", {"path": "x[1]*.py", "content": ""})):
         decision = judge(TOOLS[name], arguments, mode="ask", rules=Rules(), place=place)
         again = Rules(allow=decision.rules)
@@ -127,7 +129,7 @@ def test_the_rule_that_always_saves_covers_this_call(place: Place) -> None:
         assert verdict(place, name, "ask", again, **{k: v + "x" for k, v in arguments.items()}) == "ask"
 
 
-def test_paths_are_resolved_before_they_are_judged(place: Place) -> None:
+def test_paths_are_resolved_before_they_are_judged(place: WorkspaceView) -> None:
     os.symlink(Path.home(), place.workspace / "home")
     assert verdict(place, "read", path="home/.ssh/id_rsa") == "deny"
     assert verdict(place, "write", "edits", path="home/x") == "ask"
@@ -152,7 +154,7 @@ async def tell_time(run: ToolContext) -> Outcome:
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edits", "auto"])
-def test_a_new_tool_is_judged_by_what_it_says_it_does(place: Place, mode: str) -> None:
+def test_a_new_tool_is_judged_by_what_it_says_it_does(place: WorkspaceView, mode: str) -> None:
     def verdict(tool, **arguments: str) -> str:
         return judge(tool, arguments, mode=mode, rules=Rules(deny=("tell_time",)), place=place).verdict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from tests.unit.agent.judge.conftest import Ask
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ MODES = ("plan", "ask", "edits")
 
 
 @pytest.fixture
-def trapped(secretive: Place) -> Place:
+def trapped(secretive: WorkspaceView) -> WorkspaceView:
     """Links to the outside and into the depth, a list of names, folders to compare."""
     root = secretive.workspace
     (root / "deep" / "b" / "c").mkdir(parents=True)
@@ -47,14 +47,16 @@ def test_the_list_of_hostile_commands_is_long() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_hostile_commands_are_never_free(bash: Ask, trapped: Place, level: LevelName) -> None:
+def test_hostile_commands_are_never_free(bash: Ask, trapped: WorkspaceView, level: LevelName) -> None:
     place = replace(trapped, level=level)
     commands = EVERYWHERE if level == "sandboxed" else (*EVERYWHERE, *UNSANDBOXED)
     modes = ("ask", "edits") if level == "sandboxed" else MODES
     assert [(c, m) for c in commands for m in modes if bash(c, m, place).verdict == "allow"] == []
 
 
-def test_of_hostile_commands_plan_mode_runs_git_and_tests_where_they_cannot_write(bash: Ask, trapped: Place) -> None:
+def test_of_hostile_commands_plan_mode_runs_git_and_tests_where_they_cannot_write(
+    bash: Ask, trapped: WorkspaceView
+) -> None:
     place = replace(trapped, level="sandboxed")
     free = [c for c in (*EVERYWHERE, *HARD) if bash(c, "plan", place).verdict == "allow"]
     assert {c.split()[0] for c in free} == {"git", "npm"} and len(free) == 10
@@ -62,7 +64,7 @@ def test_of_hostile_commands_plan_mode_runs_git_and_tests_where_they_cannot_writ
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_rule_against_a_command_holds_for_what_hides_it(bash: Ask, trapped: Place, level: LevelName) -> None:
+def test_a_rule_against_a_command_holds_for_what_hides_it(bash: Ask, trapped: WorkspaceView, level: LevelName) -> None:
     place = replace(trapped, level=level)
     deny = ("bash: git push",)
     assert [c for c in PUSHES if bash(c, "full", place, deny=deny).verdict != "deny"] == []
@@ -71,7 +73,7 @@ def test_a_rule_against_a_command_holds_for_what_hides_it(bash: Ask, trapped: Pl
         assert free == [], mode
 
 
-def test_commands_are_not_compared_with_rules_that_do_not_exist(bash: Ask, trapped: Place) -> None:
+def test_commands_are_not_compared_with_rules_that_do_not_exist(bash: Ask, trapped: WorkspaceView) -> None:
     sandboxed = replace(trapped, level="sandboxed")
     for command in ("x=1; make $x", "npm run build | sh", "git st"):
         assert bash(command, "full", deny=("edit(a.py)", "reach: example.org")).verdict == "allow"
@@ -81,14 +83,14 @@ def test_commands_are_not_compared_with_rules_that_do_not_exist(bash: Ask, trapp
 
 
 @pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
-def test_no_rule_and_no_mode_answers_what_cannot_be_undone(bash: Ask, trapped: Place, level: LevelName) -> None:
+def test_no_rule_and_no_mode_answers_what_cannot_be_undone(bash: Ask, trapped: WorkspaceView, level: LevelName) -> None:
     place = replace(trapped, level=level)
     for mode in ("ask", "edits", "auto"):
         judged = {c: bash(c, mode, place, allow=("bash", "bash: git")) for c in HARD}
         assert [c for c, found in judged.items() if found.verdict != "ask" or found.rules] == [], mode
 
 
-def test_everyday_commands_ask_as_little_as_listed(bash: Ask, trapped: Place) -> None:
+def test_everyday_commands_ask_as_little_as_listed(bash: Ask, trapped: WorkspaceView) -> None:
     place = replace(trapped, level="sandboxed")
     verdicts = {"free": "allow"}
     differs: list[tuple[str, ...]] = []
@@ -154,11 +156,11 @@ FREE = [
 
 
 @pytest.mark.parametrize("command", FREE)
-def test_compounds_of_reads_are_free(bash: Ask, trapped: Place, command: str) -> None:
+def test_compounds_of_reads_are_free(bash: Ask, trapped: WorkspaceView, command: str) -> None:
     assert [m for m in MODES if bash(command, m, trapped).verdict != "allow"] == []
 
 
-def test_code_and_subcommands_are_no_files(bash: Ask, trapped: Place) -> None:
+def test_code_and_subcommands_are_no_files(bash: Ask, trapped: WorkspaceView) -> None:
     sandboxed = replace(trapped, level="sandboxed")
     for command in ("node -p process.env", "node --eval process.env", "npm link", "python -c 'import os; os.env'"):
         assert bash(command, "ask", trapped).verdict == "ask", command
@@ -166,7 +168,7 @@ def test_code_and_subcommands_are_no_files(bash: Ask, trapped: Place) -> None:
     assert bash("node prod.env", "auto", sandboxed).verdict == "deny"
 
 
-def test_a_copy_into_a_secret_file_asks_and_one_of_it_is_refused(bash: Ask, trapped: Place) -> None:
+def test_a_copy_into_a_secret_file_asks_and_one_of_it_is_refused(bash: Ask, trapped: WorkspaceView) -> None:
     for mode in ("ask", "edits", "auto"):
         assert bash("cp .env.example .env", mode, trapped).verdict == "ask"
         assert bash("cp .env .env2", mode, trapped).verdict == "deny"

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.judge.repositories import has_repository, list_tracked, names_program
-from sakti.agent.judge.workspace_view import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from tests.unit.agent.judge.conftest import Ask
 
 GIT = shutil.which("git")
@@ -25,7 +25,7 @@ def run_git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def repository(place: Place) -> Path:
+def repository(place: WorkspaceView) -> Path:
     """The repository of `place` with a commit."""
     shutil.rmtree(place.workspace / ".git")
     run_git(place.workspace, "init", "-q")
@@ -164,7 +164,7 @@ def test_a_hook_that_runs_for_the_command_counts(repository: Path, bash: Ask) ->
     assert bash("git status", "edits").verdict == "ask"
 
 
-def test_folders_outside_of_a_repository_are_not_compared_by_git(place: Place, bash: Ask) -> None:
+def test_folders_outside_of_a_repository_are_not_compared_by_git(place: WorkspaceView, bash: Ask) -> None:
     shutil.rmtree(place.workspace / ".git")
     assert bash("git diff src sub").verdict == "ask"
 
@@ -211,7 +211,7 @@ def leaky(repository: Path) -> Path:
 @pytest.mark.parametrize("command", SHOWN)
 @pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
 def test_git_leaves_out_files_with_secret_names(
-    leaky: Path, place: Place, bash: Ask, command: str, level: LevelName
+    leaky: Path, place: WorkspaceView, bash: Ask, command: str, level: LevelName
 ) -> None:
     text = command.replace("TREE", EMPTY_TREE)
     for name, revision in (("COMMIT", "HEAD"), ("BLOB", "HEAD:.env")):
@@ -309,7 +309,7 @@ def test_the_files_in_an_index_are_known(leaky: Path, tmp_path: Path) -> None:
     ],
 )
 def test_git_asks_in_a_sandbox_if_secrets_that_it_keeps_may_show(
-    leaky: Path, place: Place, bash: Ask, command: str
+    leaky: Path, place: WorkspaceView, bash: Ask, command: str
 ) -> None:
     sandboxed = replace(place, level="sandboxed")
     assert bash(command, "auto", sandboxed).verdict == "ask"
@@ -317,7 +317,9 @@ def test_git_asks_in_a_sandbox_if_secrets_that_it_keeps_may_show(
     assert bash(command, "auto", sandboxed).verdict == "allow", "it keeps none now"
 
 
-def test_git_asks_for_nothing_else_because_of_secrets_that_it_keeps(leaky: Path, place: Place, bash: Ask) -> None:
+def test_git_asks_for_nothing_else_because_of_secrets_that_it_keeps(
+    leaky: Path, place: WorkspaceView, bash: Ask
+) -> None:
     commands = (
         "git log -p",
         "git commit -am x",

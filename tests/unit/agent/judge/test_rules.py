@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sakti.agent.judge import execution, policy
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from tests.unit.agent.judge.conftest import Ask
 
 PUSHES = [
@@ -94,7 +94,7 @@ def test_each_part_of_a_command_gets_the_narrowest_rule(bash: Ask) -> None:
     assert bash("npm ci > out.txt").rules == (), "a file is written, too"
 
 
-def test_a_rule_for_a_script_ends_when_the_script_changes(bash: Ask, place: Place) -> None:
+def test_a_rule_for_a_script_ends_when_the_script_changes(bash: Ask, place: WorkspaceView) -> None:
     script = place.workspace / "run.sh"
     script.write_text("echo 1\n")
     for command in ("sh run.sh", "./run.sh", "make deploy-docs"):
@@ -106,7 +106,7 @@ def test_a_rule_for_a_script_ends_when_the_script_changes(bash: Ask, place: Plac
         assert bash(command, allow=saved).verdict == "ask", command
 
 
-def test_what_was_changed_here_asks_before_it_runs(bash: Ask, place: Place) -> None:
+def test_what_was_changed_here_asks_before_it_runs(bash: Ask, place: WorkspaceView) -> None:
     conftest = place.workspace / "conftest.py"
     changed = replace(place, changed={conftest: "+import os"})
     for mode in ("ask", "edits", "auto"):
@@ -188,7 +188,7 @@ OTHER_CODE = [
 
 @pytest.mark.parametrize(("rule", "command"), OTHER_CODE)
 @pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
-def test_a_rule_covers_no_other_code(bash: Ask, place: Place, rule: str, command: str, level: str) -> None:
+def test_a_rule_covers_no_other_code(bash: Ask, place: WorkspaceView, rule: str, command: str, level: str) -> None:
     (place.workspace / "run.sh").write_text("x")
     files = execution.hashes(tuple(command.split()), place)
     saved = policy.write_rule("bash", rule.split(), files)
@@ -211,7 +211,7 @@ def test_a_rule_covers_listed_options_and_files_of_the_workspace(bash: Ask, comm
     assert bash(also, allow=saved).verdict == "allow", saved
 
 
-def test_a_rule_for_an_install_ends_when_its_list_changes(bash: Ask, place: Place) -> None:
+def test_a_rule_for_an_install_ends_when_its_list_changes(bash: Ask, place: WorkspaceView) -> None:
     (place.workspace / "r.txt").write_text("x\n")
     (place.workspace / "package.json").write_text("{}")
     (place.workspace / "package-lock.json").write_text("{}")
@@ -241,7 +241,7 @@ OUTSIDE = [
 ]
 
 
-def test_a_rule_covers_no_file_outside_the_workspace(bash: Ask, place: Place) -> None:
+def test_a_rule_covers_no_file_outside_the_workspace(bash: Ask, place: WorkspaceView) -> None:
     (place.workspace / "out").symlink_to("/etc/passwd")
     free = [c for rule, c in OUTSIDE if bash(c, allow=(f"bash: {rule}",)).verdict != "ask"]
     assert free == []
@@ -250,7 +250,7 @@ def test_a_rule_covers_no_file_outside_the_workspace(bash: Ask, place: Place) ->
     assert bash("frobnicate /etc/passwd", allow=bash("frobnicate /etc/passwd").rules).verdict == "allow"
 
 
-def test_options_that_read_a_file_read_no_secrets(bash: Ask, secretive: Place) -> None:
+def test_options_that_read_a_file_read_no_secrets(bash: Ask, secretive: WorkspaceView) -> None:
     for command in (
         "git commit -F .env",
         "git commit -aFlink",
@@ -261,7 +261,7 @@ def test_options_that_read_a_file_read_no_secrets(bash: Ask, secretive: Place) -
     assert bash("git commit -m .env", allow=("bash: git commit",)).verdict == "allow"
 
 
-def test_a_hidden_command_is_covered_by_a_rule_with_all_its_words(bash: Ask, place: Place) -> None:
+def test_a_hidden_command_is_covered_by_a_rule_with_all_its_words(bash: Ask, place: WorkspaceView) -> None:
     (place.workspace / "run.sh").write_text("echo 1\n")
     deny = ("bash: git push",)
     for command in ("sh run.sh", "./run.sh", "python3 -c 'print(1)'"):
@@ -281,6 +281,6 @@ def test_a_rule_does_not_cover_what_a_command_gets_as_input(bash: Ask) -> None:
         assert (asked.verdict, asked.rules) == ("ask", ()), command
 
 
-def test_a_program_is_known_under_the_name_that_a_link_leads_to(bash: Ask, place: Place) -> None:
+def test_a_program_is_known_under_the_name_that_a_link_leads_to(bash: Ask, place: WorkspaceView) -> None:
     (place.workspace / "g").symlink_to("/usr/bin/git")
     assert bash("./g push", "full", deny=("bash: git push",)).verdict == "deny"

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from tests.unit.agent.judge.conftest import Ask
 
 CANARY = "canary"
@@ -36,7 +36,7 @@ ASKED = [
 
 
 @pytest.fixture
-def searched(secretive: Place) -> Place:
+def searched(secretive: WorkspaceView) -> WorkspaceView:
     root = secretive.workspace
     (root / "hard").unlink()
     for name in (".env", "sub/.env", "prod.env", "Server.KEY", "sub/[x].pem", "node_modules/x/id_rsa", ".ssh/config"):
@@ -49,7 +49,7 @@ def searched(secretive: Place) -> Place:
 
 
 @pytest.mark.parametrize("level", ["unsandboxed", "partial"])
-def test_a_search_is_free_and_shows_no_secrets(bash: Ask, searched: Place, level: LevelName) -> None:
+def test_a_search_is_free_and_shows_no_secrets(bash: Ask, searched: WorkspaceView, level: LevelName) -> None:
     place = replace(searched, level=level)
     for command in FREE:
         for mode in ("plan", "ask", "edits"):
@@ -71,18 +71,18 @@ def test_a_search_is_free_and_shows_no_secrets(bash: Ask, searched: Place, level
         assert not any(name in shown for name in (".env", "Server", "pem", "rsa", ".ssh")), (command, shown)
 
 
-def test_a_search_that_options_cannot_limit_asks(bash: Ask, searched: Place) -> None:
+def test_a_search_that_options_cannot_limit_asks(bash: Ask, searched: WorkspaceView) -> None:
     assert [c for c in ASKED if bash(c, "edits", searched).verdict == "allow"] == []
     os.link(searched.workspace / ".env", searched.workspace / "other")
     assert [c for c in FREE if bash(c, "edits", searched).verdict == "allow"] == []
 
 
-def test_a_search_says_what_it_left_out(bash: Ask, searched: Place) -> None:
+def test_a_search_says_what_it_left_out(bash: Ask, searched: WorkspaceView) -> None:
     for place in (searched, replace(searched, level="sandboxed")):  # where grep would complain of what is masked
         decision = bash("grep -rn canary .", "edits", place)
         assert ".env" in decision.note and decision.command.startswith("grep -rn canary . --exclude=")
 
 
-def test_a_search_in_a_sandbox_without_secrets_is_left_as_it_is(bash: Ask, place: Place) -> None:
+def test_a_search_in_a_sandbox_without_secrets_is_left_as_it_is(bash: Ask, place: WorkspaceView) -> None:
     decision = bash("grep -rn canary .", "edits", replace(place, level="sandboxed"))
     assert (decision.verdict, decision.command, decision.note) == ("allow", "", "")

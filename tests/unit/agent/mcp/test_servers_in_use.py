@@ -95,7 +95,7 @@ async def until(holds: Callable[[], Any], seconds: float = 10) -> None:
 async def run_call(run: Recorded, name: str, **arguments: Any) -> ToolResultPart:
     """Run one call as a model's, outside of a turn; a question is answered with yes."""
     thread = run.session.current
-    task = asyncio.create_task(thread.toolbox.alone(ToolCallPart("c", name, arguments), thread.id, thread.emit))
+    task = asyncio.create_task(thread.toolbox.run_single(ToolCallPart("c", name, arguments), thread.id, thread.emit))
     while not task.done():
         for asked in run.session.approvals:
             run.session.resolve(asked.id, True)
@@ -139,7 +139,7 @@ async def test_a_tool_is_found_called_and_asked_about(store: Store, tmp_path: Pa
         assert Path(flood.details["output_file"]).stat().st_size == 200_000 * len("a line of the flood\n")
 
         asked = asyncio.create_task(
-            run.session.current.toolbox.alone(ToolCallPart("a", "mcp__fake__ask", {}), "", print)
+            run.session.current.toolbox.run_single(ToolCallPart("a", "mcp__fake__ask", {}), "", print)
         )
         await until(lambda: run.session.approvals)
         run.session.resolve(run.session.approvals[0].id, True)
@@ -252,7 +252,7 @@ async def test_calls_are_judged_by_mode_rules_and_what_is_known_of_the_tool(stor
         toolbox = run.session.current.toolbox
         for mode, tool, rules, arguments, expected in JUDGED:
             toolbox.mode, toolbox.rules = mode, Rules(**{k: (v,) for k, v in rules.items()})
-            result = await toolbox.alone(ToolCallPart("c", f"mcp__fake__{tool}", arguments), "", lambda _: None)
+            result = await toolbox.run_single(ToolCallPart("c", f"mcp__fake__{tool}", arguments), "", lambda _: None)
             denied = result.details.get("denied")
             verdict = "ran" if denied is None else "asked" if "no terminal" in denied else denied
             assert expected in verdict, (mode, tool, rules, arguments, verdict)
@@ -261,7 +261,7 @@ async def test_calls_are_judged_by_mode_rules_and_what_is_known_of_the_tool(stor
 async def question_of(run: Recorded, name: str, **arguments: Any) -> ApprovalRequested | None:
     """Run one call; return the question about it, which is answered with always."""
     thread, asked = run.session.current, None
-    task = asyncio.create_task(thread.toolbox.alone(ToolCallPart("c", name, arguments), thread.id, thread.emit))
+    task = asyncio.create_task(thread.toolbox.run_single(ToolCallPart("c", name, arguments), thread.id, thread.emit))
     while not task.done():
         for asked in run.session.approvals:
             run.session.resolve(asked.id, True, grant="workspace")
@@ -368,10 +368,10 @@ async def test_a_question_of_a_server_closes_with_its_call(
         toolbox = run.session.current.toolbox
         toolbox.mode = "full"
         call = ToolCallPart("a", "mcp__fake__ask", {})
-        task = asyncio.create_task(toolbox.alone(call, "", lambda _: None))
+        task = asyncio.create_task(toolbox.run_single(call, "", lambda _: None))
         await until(lambda: run.session.approvals)
         if end == "die":
-            await toolbox.alone(ToolCallPart("d", "mcp__fake__die", {}), "", lambda _: None)
+            await toolbox.run_single(ToolCallPart("d", "mcp__fake__die", {}), "", lambda _: None)
         else:
             task.cancel()
         await asyncio.wait({task})
@@ -408,7 +408,7 @@ async def test_calls_end_by_timeouts_cancellation_and_the_end_of_the_server(
         assert hung.content == "hang of fake did not answer within 0.3 s."
         toolbox = run.session.current.toolbox
         toolbox.mode = "full"
-        task = asyncio.create_task(toolbox.alone(ToolCallPart("c", "mcp__fake__hang", {}), "", lambda _: None))
+        task = asyncio.create_task(toolbox.run_single(ToolCallPart("c", "mcp__fake__hang", {}), "", lambda _: None))
         await until(lambda: log.read_text().count('"hang"') == 2)
         task.cancel()
         async with asyncio.timeout(1):

@@ -17,7 +17,7 @@ from sakti.agent import workspace
 from sakti.agent.judge import decide as judge_decide
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox
@@ -380,7 +380,7 @@ def test_hosts_that_a_command_names(command: str, found: tuple[str, ...] | None)
 def decide(
     command: str, *, mode: Any = "auto", reach: Sequence[str] = (), hosts_: Sequence[str] = (), **rules: Any
 ) -> Any:
-    place = Place(Path("/w"), Path("/w"), level="sandboxed", hosts=tuple(hosts_))
+    place = WorkspaceView(Path("/w"), Path("/w"), level="sandboxed", hosts=tuple(hosts_))
     arguments = {"command": command, **({"reach": list(reach)} if reach else {})}
     return judge(bash, arguments, mode=mode, rules=Rules(**rules), place=place)
 

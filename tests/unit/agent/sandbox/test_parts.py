@@ -10,9 +10,9 @@ import pytest
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import LevelName, Place
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from sakti.agent.project.files import TABLE, Location
-from sakti.agent.sandbox import aside, backends, environment, sandbox
+from sakti.agent.sandbox import backends, environment, quarantine, sandbox
 from sakti.agent.sandbox import boundary as boundaries
 from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
 from sakti.agent.tools.bash import bash
@@ -106,14 +106,14 @@ def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monk
     monkeypatch.setattr(boundaries, "WALKED", 3)
     for name in "abcde":
         (tmp_path / name).mkdir()
-    found = boundaries.Masks(Place(tmp_path, tmp_path))
+    found = boundaries.Masks(WorkspaceView(tmp_path, tmp_path))
     found.refresh()
     assert not found.whole
 
 
 def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    found = boundaries.Masks(Place(tmp_path, tmp_path))
+    found = boundaries.Masks(WorkspaceView(tmp_path, tmp_path))
     found.refresh()
     assert found.files == ()
     (tmp_path / "a" / ".env").write_text("x")
@@ -126,7 +126,7 @@ def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
 def test_what_appears_under_a_protected_name_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("the user's")
     (tmp_path / ".envrc").symlink_to("a")
-    watch = aside.Watch(tmp_path)
+    watch = quarantine.Watch(tmp_path)
     assert watch.begin(running=False) == []
     (tmp_path / "AGENTS.md").write_text("obey")
     (tmp_path / ".envrc").unlink()
@@ -141,7 +141,7 @@ def test_every_project_file_is_protected_where_it_is_and_set_aside_where_it_appe
 ) -> None:
     is_folder = location.path.endswith("/")
     path = tmp_path / location.path / "x.md" if is_folder else tmp_path / location.path
-    watch = aside.Watch(tmp_path)
+    watch = quarantine.Watch(tmp_path)
     watch.begin(running=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("obey")
@@ -153,7 +153,7 @@ def test_every_project_file_is_protected_where_it_is_and_set_aside_where_it_appe
 
 
 def test_what_a_job_leaves_is_set_aside_before_the_next_command(tmp_path: Path) -> None:
-    watch = aside.Watch(tmp_path)
+    watch = quarantine.Watch(tmp_path)
     watch.begin(running=False)
     watch.job()
     (tmp_path / ".mcp.json").write_text("{}")
@@ -195,7 +195,7 @@ def test_a_failure_for_the_sandbox_is_known_by_its_words(output: str, said: str)
 def _judged(
     command: str, mode: SessionMode, level: LevelName, tmp: Path, outside: str = "", deny: str = ""
 ) -> Decision:
-    place = Place(tmp, tmp, level=level)
+    place = WorkspaceView(tmp, tmp, level=level)
     return judge(bash, {"command": command, "outside": outside}, mode=mode, rules=Rules((), (), (deny,)), place=place)
 
 
@@ -236,7 +236,7 @@ def test_what_needs_the_network_runs_outside_when_it_is_allowed(tmp_path: Path, 
 
 @pytest.mark.parametrize("command", ["curl -s https://example.org/x", "git clone https://example.org/x"])
 def test_without_a_network_of_its_own_a_command_that_names_a_host_runs_outside(tmp_path: Path, command: str) -> None:
-    place = Place(tmp_path, tmp_path, level="partial", own_network=False)
+    place = WorkspaceView(tmp_path, tmp_path, level="partial", own_network=False)
     found = judge(bash, {"command": command}, mode="edits", rules=Rules((), (), ()), place=place)
     assert (found.verdict, found.outside, found.reach) == ("ask", "it needs the network", ())
     reached = judge(
@@ -253,7 +253,7 @@ def test_what_does_not_need_it_stays_inside(tmp_path: Path, command: str) -> Non
 
 
 def test_a_rule_for_a_command_that_needs_the_network_lets_it_run_there(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path, level="sandboxed")
+    place = WorkspaceView(tmp_path, tmp_path, level="sandboxed")
     rules = Rules(("bash: git fetch",), (), ())
     for command, verdict in (
         ("git fetch", "allow"),

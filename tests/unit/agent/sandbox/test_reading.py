@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.agent.judge import commands
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary, LevelName
 from sakti.agent.sandbox.sandbox import LinuxSandbox
@@ -119,7 +119,7 @@ async def test_the_current_folder_carries_over(sandbox: LinuxSandbox, tmp_path: 
 async def test_in_plan_mode_tests_run_and_the_result_says_why_they_cannot_write(
     sandbox: LinuxSandbox, tmp_path: Path
 ) -> None:
-    place = Place(sandbox.workspace, sandbox.workspace, level="sandboxed")
+    place = WorkspaceView(sandbox.workspace, sandbox.workspace, level="sandboxed")
 
     def verdict(command: str, level: LevelName = "sandboxed") -> str:
         judged = judge(bash, {"command": command}, mode="plan", rules=Rules(), place=replace(place, level=level))
@@ -174,7 +174,7 @@ def test_a_boundary_for_reading_writes_nothing_but_what_is_kept(tmp_path: Path) 
     ],
 )
 def test_which_commands_only_read(command: str, reads: bool, tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path)
+    place = WorkspaceView(tmp_path, tmp_path)
     assert commands.read(command, place).only_reads is reads
     decision = judge(bash, {"command": command}, mode="ask", rules=Rules(), place=place)
     assert decision.only_reads is reads

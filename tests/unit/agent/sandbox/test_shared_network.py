@@ -17,7 +17,7 @@ import pytest
 from sakti.agent import workspace as workspaces
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import backends, relay
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.sandbox.shared_network import SharedNetwork
@@ -51,7 +51,7 @@ def sandbox(work: Path, tmp_path: Path) -> Iterator[LinuxSandbox]:
 def server(sandbox: LinuxSandbox) -> Iterator[int]:
     """Return the port of a server that a command in the background started."""
     command = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
-    with sandbox.enclosed(command, sandbox.workspace, shares_network=True) as enclosed:
+    with sandbox.enclose(command, sandbox.workspace, shares_network=True) as enclosed:
         process = subprocess.Popen(
             enclosed.argv,
             cwd=enclosed.cwd,
@@ -197,7 +197,7 @@ async def test_a_model_reaches_the_server_that_it_started(
 )
 def test_what_stays_on_localhost_needs_no_network(tmp_path: Path, command: str, auto: str, edits: str) -> None:
     def decide(mode: str, **place: bool) -> Decision:
-        here = Place(tmp_path, tmp_path, level="sandboxed", **place)
+        here = WorkspaceView(tmp_path, tmp_path, level="sandboxed", **place)
         return judge(bash, {"command": command}, mode=mode, rules=Rules(), place=here)  # pyright: ignore
 
     assert (decide("auto").verdict, decide("edits").verdict) == (auto, edits)

@@ -8,7 +8,7 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import apply_patch
-from sakti.agent.tools.toolbox import knows_patches
+from sakti.agent.tools.patch import knows_patches
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call
 

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from sakti.agent.reports.memory_report import spent_rows
-from sakti.agent.session.queries import Spent
 from sakti.agent.tools.web import KEYED, SearchChoice
 from sakti.agent.web_search import LIMITS, SessionSearch
 from sakti.core.config import load
 from sakti.core.errors import HttpError, ProviderError, SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, ToolFinished
-from sakti.core.types import ModelInfo, Thread
+from sakti.core.types import ModelInfo, Spent, Thread
 from sakti.providers.protocol import Provider
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store

@@ -90,7 +90,12 @@ class Watch(Struct):
     def _read_programs(self) -> dict[str, _Content]:
         """Read hooks and configurations of repositories, and the files that linked hooks name."""
         root = self.workspace
-        places = {path for git in self._known for path in repositories.named(git, root) if path.is_relative_to(root)}
+        places = {
+            path
+            for git in self._known
+            for path in repositories.list_named_files(git, root)
+            if path.is_relative_to(root)
+        }
         self._places = tuple(sorted(places))
         programs = self._contents(self._program_files())
         links = [root / name for name in programs if (root / name).is_symlink()]

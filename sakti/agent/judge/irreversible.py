@@ -26,7 +26,7 @@ from sakti.agent.judge.programs import (
 )
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word
-from sakti.agent.judge.workspace_view import Place
+from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import counted
 
@@ -42,7 +42,7 @@ _CLOUDS = lazy_pattern(
 _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
-def reason(script: Script, place: Place) -> str:
+def reason(script: Script, place: WorkspaceView) -> str:
     """Return why a script asks in every mode, with the files that it would remove; empty if it does not.
 
     Read from all commands in it, also from those in the text of others and in what is not understood.
@@ -56,7 +56,7 @@ def reason(script: Script, place: Place) -> str:
     return ""
 
 
-def _describe_loss(command: Simple, place: Place) -> str:
+def _describe_loss(command: Simple, place: WorkspaceView) -> str:
     name = command.program
     if not name:
         return ""
@@ -156,7 +156,7 @@ def _describe_publishing(argv: Sequence[str]) -> str:
 # --- removing files -----------------------------------------------------------------------------------------------
 
 
-def _describe_removal(command: Simple, removal: Removal, place: Place) -> str:
+def _describe_removal(command: Simple, removal: Removal, place: WorkspaceView) -> str:
     """Return the trees that must not be lost and that a command removes or changes."""
     if not has_option(cut_at_dashes(command.argv[1:]), removal.options):
         return ""
@@ -177,7 +177,7 @@ def _operands(words: Sequence[Word]) -> list[Word]:
     return operands
 
 
-def _is_vital(word: Word, place: Place) -> bool:
+def _is_vital(word: Word, place: WorkspaceView) -> bool:
     """Return whether a path may mean a tree that must not be lost.
 
     The root, the home folder, the workspace, a `.git`, anything outside the workspace, and what is not written out.
@@ -187,7 +187,7 @@ def _is_vital(word: Word, place: Place) -> bool:
     return _is_vital_path(place.resolve(word.text), place)
 
 
-def _is_vital_path(path: Path, place: Place) -> bool:
+def _is_vital_path(path: Path, place: WorkspaceView) -> bool:
     return not place.holds(path) or path in place.roots or ".git" in path.parts or path == Path.home()
 
 
@@ -196,14 +196,14 @@ def _split_operands(arguments: Sequence[str]) -> list[str]:
     return [w for a in arguments for w in ([a] if a.startswith("-") else a.split())]
 
 
-def _targets(words: Sequence[Word], place: Place) -> str:
+def _targets(words: Sequence[Word], place: WorkspaceView) -> str:
     """Name what words mean, with patterns expanded: at most four, and how many more."""
     names = [name for word in words for name in _expand(word, place)]
     shown = ", ".join(place.show(place.resolve(n)) if "$" not in n else n for n in names[:4])
     return shown + (f" and {counted(len(names) - 4, 'more file')}" if len(names) > 4 else "") or "nothing that exists"
 
 
-def _expand(word: Word, place: Place) -> list[str]:
+def _expand(word: Word, place: WorkspaceView) -> list[str]:
     """Return the paths that a pattern matches; the text of any other word."""
     if word.literal or "$" in word.text or not re.search(r"[*?\[]", word.text):
         return [word.text]
@@ -214,7 +214,7 @@ def _expand(word: Word, place: Place) -> list[str]:
         return [word.text]
 
 
-def _find(command: Simple, place: Place) -> str:
+def _find(command: Simple, place: WorkspaceView) -> str:
     behind = find_program("find").exec_options
     started = [b.rpartition("/")[2] for a, b in pairwise(command.argv) if a in behind]
     if "-delete" not in command.argv and not any(find_program(s).removes for s in started):
@@ -223,7 +223,7 @@ def _find(command: Simple, place: Place) -> str:
     return f"Removes files in {_targets(start, place)}: cannot be undone" if _is_vital(start[0], place) else ""
 
 
-def _rsync(command: Simple, place: Place) -> str:
+def _rsync(command: Simple, place: WorkspaceView) -> str:
     operands = _operands(command.words[1:])
     removed = operands[-1:] if any(a.startswith("--del") for a in command.argv) else []
     if any(a.startswith("--remove-so") for a in command.argv):
@@ -232,20 +232,20 @@ def _rsync(command: Simple, place: Place) -> str:
     return f"Removes files in {_targets(risky, place)}" if risky else ""
 
 
-def _move(command: Simple, place: Place) -> str:
+def _move(command: Simple, place: WorkspaceView) -> str:
     from_where = _operands(command.words[1:])[:-1]
     vital = [w for w in from_where if "$" not in w.text and _is_vital_path(place.resolve(w.text), place)]
     return f"Moves {_targets(vital, place)}" if vital else ""
 
 
-def _dd(command: Simple, _: Place) -> str:
+def _dd(command: Simple, _: WorkspaceView) -> str:
     return "Overwrites a file or a disk" if any(a.startswith("of=") for a in command.argv) else ""
 
 
 # --- git ----------------------------------------------------------------------------------------------------------
 
 
-def _git(command: Simple, place: Place) -> str:
+def _git(command: Simple, place: WorkspaceView) -> str:
     words = skip_git_options(command.argv)[1:]
     entry, rest = git.find_command(command.argv)
     loses = _discards(rest, place) if words[:1] == ("checkout",) else is_met(entry.irreversible, rest)
@@ -260,7 +260,7 @@ def _is_harmless(entry: ProgramEntry, arguments: Sequence[str]) -> bool:
     return call is not None and (not entry.harmless_with or any(o in entry.harmless_with for o in call.options))
 
 
-def _discards(rest: Sequence[str], place: Place) -> bool:
+def _discards(rest: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether `git checkout` would overwrite files: with paths, or with force."""
     operands = list_operands(rest)
     if "--" in rest or has_option(rest, ("-f", "-B", "--force", "--pathspec-from-file")):
@@ -272,7 +272,7 @@ def _discards(rest: Sequence[str], place: Place) -> bool:
     )
 
 
-_CHECKS: Mapping[str, Callable[[Simple, Place], str]] = {
+_CHECKS: Mapping[str, Callable[[Simple, WorkspaceView], str]] = {
     "find": _find,
     "rsync": _rsync,
     "mv": _move,

@@ -1,4 +1,4 @@
-"""The chat: `screen` has the layout and keys, its other modules the parts that act.
+"""Chat: `screen` has the layout and keys, its other modules the parts that act.
 
 `conversation` sends the input; `commands` runs slash commands; `thread_view` shows the thread and search hits.
 `browsing` decides where keys go; `stopping` what Esc and ctrl+c stop; `panes` fills the side bar; `completer`.

@@ -1,4 +1,4 @@
-"""Where keys go: to the prompt, a part that the user browses, the find bar, or through the welcome.
+"""Send keys to the prompt, a part that the user browses, the find bar, or through the welcome.
 
 Only a part's own keys act in it: any other letter, and every paste, goes to the prompt. Words that begin with such a
 key are not lost either: of a burst nothing acts, and letters typed just before go to the prompt with the one that

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -161,14 +161,17 @@ class ThreadView:
         if session.busy or thread_id != self.shown:
             return
         self._version = version
-        new = [m for m in page if m.id not in live.seen and m.state != "provisional"]
-        if len(new) == NEWEST:
-            await self.load()
-        elif new:
-            live.add_stored(new)
-            self._on_loaded()
+        await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
         is_settled = all(m.state != "provisional" for m in page)
         self._host.go(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
+
+    async def _show_new(self, messages: Sequence[Message]) -> None:
+        """Append messages that another window stored; load the thread if there may be more of them."""
+        if len(messages) == NEWEST:
+            await self.load()
+        elif messages:
+            self._transcript.live.add_stored(messages)
+            self._on_loaded()
 
     async def _follow(self, is_settled: bool) -> None:
         """Load what another window did to the memory; the thread itself once its answer is stored."""

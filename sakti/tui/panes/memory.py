@@ -254,12 +254,21 @@ def memory_lines(
         lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
     lines += _last_lines(status, spent, palette, width, failed)
     lines = [_crop(line, width) for line in lines]
-    if failed:
-        lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
-        if status.retry_at is not None:
-            when = datetime.fromtimestamp(status.retry_at / 1000).strftime("%H:%M:%S")
-            lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
+    return [*lines, *_failure_lines(failed, status.retry_at, width, palette)] if failed else lines
+
+
+def _failure_lines(failed: str, retry_at: int | None, width: int, palette: Palette) -> list[Line]:
+    """Return the last failure, and when memory tries again (Unix ms)."""
+    lines = _wrap_plain(f"✗ {failed}", palette.bad, width)
+    if retry_at is not None:
+        when = datetime.fromtimestamp(retry_at / 1000).strftime("%H:%M:%S")
+        lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
     return lines
+
+
+def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
+    """Return a text in at most three lines."""
+    return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
 
 
 def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
@@ -272,8 +281,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
-        lines += [[Segment(line, palette.warn)] for line in note]
+        lines += _wrap_plain(one_line(status.note, 200), palette.warn, width)
     return lines
 
 

@@ -21,7 +21,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
 from sakti.tui.screens import task_card as task_cards
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
-from sakti.tui.transcript.wrap import Line, shorten, wrap
+from sakti.tui.transcript.wrap import Line, join_lines, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
@@ -307,17 +307,7 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
         ],
         *_title(one_line(card.title, 300), width, palette),
     ]
-    note, waits = "", waits_for(card)
-    if column == "blocked":
-        note = waits
-    elif column == "in_progress":
-        ended = "claim ended" if card.abandoned else ""
-        note = " · ".join(p for p in (who(card), ended, _since(card.since, now), waits) if p)
-    elif column == "closed_today":
-        note = _since(card.since, now)
-    elif column == "ready" and card.ready_to_close:
-        note = "ready to close"
-    if note:
+    if note := _note(card, column, now):
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
         if card.waits_for_children and not card.blocked_by:
             style = palette.muted
@@ -325,13 +315,26 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
     return [*lines, []]
 
 
+def _note(card: BoardTask, column: str, now: int) -> str:
+    """Return what a card waits for, who works on it, or how long ago it was closed, by its column."""
+    match column:
+        case "blocked":
+            return waits_for(card)
+        case "in_progress":
+            ended = "claim ended" if card.abandoned else ""
+            return " · ".join(p for p in (who(card), ended, _since(card.since, now), waits_for(card)) if p)
+        case "closed_today":
+            return _since(card.since, now)
+        case _:
+            return "ready to close" if column == "ready" and card.ready_to_close else ""
+
+
 def _title(text: str, width: int, palette: Palette) -> list[Line]:
     """At most two lines of it."""
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
         return [first]
-    remainder = " ".join("".join(s.text for s in line).strip() for line in rest)
-    return [first, [Segment(shorten(remainder, width), palette.text)]]
+    return [first, [Segment(shorten(join_lines(rest), width), palette.text)]]
 
 
 def _since(start: int | None, now: int) -> str:

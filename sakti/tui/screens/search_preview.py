@@ -114,10 +114,7 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     """Draw a heading, or a hit: author, time, a `note` on the match, and the marked snippet."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
-        right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
-        room = max(4, width - len(right) - 2)
-        title = Segment(fit(one_line(row.title, 200), room), palette.heading)
-        return [[], [title, Segment(f"  {right}", palette.faint)]]
+        return _draw_heading(row, width, palette)
     who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
         Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
@@ -133,6 +130,13 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     snippet, marks = _from_match(row.snippet, row.marks, SNIPPET_LINES * room)
     body = wrap(mark_snippet(snippet, marks, palette), room)[:SNIPPET_LINES]
     return [head, *under, *([Segment("    "), *line] for line in body)]
+
+
+def _draw_heading(row: Heading, width: int, palette: Palette) -> list[Line]:
+    right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
+    room = max(4, width - len(right) - 2)
+    title = Segment(fit(one_line(row.title, 200), room), palette.heading)
+    return [[], [title, Segment(f"  {right}", palette.faint)]]
 
 
 def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
@@ -294,10 +298,7 @@ class Preview(Transcript):
         hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
         if hit is None and (pattern is not None or first is None) and passage.passage.strip():
-            # it is in a part that is not drawn: an attached file, the middle of a long output
-            blocks = document.blocks
-            after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
-            document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
+            after = self._add_passage(passage)
             first = after if first is None else first
             hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         place = hit or (first or 0, 0)
@@ -305,6 +306,13 @@ class Preview(Transcript):
         if first is not None:
             y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place
+
+    def _add_passage(self, passage: Passage) -> int:
+        """Show text that is in a part that is not drawn: an attached file, the middle of a long output."""
+        blocks = self.document.blocks
+        after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
+        self.document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
+        return after
 
     def line_at(self, y: int) -> Line | None:
         line = super().line_at(y)

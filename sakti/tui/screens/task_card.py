@@ -100,13 +100,7 @@ def _blocker(task: Json) -> str:
 def _facts(shown: Json) -> list[tuple[str, Any]]:
     """List the fields of a task with their names; some are empty."""
     task: Json = shown["task"]
-    handle = task["handle"]
-    edges = [
-        f"waits for {d['dependsOn']} ({d['type']}, {d['status']})"
-        if d["task"] == handle
-        else f"{d['task']} waits for it ({d['type']})"
-        for d in shown["dependencies"]
-    ]
+    edges = [_describe_edge(edge, task["handle"]) for edge in shown["dependencies"]]
     history = [
         f"{datetime.fromtimestamp(h['time'] / 1000):%Y-%m-%d %H:%M} {h['action']} by {h['actor'].rpartition(':')[2]}"
         for h in shown["history"]
@@ -120,11 +114,24 @@ def _facts(shown: Json) -> list[tuple[str, Any]]:
         ("for", task.get("assignee", "")),
         ("held by", f"{task.get('claimedBy', '')}{', claim ended' if task.get('claimEnded') else ''}"),
         ("blocked", ", ".join(_blocker(t) for t in shown["blockingTasks"])),
-        ("waits for", f"{n} open children" if (n := task.get("waitsForChildren", 0)) > 1 else "its child" if n else ""),
+        ("waits for", _count_children(task.get("waitsForChildren", 0))),
         *(("relation", edge) for edge in edges),
         *((str(k), v) for k, v in task.get("metadata", {}).items()),
         *(("history", line) for line in history),
     ]
+
+
+def _describe_edge(edge: Json, handle: str) -> str:
+    """Return a dependency as seen from the task `handle`."""
+    if edge["task"] == handle:
+        return f"waits for {edge['dependsOn']} ({edge['type']}, {edge['status']})"
+    return f"{edge['task']} waits for it ({edge['type']})"
+
+
+def _count_children(count: int) -> str:
+    if count > 1:
+        return f"{count} open children"
+    return "its child" if count else ""
 
 
 def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:

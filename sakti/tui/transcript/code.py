@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -69,47 +70,46 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     Plain if `language` is not known, or if its lexer changes the text.
     """
     code = code.expandtabs(TAB)
-    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
-    tokens = list(lexer.get_tokens(code + "\n")) if lexer is not None else []  # some lexers need the last newline
-    if "".join(value for _, value in tokens) != code + "\n":
+    tokens = _tokens_of(code, language)
+    if tokens is None:
         return [[(row, palette.text)] if row else [] for row in code.split("\n")]
-    from pygments.token import Comment, Generic, Keyword, Name, Number, String
-
     styles: dict[Any, Style] = {}
-
-    def style_of(token: Any) -> Style:
-        style = styles.get(token)
-        if style is None:
-            if token in Comment:
-                style = palette.comment
-            elif token in String:
-                style = palette.string
-            elif token in Keyword:
-                style = palette.keyword
-            elif token in Number:
-                style = palette.number
-            elif token in Name.Function or token in Name.Class or token in Name.Decorator or token in Name.Tag:
-                style = palette.name
-            elif token in Generic.Inserted:
-                style = Style(color=palette.added.color)
-            elif token in Generic.Deleted:
-                style = Style(color=palette.removed.color)
-            elif token in Generic.Heading or token in Generic.Subheading:
-                style = palette.muted
-            else:
-                style = palette.text
-            styles[token] = style
-        return style
-
     lines: list[list[Span]] = [[]]
     for token, value in tokens:
-        style = style_of(token)
+        if (style := styles.get(token)) is None:
+            style = styles[token] = _token_style(token, palette)
         first, *more = value.split("\n")
         if first:
             lines[-1].append((first, style))
         for row in more:
             lines.append([(row, style)] if row else [])
     return lines[:-1]
+
+
+def _tokens_of(code: str, language: str) -> list[tuple[Any, str]] | None:
+    """Return the tokens of `code` and a line end, which some lexers need; None if they cannot be had."""
+    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
+    if lexer is None:
+        return None
+    tokens = list(lexer.get_tokens(code + "\n"))
+    return tokens if "".join(value for _, value in tokens) == code + "\n" else None
+
+
+def _token_style(token: Any, palette: Palette) -> Style:
+    """Return the style of a type of Pygments tokens."""
+    from pygments.token import Comment, Generic, Keyword, Name, Number, String
+
+    styles: tuple[tuple[tuple[Any, ...], Style], ...] = (
+        ((Comment,), palette.comment),
+        ((String,), palette.string),
+        ((Keyword,), palette.keyword),
+        ((Number,), palette.number),
+        ((Name.Function, Name.Class, Name.Decorator, Name.Tag), palette.name),
+        ((Generic.Inserted,), Style(color=palette.added.color)),
+        ((Generic.Deleted,), Style(color=palette.removed.color)),
+        ((Generic.Heading, Generic.Subheading), palette.muted),
+    )
+    return next((style for kinds, style in styles if any(token in kind for kind in kinds)), palette.text)
 
 
 def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]:
@@ -247,19 +247,13 @@ def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
     """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):
-        numbers = [n for n, r in enumerate(rows) if r.kind in sides]
-        start = 0
-        for at in range(1, len(numbers) + 1):
-            ends = at == len(numbers) or rows[numbers[at]].language != rows[numbers[start]].language
-            if not ends:
-                continue
-            part = numbers[start:at]
-            language = rows[part[0]].language
+        side = (n for n, r in enumerate(rows) if r.kind in sides)
+        for language, run in groupby(side, lambda n: rows[n].language):
+            numbers = list(run)
             if language:
-                highlighted = highlight("\n".join(rows[n].text for n in part), language, palette)
-                for n, spans in zip(part, highlighted, strict=True):
+                highlighted = highlight("\n".join(rows[n].text for n in numbers), language, palette)
+                for n, spans in zip(numbers, highlighted, strict=True):
                     out[n] = spans
-            start = at
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import counted
@@ -19,18 +19,23 @@ def code_of(document: Document, index: int) -> str | None:
     """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
-        while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
-            index, block = index - 1, before
-        parts = [block.chunk.code]
-        for after in document.blocks[index + 1 :] if not block.chunk.last else ():
-            if not isinstance(after, ChunkBlock) or after.chunk.language is None or after.chunk.first:
-                break
-            parts.append(after.chunk.code)
-            if after.chunk.last:
-                break
-        return "\n".join(parts)
+        return _fenced_code(document, index, block)
     lines = document.lines(index) if isinstance(block, ChunkBlock) else ()
     return next((row.copies for line in lines if (row := row_of(line)).copies), None)
+
+
+def _fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
+    """Return the code of all chunks of the fence that `block`, at `index`, is a chunk of."""
+    while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
+        index, block = index - 1, before
+    parts = [block.chunk.code]
+    for after in document.blocks[index + 1 :] if not block.chunk.last else ():
+        if not isinstance(after, ChunkBlock) or after.chunk.language is None or after.chunk.first:
+            break
+        parts.append(after.chunk.code)
+        if after.chunk.last:
+            break
+    return "\n".join(parts)
 
 
 def message_of(document: Document, index: int) -> str:
@@ -38,18 +43,22 @@ def message_of(document: Document, index: int) -> str:
 
     Without message text, as for a tool call, returns the text that is shown.
     """
-    blocks = document.blocks
+    here = document.blocks[index]
+    is_label = isinstance(here, Label)
+    selected = [b for b in _labelled_with(document.blocks, index) if is_label or b.message_id == here.message_id]
+    return copy_text(selected) or (
+        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
+    )
+
+
+def _labelled_with(blocks: Sequence[Block], index: int) -> Sequence[Block]:
+    """Return the blocks under the same label as block `index`, with the label."""
     first = last = index
     while first > 0 and not isinstance(blocks[first], Label):
         first -= 1
     while last + 1 < len(blocks) and not isinstance(blocks[last + 1], Label):
         last += 1
-    here = blocks[index]
-    is_label = isinstance(here, Label)
-    selected = [b for b in blocks[first : last + 1] if is_label or b.message_id == here.message_id]
-    return copy_text(selected) or (
-        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
-    )
+    return blocks[first : last + 1]
 
 
 def copy_text(blocks: Iterable[Block]) -> str:
@@ -81,13 +90,12 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
         lines, block = document.lines(index), document.blocks[index]
         low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
-        selected = lines[low : high + 1]
-        is_complete = low <= int(block.gap) and lines and _covers(selected, len(lines) - low, begin, right)
+        is_complete = _is_complete(block, lines, (low, high), (begin, right))
         if block.source is not None and is_complete:
-            out.append(_source_of(block, block.source, goes_on=goes_on, gap=low == 0 and bool(out)))
+            out.append(_source_of(block, block.source, goes_on=goes_on, gap=bool(out) and not low))
             goes_on = _goes_on(block)
         elif lines:
-            out.append(rows_text(selected, begin, right) + "\n")
+            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
             goes_on = False
     return "".join(out).removesuffix("\n")
 
@@ -105,6 +113,12 @@ def _source_of(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
 def _goes_on(block: Block) -> bool:
     """Return whether the source of a block continues in the next one."""
     return isinstance(block, ChunkBlock) and not block.chunk.last
+
+
+def _is_complete(block: Block, lines: list[Line], rows: tuple[int, int], columns: tuple[int, int | None]) -> bool:
+    """Return whether the selected rows of a block, within these columns, are all of its lines."""
+    low, high = rows
+    return low <= int(block.gap) and bool(lines) and _covers(lines[low : high + 1], len(lines) - low, *columns)
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:

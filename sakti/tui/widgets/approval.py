@@ -97,14 +97,10 @@ def lay_out(
     room = max(4, width - 2)
     total = count_pending(pending)
     many = f"  ({at + 1} of {total})" if total > 1 else ""
-    head: list[Line] = [
-        _title(now, many, room, palette),
-        *(
-            [[Segment(shorten(one_line(now.target, 300), room), palette.bold)]]
-            if now.diff and not is_command(now)
-            else []
-        ),
-    ]
+    is_change = bool(now.diff) and not is_command(now)
+    head: list[Line] = [_title(now, many, room, palette)]
+    if is_change:
+        head.append([Segment(shorten(one_line(now.target, 300), room), palette.bold)])
     reason = _reason(now, room, palette)
     list_ = _list(pending, at, room, palette)
     keys = _whole_keys(_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
@@ -112,7 +108,7 @@ def lay_out(
         keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
-    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
+    body, cut = _body(now, room, palette, max(0 if is_change else 1, min(free, body_height)))
     if not cut and keyboard == "question":
         keys = _whole_keys(_keys(now, cut=False, many=len(pending) > 1, palette=palette, room=room), room)
         free = height - len(head) - len(keys)
@@ -176,6 +172,11 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
         keys.append(("e", "Edit", "edit"))
     if many:
         keys.append(("↑↓", "Next" if short else "Next question", ""))
+    return _key_spans(keys, palette)
+
+
+def _key_spans(keys: Sequence[tuple[str, str, str]], palette: Palette) -> list[Span]:
+    """Return keys with their labels, which answer when they are clicked."""
     return [
         (piece, style + Style(meta={"answer": answer}) if answer else style)
         for number, (key, text, answer) in enumerate(keys)

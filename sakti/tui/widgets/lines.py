@@ -462,11 +462,15 @@ class LineList(LineView):
         if not self.takes_click and not self.rows:
             self.post_message(self.Opened(self, None))
         elif 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
-            again = index == self.cursor and (self.cursor_always or not self._just_entered)
-            self._just_entered = False
-            self.move_to(index)
-            if (again and self.takes_click) or event.chain > 1:
-                self.action_open()
+            self._click_row(index, is_double=event.chain > 1)
+
+    def _click_row(self, index: int, *, is_double: bool) -> None:
+        """Go to a row; a click on the current one, or a double click, opens it."""
+        again = index == self.cursor and (self.cursor_always or not self._just_entered)
+        self._just_entered = False
+        self.move_to(index)
+        if (again and self.takes_click) or is_double:
+            self.action_open()
 
     def _nearest(self, index: int, step: int) -> int:
         for way in (step, -step):

@@ -263,16 +263,7 @@ class Prompt(VimArea):
         if not self._touched:
             self._touched = True
             self.post_message(self.FirstKey())
-        if self._search is not None and self._search_key(event):
-            event.stop()
-            event.prevent_default()
-            return
-        if event.key == "escape" and self.completing:
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.Wanted(None))
-            return
-        if self.vim_key(event):
+        if self._is_taken(event):
             event.stop()
             event.prevent_default()
             return
@@ -293,6 +284,15 @@ class Prompt(VimArea):
             self._replace_via_keyboard(event.character or "", *self.selection)
             return
         await super()._on_key(event)
+
+    def _is_taken(self, event: events.Key) -> bool:
+        """Let the search, the list of completions or Vim handle a key; False if it is none of theirs."""
+        if self._search is not None and self._search_key(event):
+            return True
+        if event.key == "escape" and self.completing:
+            self.post_message(self.Wanted(None))
+            return True
+        return self.vim_key(event)
 
     def use_keys(self, keys: Mapping[str, str]) -> None:
         """Take the keys that the user chose, by the ids of the bindings."""

@@ -72,8 +72,7 @@ class Header(Widget):
 
     def _facts(self, width: int) -> tuple[str, str]:
         """Return the model and the modes, and the branch, as much of them as fits."""
-        branch = shorten(one_line(self.branch, 60), 24)
-        git = f" ─ {branch}" + (f" ±{self.changed}" if self.changed else "") if branch else ""
+        git = self._describe_git()
         facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
         while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
             facts.pop(1 if len(facts) > 2 else 0)
@@ -83,6 +82,11 @@ class Header(Widget):
         if self.not_saved:
             right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
         return (right, git) if right else (git.removeprefix(" ─ "), "")
+
+    def _describe_git(self) -> str:
+        branch = shorten(one_line(self.branch, 60), 24)
+        changed = f" ±{self.changed}" if self.changed else ""
+        return f" ─ {branch}{changed}" if branch else ""
 
     def _memory_text(self) -> Text:
         """Return the message window and the number of new observations; empty while the panes show them."""
@@ -227,17 +231,20 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"status--{name}", partial=True)
+
     def _append_area(self, browsing: Browsing, text: Text) -> Text:
         """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
-        key = self.get_component_rich_style("status--key", partial=True)
-        muted = self.get_component_rich_style("status--muted", partial=True)
+        key = self._style("key")
+        muted = self._style("muted")
         text.append(f" {browsing.title} ", key + Style(reverse=True))
         start = cell_len(text.plain)
         text.append(f" {browsing.back}", key).append(" prompt", muted)
         self._spots = [(start, cell_len(text.plain), "screen.interrupt")]
         if self.hint:
             room = max(0, self.size.width - cell_len(text.plain) - 4)
-            warn = self.get_component_rich_style("status--warn", partial=True)
+            warn = self._style("warn")
             return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
         for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
@@ -248,7 +255,7 @@ class StatusLine(Widget):
     def _of_mode(self, warn: Style, muted: Style) -> Style:
         """Return the style of the approval mode: the freer it is, the louder."""
         if self.approval[0] == "full":
-            return self.get_component_rich_style("status--danger", partial=True)
+            return self._style("danger")
         return warn if self.approval[0] == "auto" else muted
 
     def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
@@ -267,17 +274,20 @@ class StatusLine(Widget):
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
-            ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
+            ("activity", activity, _activity_style(state)),
             ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
-            ("servers", f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else "", "warn"),
+            ("servers", self._name_failed_servers(), "warn"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
-        return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+        return [(text, self._style(style)) for text, style in shows]
+
+    def _name_failed_servers(self) -> str:
+        return f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else ""
 
     def _describe_context(self, dropped: Sequence[str]) -> str:
         """Return the tokens of the next request and the window; "" before they are known."""
@@ -327,23 +337,22 @@ class StatusLine(Widget):
     def _append_notice(self, state: State | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
-        muted, busy, warn = (
-            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("muted", "busy", "warn")
-        )
-        retries = state is not None and state.kind == "retrying" and not self.stopping
-        stops = self._waiting is None and (retries or (self._work is not None and not self.stopping))
+        muted, busy, warn = self._style("muted"), self._style("busy"), self._style("warn")
+        retry = self._retry_of(state)
+        work = None if self.stopping else self._work
+        stops = self._waiting is None and (retry is not None or work is not None)
         self._spots = [(0, width, "screen.interrupt")] if stops else []
         if self._waiting is not None:
             wait = format_duration(round(self._waiting) * 1000)
             text.append(shorten(f"waiting for another window · {wait}", max(8, width - 2)), warn)
-        elif state is not None and retries:
-            wait = format_duration(max(0, round(state.since - self._clock.monotonic())) * 1000)
-            text.append(shorten(f"retrying in {wait}  {state.text}", max(8, width - 20)), warn)
+        elif retry is not None:
+            wait = format_duration(max(0, round(retry.since - self._clock.monotonic())) * 1000)
+            text.append(shorten(f"retrying in {wait}  {retry.text}", max(8, width - 20)), warn)
             text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
-        elif self._work is not None and not self.stopping:
-            since, what = self._work
+        elif work is not None:
+            since, what = work
             took = f" · {self._format_clock(since)}"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
             text.append(f" · esc {self._name_escape()}", muted)
@@ -351,12 +360,14 @@ class StatusLine(Widget):
             return False
         return True
 
+    def _retry_of(self, state: State | None) -> State | None:
+        """Return `state` if it is a retry that nobody stops."""
+        return state if state is not None and state.kind == "retrying" and not self.stopping else None
+
     def _append_parts(self, state: State | None, text: Text) -> None:
         """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
-        key, muted, warn = (
-            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("key", "muted", "warn")
-        )
+        key, muted, warn = self._style("key"), self._style("muted"), self._style("warn")
         if self.approval[0]:
             self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
@@ -376,10 +387,14 @@ class StatusLine(Widget):
 
     def _append_reason(self, text: Text) -> None:
         """Append why the model was chosen, at the right end, if there is room."""
-        muted = self.get_component_rich_style("status--muted", partial=True)
+        muted = self._style("muted")
         room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
+
+
+def _activity_style(state: State | None) -> str:
+    return "warn" if state is not None and state.kind == "waiting" else "busy"
 
 
 class Chip(Static):

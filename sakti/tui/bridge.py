@@ -89,7 +89,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
-            chat.drafts.changed()
+            chat.drafts.save_soon()
         case ThreadChanged(thread):
             chat.show_thread(thread)
         case ModelChanged(model, reason, window):
@@ -145,7 +145,7 @@ def _follow_turn(
             live.show_user(message)
             live.begin_wait()
             chat.transcript.scroll_end_now()
-            chat.notifier.turn_began()
+            chat.notifier.begin_turn()
         case StepStarted(model=model):
             chat.show_modes()
             chat.panes.show_windows()
@@ -239,7 +239,7 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     chat.panes.load_usage()
     chat.show_git()
     chat.host.go(chat.ask_about_new_files, group="trust")
-    chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
+    chat.notifier.end_turn(event.error_title or ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return
     text = event.error or ""

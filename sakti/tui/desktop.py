@@ -251,11 +251,11 @@ class Notifier:
         self._session, self._focused, self._write = session, focused, write
         self._began: float | None = None
 
-    def turn_began(self) -> None:
+    def begin_turn(self) -> None:
         if self._began is None:
             self._began = self._session.workspace.clock.monotonic()
 
-    def turn_ended(self, text: str) -> None:
+    def end_turn(self, text: str) -> None:
         """Call where the turn took long."""
         began, self._began = self._began, None
         if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN:

@@ -198,9 +198,9 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
     notifier = Notifier(host.session, lambda: focused[0], written.append)
     for seconds, seen, calls in ((LONG_TURN, False, 0), (LONG_TURN + 1, False, 1), (LONG_TURN + 1, True, 1)):
         focused[0] = seen
-        notifier.turn_began()
+        notifier.begin_turn()
         host.session.workspace.clock.seconds += seconds
-        notifier.turn_ended("done")
+        notifier.end_turn("done")
         assert len(written) == calls
 
 

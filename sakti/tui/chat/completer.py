@@ -77,7 +77,7 @@ class Completer:
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
         prompt, query = self._prompt, self._query
-        choice = self._view.chosen
+        choice = self._view.current
         self._view.show(())
         prompt.completing = False
         if choice is None or query is None:
@@ -144,9 +144,9 @@ class Drafts:
         if queued:
             what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
             self._host.say(f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent")
-        self.changed()
+        self.save_soon()
 
-    def changed(self) -> None:
+    def save_soon(self) -> None:
         """Schedule a save; save at once if the queue grew or the prompt became empty."""
         if not self._keeps:
             return

@@ -70,7 +70,7 @@ class Conversation(Vertical):
             yield Static(">", id="prompt-sign", markup=False)
             yield self.prompt
 
-    async def mount_hidden(self) -> None:
+    async def mount_rest(self) -> None:
         """Mount the parts that only a question, a visit or a search shows."""
         await self.mount(self.visit_bar, before=self.start)
         await self.mount(self.find.bar, after=self.transcript)
@@ -336,7 +336,7 @@ class Conversation(Vertical):
             if ended:
                 self.approval.read_to_end(event.asked)
 
-        self._host.push(text_screens.approval_screen(event.asked), back)
+        self._host.push(text_screens.make_approval_screen(event.asked), back)
 
     # --- the transcript ---------------------------------------------------------------------------------------
 

@@ -125,12 +125,12 @@ class ChatScreen(Screen[None]):
         for problem in host.own_keys.problems:
             host.say(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
-        self.call_after_refresh(self._mount_hidden)
+        self.call_after_refresh(self._mount_rest)
 
-    async def _mount_hidden(self) -> None:
+    async def _mount_rest(self) -> None:
         """Mount what the first picture does not show; the session starts after that."""
-        await self.conversation.mount_hidden()
-        await self.sidebar.observations.mount_hidden()
+        await self.conversation.mount_rest()
+        await self.sidebar.observations.mount_rest()
         for problem in self.host.appearance.reload().problems:
             self.host.say(problem, title="Theme", tone="warning")
         self.post_message(self.Painted())
@@ -330,7 +330,7 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Wanted)
     def _save_draft(self) -> None:
-        self.drafts.changed()
+        self.drafts.save_soon()
 
     @on(ObservationsPane.SourcesWanted)
     def _show_sources(self, event: ObservationsPane.SourcesWanted) -> None:

@@ -270,7 +270,7 @@ class SearchHits:
         self._last = search_screen.Kept(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
-        self._last = screen.kept
+        self._last = screen.state
         if isinstance(result, str):
             self._prompt.add(result)
         elif result is not None:

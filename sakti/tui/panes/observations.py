@@ -365,7 +365,7 @@ class ObservationsPane(Vertical):
             empty="No observations yet. They appear as you chat; /compact writes them now.",
         )
 
-    async def mount_hidden(self) -> None:
+    async def mount_rest(self) -> None:
         """Mount the parts that show only after a key, or once the log has a past."""
         filter_box = PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         await self.mount(TimeBar(id="observations-time"), filter_box, before=self.log_list)

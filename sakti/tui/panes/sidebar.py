@@ -53,11 +53,11 @@ class Sidebar(Vertical):
         "Drag their left edge or titles with the mouse; click a title to fold a pane."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus", "heighten(1)", "Taller pane", show=False, id="panes.higher"),
-        Binding("minus", "heighten(-1)", "Shorter pane", show=False, id="panes.lower"),
+        Binding("plus", "change_height(1)", "Taller pane", show=False, id="panes.higher"),
+        Binding("minus", "change_height(-1)", "Shorter pane", show=False, id="panes.lower"),
         Binding("f", "fold", "Fold or unfold the pane", show=False, id="panes.fold"),
-        Binding("greater_than_sign", f"widen({STEP})", "Wider panes", show=False, id="panes.wider"),
-        Binding("less_than_sign", f"widen(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
+        Binding("greater_than_sign", f"change_width({STEP})", "Wider panes", show=False, id="panes.wider"),
+        Binding("less_than_sign", f"change_width(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
     ]
 
     class Rearranged(Message):
@@ -166,7 +166,7 @@ class Sidebar(Vertical):
         if room := host_of(self).size.width:
             self.styles.width = panes_width(room, self._width, narrow=self.narrow)
 
-    def action_widen(self, step: int) -> None:
+    def action_change_width(self, step: int) -> None:
         if not self.narrow:
             self.set_width(_cells(self.styles.width, self.outer_size.width) + step)
             self.post_message(self.Rearranged())
@@ -193,7 +193,7 @@ class Sidebar(Vertical):
         if self._heights:
             self.apply()
 
-    def action_heighten(self, step: int) -> None:
+    def action_change_height(self, step: int) -> None:
         """Heighten the pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
         pane = self._focused_pane()
         if pane == "log":

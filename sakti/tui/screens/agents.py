@@ -145,7 +145,7 @@ class ChildScreen(Panel[None]):
         )
 
     async def on_mount(self) -> None:
-        await self.observations.mount_hidden()
+        await self.observations.mount_rest()
         self.memory.can_focus = False  # their keys act on the main thread's memory
         self.observations.can_focus_children = False
         self._load_memory()

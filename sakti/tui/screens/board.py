@@ -42,7 +42,7 @@ LABELS = {
     "claim": ("c claim", "claim"),
     "release": ("r release", "release"),
     "close": ("x close", "ask('close')"),
-    "reopen": ("o reopen", "reopen"),
+    "reopen": ("o reopen", "reopen_task"),
     "depend": ("d waits for", "ask('depend')"),
     "tree": ("t tree", "tree"),
     "delete": ("del delete", "delete"),
@@ -77,7 +77,7 @@ class BoardScreen(Panel[None]):
         Binding("c", "claim", "Claim", show=False, id="board.claim"),
         Binding("r", "release", "Release", show=False, id="board.release"),
         Binding("x", "ask('close')", "Close with a summary", show=False, priority=True, id="board.close"),
-        Binding("o", "reopen", "Reopen", show=False, id="board.reopen"),
+        Binding("o", "reopen_task", "Reopen", show=False, id="board.reopen"),
         Binding("d", "ask('depend')", "Add a dependency", show=False, priority=True, id="board.depend"),
         Binding("t", "tree", "Dependency tree", show=False, id="board.tree"),
         Binding("delete,backspace", "delete", "Delete", show=False, id="board.delete"),
@@ -231,7 +231,7 @@ class BoardScreen(Panel[None]):
     def action_release(self) -> None:
         self._change_current("release")
 
-    def action_reopen(self) -> None:
+    def action_reopen_task(self) -> None:
         self._change_current("reopen")
 
     def action_delete(self) -> None:

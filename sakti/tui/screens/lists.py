@@ -20,7 +20,7 @@ from sakti.agent.tools import background
 from sakti.core.errors import SaktiError
 from sakti.core.text import byte_size, count_k, display_path, one_line
 from sakti.core.types import ModelInfo
-from sakti.tui.appearance import files_seen
+from sakti.tui.appearance import stamp_theme_files
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
@@ -174,7 +174,7 @@ class ThemesScreen(ListPanel):
 
     def _look(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
-        seen = files_seen()
+        seen = stamp_theme_files()
         if seen == self._seen:
             return
         self._seen = seen

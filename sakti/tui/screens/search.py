@@ -145,7 +145,7 @@ class SearchScreen(Panel[Any]):
         self._show_chips()
 
     @property
-    def kept(self) -> Kept:
+    def state(self) -> Kept:
         """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
         if not self.query("#panel-list"):
             return Kept(self._first, self._scope, 0, "")

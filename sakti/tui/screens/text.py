@@ -126,7 +126,7 @@ class PageScreen(ReadScreen):
         super().__init__(title, [ChunkBlock(gap=chunk.gap and bool(n), chunk=chunk) for n, chunk in enumerate(chunks)])
 
 
-def approval_screen(asked: ApprovalRequested) -> ReadScreen:
+def make_approval_screen(asked: ApprovalRequested) -> ReadScreen:
     """Show the full command or diff of an approval question."""
     blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
     if asked.tool == "bash" or not blocks:

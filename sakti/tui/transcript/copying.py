@@ -183,7 +183,7 @@ def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple
         block = document.blocks[index]
         if _is_folded(block):
             block.toggle()
-            document.changed(index)
+            document.redraw(index)
         for number, line in enumerate(document.lines(index)):
             count = len(_words("".join(s.text for s in line), pattern))
             if count > most:

@@ -113,7 +113,7 @@ class LiveTurn:
                 break
             key = id(self.document.blocks[index])
             if key in self._stale:
-                self.document.changed(index)
+                self.document.redraw(index)
                 self._stale.discard(key)
         self._stale.clear()
 

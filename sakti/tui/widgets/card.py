@@ -83,7 +83,7 @@ class QuestionForm(Struct):
         """Return whether all other questions are answered."""
         return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
-    def first_open(self) -> int | None:
+    def find_open_question(self) -> int | None:
         """Return the first question without an answer, the next ones before the earlier ones."""
         order = [*range(self.at, len(self.questions)), *range(self.at)]
         return next((i for i in order if not self.is_answered(i)), None)
@@ -434,7 +434,7 @@ class CardBox(Vertical):
 
     def _go_on(self, form: QuestionForm) -> None:
         """Go to the next question without an answer, or send the answers."""
-        missing = form.first_open()
+        missing = form.find_open_question()
         if missing is not None:
             if missing == form.at:
                 form.hint = "Write an answer first." if form.is_written else _ask_to_choose(form)

@@ -118,9 +118,9 @@ class LineView(ScrollView, can_focus=True):
         return bar
 
     def on_mount(self) -> None:
-        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
+        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.apply_theme())
 
-    def theme_changed(self) -> None:
+    def apply_theme(self) -> None:
         """Draw everything again in the colours of a new theme."""
         self._palette = None
         self.forget_strips()
@@ -225,11 +225,11 @@ class LineView(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text as it was written, without layout characters."""
-        start, end = self.selected(selection)
+        start, end = self.selected_span(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
         return (rows_text(lines, start.x, end.x), "\n") if lines else None
 
-    def selected(self, selection: Selection) -> tuple[Offset, Offset]:
+    def selected_span(self, selection: Selection) -> tuple[Offset, Offset]:
         """Return the first and last place of the selection in the current content."""
         last = max(0, self.virtual_size.height - 1)
         moved = Offset(0, self._moved)
@@ -374,8 +374,8 @@ class LineList(LineView):
     def current(self) -> Any:
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
-    def theme_changed(self) -> None:
-        super().theme_changed()
+    def apply_theme(self) -> None:
+        super().apply_theme()
         self._layout()
 
     def on_resize(self) -> None:

@@ -267,7 +267,7 @@ class Transcript(TranscriptView):
         """Fold or unfold a block, and bring all of it into view, or its beginning if it is too long."""
         document = self.document
         document.blocks[index].toggle()
-        document.changed(index)
+        document.redraw(index)
         self.let_go()
         at_end = document.height <= self.size.height
         self._follow = self._follow and (at_end or index == self._blocks - 1)
@@ -333,7 +333,7 @@ class Transcript(TranscriptView):
         self.screen.selections = {self: Selection(start, end)}
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        start, end = self.selected(selection)
+        start, end = self.selected_span(selection)
         text = copying.range_of(self.document, (start.y, start.x), (end.y, end.x))
         return (text, "\n") if text else None
 

@@ -222,7 +222,7 @@ class SaktiApp(App[int]):
         if not gc.isenabled():  # what the start made stays: the collections that begin now need not walk it
             gc.freeze()
             gc.enable()
-        self.go(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
+        self.start_worker(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
 
     # --- what everybody in the window needs done (`Host`) -----------------------------------------------------
 
@@ -230,7 +230,9 @@ class SaktiApp(App[int]):
     def palette(self) -> Palette:
         return make_palette(self.theme_variables, self.current_theme.dark)
 
-    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
+    def start_worker(
+        self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False
+    ) -> None:
         guarded = partial(self._guard, work, args, asked=group == "command")
         self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
@@ -249,11 +251,11 @@ class SaktiApp(App[int]):
     def _report(self, error: Exception) -> None:
         """Show an error as a notice; an unexpected one is also logged."""
         if isinstance(error, SaktiError):
-            self.say(error.message, title=error.title, tone="error")
+            self.show_notice(error.message, title=error.title, tone="error")
             return
         path = log_error(error)
         details = f"The details are in {path}." if path else ""
-        self.say(f"{type(error).__name__}: {error} {details}", title="Something went wrong", tone="error")
+        self.show_notice(f"{type(error).__name__}: {error} {details}", title="Something went wrong", tone="error")
 
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)
@@ -261,12 +263,12 @@ class SaktiApp(App[int]):
     def send(self, text: str) -> None:
         self.chat.conversation.submit(text)
 
-    def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
+    def show_notice(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 
-    def note(self, text: str, seconds: float = 0) -> None:
+    def set_hint(self, text: str, seconds: float = 0) -> None:
         if self.is_running:
-            self.chat.note(text, seconds)
+            self.chat.set_hint(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
         if len(self.screen_stack) > DEEPEST:
@@ -291,7 +293,7 @@ class SaktiApp(App[int]):
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
-            self.note(f"copied {amount(text)}", SHORTLY)
+            self.set_hint(f"copied {amount(text)}", SHORTLY)
 
     def notify(
         self,
@@ -314,7 +316,7 @@ class SaktiApp(App[int]):
     def run_command(self, text: str) -> None:
         """Run a line as if typed; close open panels, which would hide its result."""
         self._leave_panels()
-        self.go(self.chat.conversation.run, text, group="command")
+        self.start_worker(self.chat.conversation.run, text, group="command")
 
     def _open_board(self) -> None:
         self._leave_panels()
@@ -333,12 +335,12 @@ class SaktiApp(App[int]):
 
     @on(Transcript.Said)
     def _show_hint(self, event: Transcript.Said) -> None:
-        self.note(event.text, event.seconds)
+        self.set_hint(event.text, event.seconds)
 
     @on(Transcript.Opened)
     def _open_target(self, event: Transcript.Opened) -> None:
         kind, target = event.target
-        self.go(self._open_file if kind == "file" else self._open_url, target, group="link")
+        self.start_worker(self._open_file if kind == "file" else self._open_url, target, group="link")
 
     async def _open_file(self, target: str) -> None:
         path = target.removeprefix("./")
@@ -346,14 +348,14 @@ class SaktiApp(App[int]):
             self.chat.prompt.add(f"@{path} ")
             self.chat.prompt.focus()
         else:
-            self.note(f"there is no file {path} here", SHORTLY)
+            self.set_hint(f"there is no file {path} here", SHORTLY)
 
     async def _open_url(self, target: str) -> None:
         if desktop.open_address(target, self.session.workspace.env, self.session.workspace.root):
-            self.note(f"opened {target}", SHORTLY)
+            self.set_hint(f"opened {target}", SHORTLY)
         else:
             self.copy_to_clipboard(target)
-            self.note(f"no browser found: copied {target}", SHORTLY)
+            self.set_hint(f"no browser found: copied {target}", SHORTLY)
 
     @on(BoardChanged)
     def _reload_board(self) -> None:
@@ -462,7 +464,9 @@ class SaktiApp(App[int]):
                 self.pop_screen()
         details = f" The details are in {path}." if path else ""
         what = "A screen" if failed is not self.chat else "Something in the background"
-        self.say(f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error")
+        self.show_notice(
+            f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error"
+        )
         self.chat.transcript.scroll_end_now()
 
     def _fatal_error(self) -> None:

@@ -135,13 +135,13 @@ class ThreadFind:
 
     def look_for(self, text: str) -> None:
         """Find other words."""
-        self._host.go(self._count, text, group="find", exclusive=True)
+        self._host.start_worker(self._count, text, group="find", exclusive=True)
 
     def step(self, step: int, *, read: bool = False) -> None:
         """Go to the next older place (1) or newer one (-1); `read`: the keys go to the conversation."""
         if read:
             self.bar.screen.set_focus(self._transcript)
-        self._host.go(self._step, step, group="find", exclusive=True)
+        self._host.start_worker(self._step, step, group="find", exclusive=True)
 
     def leave(self) -> bool:
         """Close the bar and unmark everything; False if it was not open."""

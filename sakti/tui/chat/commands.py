@@ -60,7 +60,7 @@ class Commands:
             case "delete-message" if typed.argument == "yes":
                 await chat.view.load()
             case "redo" if isinstance(value, Done):
-                self._host.note(value.sentence, REDONE_S)  # the chat may show another thread
+                self._host.set_hint(value.sentence, REDONE_S)  # the chat may show another thread
                 return
             case _:
                 pass
@@ -134,7 +134,7 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.note(done.sentence, undo_screen.TOLD_S)
+                host.set_hint(done.sentence, undo_screen.TOLD_S)
                 chat.conversation.give_back(prompt)
             case "import":
                 self._choose_import(data)
@@ -154,7 +154,7 @@ class Commands:
 
         def begin(programs: frozenset[str] | None) -> None:
             if programs:
-                self._host.go(self._import, history, programs, group=IMPORT)
+                self._host.start_worker(self._import, history, programs, group=IMPORT)
 
         self._host.push(list_screens.ImportScreen(history), begin)
 

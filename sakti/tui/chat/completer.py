@@ -143,7 +143,9 @@ class Drafts:
             prompt.put("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
         if queued:
             what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
-            self._host.say(f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent")
+            self._host.show_notice(
+                f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent"
+            )
         self.save_soon()
 
     def save_soon(self) -> None:
@@ -160,7 +162,7 @@ class Drafts:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self._host.go(self._save, group="drafts")
+        self._host.start_worker(self._save, group="drafts")
 
     async def _save(self) -> None:
         if not self._keeps:
@@ -183,7 +185,7 @@ class Drafts:
             self._keeps = False
         if not self._said:
             again = "as soon as it can be stored" if error.retryable else "after the next start"
-            self._host.say(f"{error.message} Drafts are saved again {again}.", title=error.title)
+            self._host.show_notice(f"{error.message} Drafts are saved again {again}.", title=error.title)
         self._said = True
 
     async def leave(self) -> None:

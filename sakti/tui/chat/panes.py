@@ -52,7 +52,7 @@ class Panes:
     # --- loading ----------------------------------------------------------------------------------------------
 
     def load_board(self) -> None:
-        self._host.go(self._load_board, group="board", exclusive=True)
+        self._host.start_worker(self._load_board, group="board", exclusive=True)
 
     async def _load_board(self) -> None:
         self._sidebar.tasks.show(await self._host.session.views.board())
@@ -63,7 +63,7 @@ class Panes:
         """Load the board where another process changed it."""
         tasks = self._sidebar.tasks
         if tasks.display and tasks.is_on_screen and tasks.screen.is_current:
-            self._host.go(self._poll_board, group="tasks-pane", exclusive=True)
+            self._host.start_worker(self._poll_board, group="tasks-pane", exclusive=True)
 
     async def _poll_board(self) -> None:
         version = await self._host.session.views.board_version()
@@ -73,7 +73,7 @@ class Panes:
 
     def load_log(self) -> None:
         """Load the observations, and the figures and events of the memory."""
-        self._host.go(self._load_log, group="observations", exclusive=True)
+        self._host.start_worker(self._load_log, group="observations", exclusive=True)
 
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
@@ -88,21 +88,21 @@ class Panes:
 
     def load_carried(self) -> None:
         """Load the lines of earlier threads: a step has begun, and may have left some out."""
-        self._host.go(self._load_carried, group="carried", exclusive=True)
+        self._host.start_worker(self._load_carried, group="carried", exclusive=True)
 
     async def _load_carried(self) -> None:
         self._sidebar.observations.show_carried(await self._host.session.views.carried_lines())
 
     def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
-        self._host.go(self._load_past, moment, group="past", exclusive=True)
+        self._host.start_worker(self._load_past, moment, group="past", exclusive=True)
 
     async def _load_past(self, moment: LogChange) -> None:
         self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
 
     def load_usage(self) -> None:
         """Load the usage and cost of this thread's turns."""
-        self._host.go(self._load_usage, group="turns", exclusive=True)
+        self._host.start_worker(self._load_usage, group="turns", exclusive=True)
 
     async def _load_usage(self) -> None:
         memory, views = self._sidebar.memory, self._host.session.views
@@ -111,7 +111,7 @@ class Panes:
 
     def load_context(self) -> None:
         """Estimate the size of the next request, before any was sent with the current memory."""
-        self._host.go(self._load_context, group="context", exclusive=True)
+        self._host.start_worker(self._load_context, group="context", exclusive=True)
 
     async def _load_context(self) -> None:
         """Estimate the context, looking up the window of a continued thread if no request told it."""
@@ -185,16 +185,16 @@ class Panes:
         finally:
             self.load_log()
         if action == "undo":
-            self._host.note("Undone", SHORTLY)
+            self._host.set_hint("Undone", SHORTLY)
         else:
-            self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
+            self._host.set_hint(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
         """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
         await self._host.session.remove_carried(line, removed=not line.is_removed)
         await self._load_carried()
         key = self._host.key_name("observations.forget")
-        self._host.note("Restored" if line.is_removed else f"Removed · {key} restores it")
+        self._host.set_hint("Restored" if line.is_removed else f"Removed · {key} restores it")
         self.show_windows()
 
     async def show_origin(self, line: CarriedLine) -> None:
@@ -205,7 +205,7 @@ class Panes:
         elif line.kind == "line" and (group := await views.group_of(line.source_id)):
             await text_screens.open_sources(self._host, group, line.text)
         else:
-            self._host.note("the title and the task of the last thread; /threads opens it")
+            self._host.set_hint("the title and the task of the last thread; /threads opens it")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Panes:
 
     def remember(self) -> None:
         """Keep which panes show, and how, for the next wide window."""
-        self._host.go(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
+        self._host.start_worker(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 
     def open_board(self) -> None:
         """Open the task board over the entire screen."""

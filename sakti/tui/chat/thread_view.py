@@ -96,7 +96,7 @@ class ThreadView:
         return True
 
     def _load_soon(self) -> None:
-        self._host.go(self.load, group="thread", exclusive=True)
+        self._host.start_worker(self.load, group="thread", exclusive=True)
 
     async def load(self, until: int | None = None) -> None:
         """Load the newest messages, back to that of index `until`."""
@@ -113,7 +113,9 @@ class ThreadView:
             self._transcript.live.show_stored_children(children)
             if self._moved:
                 moved, self._moved = self._moved, ""
-                self._host.say(f"Turns were {moved} in another window; the thread goes on here.", title=moved.title())
+                self._host.show_notice(
+                    f"Turns were {moved} in another window; the thread goes on here.", title=moved.title()
+                )
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -147,7 +149,7 @@ class ThreadView:
     def sync(self) -> None:
         """Show messages that another window added to the thread, unless a turn is running here."""
         if self.shown and not self._host.session.busy:
-            self._host.go(self._sync, group="follow", exclusive=True)
+            self._host.start_worker(self._sync, group="follow", exclusive=True)
 
     async def _sync(self) -> None:
         session, thread_id, live = self._host.session, self.shown, self._transcript.live
@@ -163,7 +165,7 @@ class ThreadView:
         self._version = version
         await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
         is_settled = all(m.state != "provisional" for m in page)
-        self._host.go(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
+        self._host.start_worker(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
 
     async def _show_new(self, messages: Sequence[Message]) -> None:
         """Append messages that another window stored; load the thread if there may be more of them."""
@@ -214,7 +216,7 @@ class ThreadView:
 
     def _jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> None:
         if not self._transcript.jump(message_id, pattern):
-            self._host.say("This message has no text to show.")
+            self._host.show_notice("This message has no text to show.")
 
     def _spot(self) -> Spot:
         """Return where the user is."""
@@ -229,9 +231,9 @@ class ThreadView:
         if origin is None:
             return False
         if origin.thread_id != self.shown and self._host.session.busy:
-            self._host.say("The agent works in this thread: go back when it is done, or stop it with esc.")
+            self._host.show_notice("The agent works in this thread: go back when it is done, or stop it with esc.")
             return False
-        self._host.go(self._back, origin, group="jump", exclusive=True)
+        self._host.start_worker(self._back, origin, group="jump", exclusive=True)
         return True
 
     async def _back(self, origin: Spot) -> None:
@@ -274,7 +276,7 @@ class SearchHits:
         if isinstance(result, str):
             self._prompt.add(result)
         elif result is not None:
-            self._host.go(self.go_to, result, self._last.text, group="jump", exclusive=True)
+            self._host.start_worker(self.go_to, result, self._last.text, group="jump", exclusive=True)
 
     async def go_to(self, hit: Hit, query: str = "") -> None:
         """Go to the place of a search hit: its message, the source of an observation, the task board."""

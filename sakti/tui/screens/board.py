@@ -129,7 +129,7 @@ class BoardScreen(Panel[None]):
     def look(self) -> None:
         """Show changes since the last look."""
         if self.is_current:
-            self.host.go(self._reload, group="board-screen", exclusive=True)
+            self.host.start_worker(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
         """Reload the board if it changed, and once a minute to update ages."""
@@ -252,7 +252,7 @@ class BoardScreen(Panel[None]):
             self._change(name, self.column.current.id)
 
     def _change(self, name: str, *args: str, force: bool = False) -> None:
-        self.host.go(self._run_change, name, args, force, group="board-change")
+        self.host.start_worker(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
         """Apply a change and reload the board; a refused one is shown and can be forced from below."""

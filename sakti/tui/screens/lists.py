@@ -141,12 +141,12 @@ class JobsScreen(Panel[None]):
     def action_end(self) -> None:
         row: tuple[str, Running | StoredJob] | None = self.result_list.current
         if row is not None:
-            self.host.go(self._end, row[0], group="jobs")
+            self.host.start_worker(self._end, row[0], group="jobs")
 
     async def _end(self, number: str) -> None:
         survivors = await self.host.session.end_background(number)
         if survivors:
-            self.host.say(f"Still running: {', '.join(survivors)}.", title="Could not end", tone="warning")
+            self.host.show_notice(f"Still running: {', '.join(survivors)}.", title="Could not end", tone="warning")
         if self.is_open:
             self._refresh()
 
@@ -252,7 +252,7 @@ async def pick_model(host: Host) -> None:
 
     def set_model(name: str | None) -> None:
         if name:
-            host.go(session.set_model, name, group="model", exclusive=True)
+            host.start_worker(session.set_model, name, group="model", exclusive=True)
 
     host.push(
         ModelsScreen(models, session.workspace.models.selection.model if session.workspace.models.selection else None),
@@ -267,7 +267,7 @@ def pick_theme(host: Host) -> None:
     def set_theme(name: str | None) -> None:
         if name:
             looks.preview(name)
-            host.go(host.session.views.set_ui_state, looks.theme_key, name, group="state")
+            host.start_worker(host.session.views.set_ui_state, looks.theme_key, name, group="state")
 
     host.push(ThemesScreen(looks.theme), set_theme)
 
@@ -296,7 +296,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         yield LineList(self._draw, empty=LOOKING, id="panel-list")
 
     def on_mount(self) -> None:
-        self.host.go(self._count, group="import-count", exclusive=True)
+        self.host.start_worker(self._count, group="import-count", exclusive=True)
 
     async def _count(self) -> None:
         try:
@@ -439,7 +439,9 @@ class ServersScreen(Panel[None]):
             return
         if verb == "login":
             self.leave()
-        self.host.go(self.host.run_typed, Typed("command", "mcp", f"{verb} {row.server.name}"), group="servers")
+        self.host.start_worker(
+            self.host.run_typed, Typed("command", "mcp", f"{verb} {row.server.name}"), group="servers"
+        )
 
 
 def _describe_server(row: ServerEntry, state: ServerState | None) -> str:

@@ -163,7 +163,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def _search_soon(self) -> None:
-        self.host.go(self._search, DEBOUNCE, group="search", exclusive=True)
+        self.host.start_worker(self._search, DEBOUNCE, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Search for the current input; old results stay visible until new ones arrive."""
@@ -224,7 +224,7 @@ class SearchScreen(Panel[Any]):
 
     def _more_soon(self) -> None:
         if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
-            self.host.go(self._more, group="search", exclusive=True)
+            self.host.start_worker(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
         """Append the next page of hits."""
@@ -271,7 +271,7 @@ class SearchScreen(Panel[Any]):
     def _moved_to(self, hit: Hit | None) -> None:
         has_sources = hit is not None and hit.kind in ("observation", "reflection")
         self.query_one("#chip-sources", Chip).display = has_sources
-        self.host.go(self._preview, hit, group="preview", exclusive=True)
+        self.host.start_worker(self._preview, hit, group="preview", exclusive=True)
 
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
@@ -305,7 +305,7 @@ class SearchScreen(Panel[Any]):
             if hit is not None and _is_hit(hit):
                 self.dismiss(hit)
         elif self._current_request()[0]:
-            self.host.go(self._search, 0.0, True, group="search", exclusive=True)
+            self.host.start_worker(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:
         hit = self.result_list.current
@@ -316,7 +316,7 @@ class SearchScreen(Panel[Any]):
         """Show every message that an observation was made from, over this screen."""
         hit = self.result_list.current
         if hit is not None and hit.kind in ("observation", "reflection"):
-            self.host.go(self._open_sources, hit, group="sources", exclusive=True)
+            self.host.start_worker(self._open_sources, hit, group="sources", exclusive=True)
 
     async def _open_sources(self, hit: Hit) -> None:
         origin = await self.host.session.views.origin(hit.id)

@@ -57,7 +57,7 @@ class TaskCardScreen(Panel[None]):
         yield Transcript()
 
     def on_mount(self) -> None:
-        self.host.go(self._show, group="task-card", exclusive=True)
+        self.host.start_worker(self._show, group="task-card", exclusive=True)
 
     async def _show(self, said: str = "") -> None:
         try:
@@ -79,7 +79,7 @@ class TaskCardScreen(Panel[None]):
 
     def action_do(self, name: str) -> None:
         if CAN[name] == self._status:
-            self.host.go(self._do, name, group="task-card", exclusive=True)
+            self.host.start_worker(self._do, name, group="task-card", exclusive=True)
 
     async def _do(self, name: str) -> None:
         try:
@@ -174,7 +174,7 @@ class TreeScreen(Panel[None]):
         self.branches.action_open()
 
     def _load(self, task_id: str) -> None:
-        self.host.go(self._show, task_id, group="task-tree", exclusive=True)
+        self.host.start_worker(self._show, task_id, group="task-tree", exclusive=True)
 
     async def _show(self, task_id: str) -> None:
         try:

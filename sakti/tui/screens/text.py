@@ -268,7 +268,7 @@ class MemoryEventsScreen(ListPanel):
         return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
 
     def choose(self, row: Any) -> None:
-        self.host.go(self._show, row, group="memory-event", exclusive=True)
+        self.host.start_worker(self._show, row, group="memory-event", exclusive=True)
 
     async def _show(self, event: MemoryEvent) -> None:
         views = self.host.session.views

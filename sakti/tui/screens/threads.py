@@ -214,7 +214,7 @@ class ThreadsScreen(ListPanel):
             except SaktiError as e:
                 self.say(e.message)
 
-        self.host.go(run, group="threads-screen")
+        self.host.start_worker(run, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
         message = await actions.rename(thread_id, title)
@@ -313,7 +313,7 @@ async def pick_thread(host: Host) -> None:
 
     def open_thread(summary: ThreadSummary | None) -> None:
         if summary is not None:
-            host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
+            host.start_worker(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
     host.push(
         ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""),

@@ -88,7 +88,7 @@ class WelcomeScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.host.go(self._look, group="welcome")
+        self.host.start_worker(self._look, group="welcome")
 
     def on_screen_resume(self) -> None:
         self._refresh()  # the theme may be another one
@@ -166,7 +166,7 @@ class WelcomeScreen(Panel[None]):
                 self._go(self._tour)
             case Way("import"):
                 self.dismiss(None)
-                self.host.go(self.host.run_typed, Typed("command", "import"), group="command")
+                self.host.start_worker(self.host.run_typed, Typed("command", "import"), group="command")
             case Way("theme"):
                 pick_theme(self.host)
             case Way("approval"):
@@ -182,9 +182,9 @@ class WelcomeScreen(Panel[None]):
                 if self.is_open:
                     self.tell(e.message)
                 else:
-                    self.host.say(e.message, title=e.title, tone="warning")
+                    self.host.show_notice(e.message, title=e.title, tone="warning")
 
-        self.host.go(run, group="welcome-way")
+        self.host.start_worker(run, group="welcome-way")
 
     # --- a key ------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,9 @@ class WelcomeScreen(Panel[None]):
         if self.is_open:
             await self._use("local")
         else:
-            self.host.say("The small model is installed. /model local uses it.", title="Download", tone="information")
+            self.host.show_notice(
+                "The small model is installed. /model local uses it.", title="Download", tone="information"
+            )
 
     async def _install(self) -> None:
         """Download the weights; closing the screen does not stop it."""

@@ -312,7 +312,7 @@ class LiveTurn:
         self._release()
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
-    def claim(self, message: Message) -> None:
+    def attach(self, message: Message) -> None:
         """Give the blocks that were drawn live for `message`, which is stored, to it."""
         if message.role == "user":
             self.show_user(message)

@@ -505,7 +505,7 @@ class AsideView(Widget, can_focus=True):
         super().__init__(id=id)
         self.display = False
 
-    def hear(self, event: SideQuestion) -> None:
+    def handle_event(self, event: SideQuestion) -> None:
         """Show a question, the next piece of its answer, or its end."""
         if not self.display or event.question != self.question or (event.state == "answering" and not event.text):
             self.question, self.text, self.start = event.question, "", None

@@ -181,10 +181,10 @@ class Prompt(VimArea):
             self.text = text
             self.pasted = pasted
 
-    class Nothing(Message):
+    class EmptySubmitted(Message):
         """Enter in an empty prompt."""
 
-    class Wanted(Message):
+    class CompletionRequested(Message):
         """The word at the cursor can be completed; None: no longer."""
 
         def __init__(self, query: CompletionQuery | None) -> None:
@@ -290,7 +290,7 @@ class Prompt(VimArea):
         if self._search is not None and self._search_key(event):
             return True
         if event.key == "escape" and self.completing:
-            self.post_message(self.Wanted(None))
+            self.post_message(self.CompletionRequested(None))
             return True
         return self.vim_key(event)
 
@@ -317,7 +317,7 @@ class Prompt(VimArea):
         query = query_at(before) if self._search is None and (row == 0 or "@" in before) else None
         if query is not None and query.kind != "file" and row:
             query = None
-        self.post_message(self.Wanted(query))
+        self.post_message(self.CompletionRequested(query))
 
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 
@@ -416,7 +416,7 @@ class Prompt(VimArea):
         """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
         text = self.value
         if not text.strip():
-            self.post_message(self.Nothing())
+            self.post_message(self.EmptySubmitted())
             return
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)

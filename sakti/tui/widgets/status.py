@@ -196,12 +196,12 @@ class StatusLine(Widget):
         self._timer: Timer | None = None
         self._spots: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
 
-    def hear(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
-        if self._activity.hear(event, self._clock.monotonic()):
+        if self._activity.handle_event(event, self._clock.monotonic()):
             self._update_clock()
 
-    def hear_server(self, event: McpServerChanged) -> None:
+    def handle_server(self, event: McpServerChanged) -> None:
         """Name an MCP server while it is failed."""
         others = tuple(name for name in self.failed_servers if name != event.name)
         self.failed_servers = (*others, event.name) if event.state == "failed" else others

@@ -28,7 +28,6 @@ from sakti.agent.session import session as sessions
 from sakti.agent.session import trusting
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
-from sakti.core.lazy import lazy_imports
 from sakti.core.resources import state_home
 from sakti.core.text import sanitise
 from sakti.tui import bridge, desktop, keys
@@ -44,6 +43,10 @@ from sakti.tui.host import SHORTLY, Host, Tone
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.sidebar import PANES
 from sakti.tui.panes.tasks import BoardChanged
+from sakti.tui.screens import help as help_screen
+from sakti.tui.screens import panel as panels
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import trust as trust_screen
 from sakti.tui.transcript.blocks import NoticeBlock
 from sakti.tui.transcript.copying import amount
 from sakti.tui.widgets.safe_input import SafePalette
@@ -53,12 +56,6 @@ if TYPE_CHECKING:
     from sakti.actions.line import Typed
     from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
-
-with lazy_imports:
-    from sakti.tui.screens import help as help_screen
-    from sakti.tui.screens import panel as panels
-    from sakti.tui.screens import threads as thread_screens
-    from sakti.tui.screens import trust as trust_screen
 
 
 class Startup:

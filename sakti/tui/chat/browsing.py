@@ -31,6 +31,7 @@ from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.screens import welcome as welcome_screen
 from sakti.tui.transcript.copying import rows_with, seek
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import setup as machine
-    from sakti.tui.screens import welcome as welcome_screen
 
 
 class FindBar(Horizontal):

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions import line
 from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.host import Host
+from sakti.tui.screens import agents as agent_screens
+from sakti.tui.screens import lists as list_screens
+from sakti.tui.screens import settings as settings_screen
+from sakti.tui.screens import text as text_screens
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import undo as undo_screen
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
-
-with lazy_imports:
-    from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import lists as list_screens
-    from sakti.tui.screens import settings as settings_screen
-    from sakti.tui.screens import text as text_screens
-    from sakti.tui.screens import threads as thread_screens
-    from sakti.tui.screens import undo as undo_screen
 
 WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
 IMPORT = "import"  # the activity that Esc stops

@@ -16,10 +16,13 @@ from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
+from sakti.tui import desktop
 from sakti.tui.chat.browsing import FindBar, ThreadFind
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
+from sakti.tui.screens import agents as agent_screens
+from sakti.tui.screens import text as text_screens
 from sakti.tui.widgets.approval import ApprovalBox, AsideView
 from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions, QueueView
@@ -29,9 +32,6 @@ from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
     from sakti.agent import plans
-    from sakti.tui import desktop
-    from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import text as text_screens
 
 NOT_STARTED = "sakti could not start; the problem is shown above"
 

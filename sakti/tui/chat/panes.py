@@ -12,21 +12,18 @@ from textual.widget import Widget
 from sakti.agent.reports import memory_report
 from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
-from sakti.core.lazy import lazy_imports
 from sakti.store.log.events import LogChange
 from sakti.tui.host import SHORTLY, Host
 from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.screens import board as board_screen
+from sakti.tui.screens import task_card as task_cards
+from sakti.tui.screens import text as text_screens
 from sakti.tui.widgets.status import Header, StatusLine
 
 if TYPE_CHECKING:
     from sakti.store.threads.fork import CarriedLine
     from sakti.tui.screens.board import BoardScreen
     from sakti.tui.screens.text import ContextScreen
-
-with lazy_imports:
-    from sakti.tui.screens import board as board_screen
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.screens import text as text_screens
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task is highlighted after a search

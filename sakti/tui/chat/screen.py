@@ -20,7 +20,6 @@ from textual.widgets import Input, TextArea
 from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.session import trusting
 from sakti.core.events import ApprovalRequested, ApprovalResolved
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
@@ -37,6 +36,11 @@ from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.screens import help as help_screen
+from sakti.tui.screens import text as text_screens
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import trust as trust_screen
+from sakti.tui.screens import undo as undo_screen
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView, AsideView
 from sakti.tui.widgets.card import CardBox, CardView
@@ -44,13 +48,6 @@ from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Browsing, Header, StatusLine
 from sakti.tui.widgets.transcript import Transcript
-
-with lazy_imports:
-    from sakti.tui.screens import help as help_screen
-    from sakti.tui.screens import text as text_screens
-    from sakti.tui.screens import threads as thread_screens
-    from sakti.tui.screens import trust as trust_screen
-    from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
 WIDE = 100  # columns from which the panes are beside the chat

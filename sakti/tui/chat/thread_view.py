@@ -13,11 +13,14 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from sakti.core.errors import SaktiError, TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Message
 from sakti.tui.chat.panes import Panes
 from sakti.tui.host import Host
+from sakti.tui.screens import search as search_screen
+from sakti.tui.screens import search_preview
+from sakti.tui.screens import task_card as task_cards
+from sakti.tui.transcript import copying
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
@@ -25,12 +28,6 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
     from sakti.tui.screens.search import Kept, SearchScreen
-
-with lazy_imports:
-    from sakti.tui.screens import search as search_screen
-    from sakti.tui.screens import search_preview
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.transcript import copying
 
 PAGE = 200  # messages that are loaded at once
 MARGIN = 20  # messages above the one that is loaded for a visit

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from sakti.agent.session import trusting
-from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.session import lifecycle
+from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.session.session import Options, Session
 from sakti.core import terminal
 from sakti.core.config import AgentSettings
@@ -60,12 +60,11 @@ from sakti.core.events import (
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.text import counted, json_line, one_line, sanitise
-from sakti.core.tool_names import display_name
-from sakti.core.types import Json, Usage, plain_values
+from sakti.core.types import Json, Usage, display_name, plain_values
 from sakti.store.secrets import MaskedStream, mask_output, masked
 
 with lazy_imports:
-    from sakti.agent import plans, structured, user_lines
+    from sakti.agent import plans, program_io
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -136,7 +135,7 @@ def run(
     that matches it. `lines` is the file descriptor of messages
     that are answered after it, as JSON Lines.
     """
-    asking = () if schema is None else (structured.AsksForJson(schema),)
+    asking = () if schema is None else (program_io.AsksForJson(schema),)
     session = session or Session(options, processors=asking)
     with contextlib.ExitStack() as ends:  # of the process, which the end of the loop may hold up as well
         return asyncio.run(_Run(session, output, limits or Limits(), schema, ends).play(prompt, lines))
@@ -192,7 +191,7 @@ class _Run:
         return EXIT[status]
 
     async def _close(self, code: int) -> None:
-        """Close the session; what hangs is left behind, with the exit code."""
+        """Close the session, or exit with the code if its tasks hang."""
         limit = terminal.end_within(terminal.CLOSING_S, code)
         self._ends.callback(limit.cancel)
         self._session.hurry()
@@ -219,13 +218,13 @@ class _Run:
                 print(f"sakti: {sanitise(text)}", file=sys.stderr)
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
         if lines is not None and status in GOES_ON:
-            async with contextlib.aclosing(user_lines.messages(lines)) as following:
+            async with contextlib.aclosing(program_io.messages(lines)) as following:
                 while (text := await self._next(following)) is not None:
                     status = await self._answer(text)
                     if status not in GOES_ON:
                         break
         if status in GOES_ON:
-            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
+            await observe_on_exit(session.current, session.interrupt, lambda text: print(text, file=sys.stderr))
         return status
 
     async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
@@ -240,14 +239,14 @@ class _Run:
         status = await self._turn(prompt)
         if self._schema is None or status not in GOES_ON:
             return self._end(status, self._last.text)
-        for repair in range(structured.REPAIRS + 1):
-            checked = structured.check(self._last.text, self._schema)
+        for repair in range(program_io.REPAIRS + 1):
+            checked = program_io.check(self._last.text, self._schema)
             if not checked.problems:
                 return self._end(status, json_line(checked.value), value=checked.value)
-            if repair == structured.REPAIRS:
+            if repair == program_io.REPAIRS:
                 why = one_line("; ".join(checked.problems), 300)
                 return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
-            status = await self._turn(structured.AGAIN.format(problems="\n".join(checked.problems)))
+            status = await self._turn(program_io.AGAIN.format(problems="\n".join(checked.problems)))
             if status not in GOES_ON:
                 break
         return self._end(status, self._last.text)
@@ -269,7 +268,7 @@ class _Run:
         session.workspace.config = dataclasses.replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
-        self._left_out = await trusting.settle_new(session.workspace, None)
+        self._left_out = await lifecycle.settle_new_files(session.workspace, None)
         for sentence in self._left_out.values():
             print(f"sakti: {sentence}", file=sys.stderr)
         end = self._last

@@ -2,10 +2,26 @@
 
 from msgspec.structs import replace
 
-from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
-from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
-from sakti.agent.processors.compose import Chain, Parallel, When
-from sakti.agent.processors.registry import PromptInjectionGuard, SecretRedactor, UnicodeNormalizer
+from sakti.agent.processors.base import (
+    Chain,
+    Parallel,
+    Processor,
+    StepInput,
+    StepOutput,
+    TurnInput,
+    TurnResult,
+    When,
+    abort,
+)
+from sakti.agent.processors.builtin import (
+    MessageHistory,
+    PromptInjectionGuard,
+    SecretRedactor,
+    TokenLimiter,
+    ToolCallFilter,
+    ToolSearch,
+    UnicodeNormalizer,
+)
 
 __all__ = [
     "Chain",

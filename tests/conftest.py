@@ -14,8 +14,7 @@ import hypothesis
 import pytest
 
 from sakti.agent import workspace
-from sakti.core.clock import Clock
-from sakti.core.ids import TimeIds
+from sakti.core.clock import Clock, TimeIds
 from sakti.store import migrate, opening
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock

@@ -1,7 +1,6 @@
 """User actions, each declared once: its facts, and a function whose value every surface shows.
 
-An action is a coroutine function with `@action(...)` in a file of this package. The chat (`/name`), its completion,
-help and palette, the plain chat, the shell (`sakti name`) and their help texts are made from that declaration.
-`registry` finds the files, `reader` reads lines for them, `values` is what they return. The files are imported to
-show help: what their actions work with is imported at their top, under `with lazy_imports:`.
+An action is a coroutine function with `@action(...)` in a file of this package. Chat, completion, help, palette and
+shell are made from it. `spec` declares, `registry` finds the files, `line` reads a chat's line, `scope` is what a run
+works with, `values` what it returns. Files are imported to show help, so what they work with is imported lazily.
 """

@@ -19,9 +19,9 @@ from sakti.core.text import counted
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
+
 with lazy_imports:
-    from sakti.agent.threads import purge as thread_purge
-    from sakti.agent.threads import redact as thread_redact
+    from sakti.agent.threads import erasure as thread_purge
     from sakti.core import clock
     from sakti.store import archive_file, copies
     from sakti.store.maintenance import archiving, checks, recovery, upkeep
@@ -179,8 +179,8 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     First it counts the texts that hold some, then it asks. Masking cannot be undone.
     """
 
-    def run(do: bool) -> thread_redact.Redacted:
-        return scope.in_store(lambda store: thread_redact.redact(store, do=do, keep_copies=keep_copies))
+    def run(do: bool) -> thread_purge.Redacted:
+        return scope.in_store(lambda store: thread_purge.redact(store, do=do, keep_copies=keep_copies))
 
     found = run(do=False)
     asks = not yes and not scope.json and sys.stdin.isatty()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.actions.scope import bar, confirm
 from sakti.actions.search import read_since
 from sakti.actions.spec import MEMORY, action, arg, flag, option
-from sakti.actions.tasks.arguments import AS
+from sakti.actions.tasks.changes import AS
 from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import byte_size, counted
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
     from sakti.tasks.beads import Report
 
+
 with lazy_imports:
     from sakti import importers as programs
-    from sakti.core import clock, ids
+    from sakti.core import clock
     from sakti.importers import service as importing
     from sakti.tasks import beads as beads_file
 
@@ -298,7 +299,7 @@ async def import_in_chat(scope: Scope) -> Value:
 async def _import_beads(scope: Scope, path: Path | None, dry_run: bool, as_: str | None) -> Value:
     issues = beads_file.read(path or scope.workspace)
     try:
-        report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
+        report = await scope.change(beads_file.import_issues, as_, clock.TimeIds(clock.SystemClock()), issues, dry_run)
     except beads_file.DryRun as e:
         report = e.report
     return _show_beads(report, dry_run)

@@ -12,13 +12,13 @@ from msgspec import Struct
 from sakti.actions import registry, spec
 from sakti.actions.spec import Action
 from sakti.actions.values import Refused, Value
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
 
 
 class Typed(Struct, frozen=True):

@@ -1,11 +1,14 @@
-"""Declare `sakti mcp` and `/mcp`: the MCP servers of the agent; bare, memory for other agents."""
+"""Declare the MCP servers of the agent (`/mcp`, `sakti mcp`), and memory as a server of other agents."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import shutil
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sakti.actions.scope import Scope, confirm_change
 from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
@@ -14,6 +17,7 @@ from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerList
     from sakti.agent.mcp.servers import ServerState
+
 
 GROUP = CommandGroup(
     "mcp", "MCP servers, whose tools the agent may use. Without a command: serve memory to other agents.", UPKEEP
@@ -233,3 +237,58 @@ def _find_started(scope: Scope, name: str) -> ServerState:
         if state.server.name == name:
             return state
     raise Refused(f"The server {name} was not started in this session; /mcp shows why.")
+
+
+CLIENTS = ("claude-code", "codex", "opencode", "vibe")
+
+
+@action(
+    arg("program", "claude-code, codex, opencode or vibe.", choices=CLIENTS),
+    flag("--remove", help="Take the entry back."),
+    flag("--yes", help="Do not ask for confirmation."),
+    shell="connect",
+    panel=MEMORY,
+)
+async def connect(scope: Scope, program: str, remove: bool, yes: bool) -> Value:
+    """Let another agent search your memory: add `sakti mcp` to its configuration.
+
+    The change is shown first; everything else in the file stays as it is.
+    """
+    change = _plan(program, remove)
+    described = {"program": program, "path": str(change.path), "changed": change.after != change.before}
+    if change.after == change.before:
+        state = "not connected" if remove else "connected already"
+        return Done(f"{program} is {state}; {change.path} was not changed.", json=described)
+    diff = tuple(_diff(change))
+    if not yes:
+        confirm_change(scope, change.path, diff)
+    _connections().write(change.path, change.after)
+    done = f"{program} {'no longer uses' if remove else 'uses'} sakti's memory from its next start on."
+    return Text((*(diff if yes else ()), done), json=described)
+
+
+class ConfigurationEdit(NamedTuple):
+    """Texts of a configuration before and after an edit; None: no file."""
+
+    path: Path
+    before: str | None
+    after: str | None
+
+
+def _connections() -> ModuleType:
+    return importlib.import_module("sakti.agent.connections")  # not for lists of commands
+
+
+def _plan(program: str, remove: bool) -> ConfigurationEdit:
+    """Return the edit of a program's configuration. Raises ConnectError."""
+    module = _connections()
+    chosen = module.PROGRAMS[program]
+    path = Path.home() / chosen.path
+    before = module.read(path)
+    change = module.disconnect if remove else module.connect
+    return ConfigurationEdit(path, before, change(chosen, before, shutil.which("sakti") or "sakti"))
+
+
+def _diff(change: ConfigurationEdit) -> list[str]:
+    before, after, name = (change.before or "").splitlines(), (change.after or "").splitlines(), str(change.path)
+    return list(difflib.unified_diff(before, after, name, name, lineterm="", n=2))

@@ -1,4 +1,4 @@
-"""Declare how the agent works (`/mode`, `/plan`, `/goal`, `/agents`) and its limits (`/approve`, …)."""
+"""Declare how the agent works: mode, plan, goal, limits; its children, commands and side questions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
-from sakti.core.child_states import RUNS_ELSEWHERE, SIGNS
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
+from sakti.core.types import RUNS_ELSEWHERE, SIGNS
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.subagents.children import ListedChild
+
 
 with lazy_imports:
     from sakti.agent import plans
@@ -197,3 +198,39 @@ async def port(scope: Scope, number: int) -> Value:
         why = e.strerror or str(e)
         raise Refused(f"Port {number} was not opened: {why}. The agent must start a server in the background.") from e
     return Done(f"http://localhost:{here} now reaches port {number} of the sandbox, until sakti ends.", title="Port")
+
+
+@action(chat="jobs", needs="session")
+async def jobs(scope: Scope) -> Value:
+    """List commands in the background, and end them."""
+
+    async def list_rows() -> Value:
+        jobs = scope.session.list_jobs()
+        numbers = list(jobs)
+
+        async def end(number: int) -> Value:
+            survivors = await scope.session.end_background(one(numbers, number))
+            return Done(f"Still running: {', '.join(survivors)}." if survivors else "The command was ended.")
+
+        return Rows(
+            tuple(f"{number}  {scope.session.describe_job(job)}" for number, job in jobs.items()),
+            "jobs",
+            tuple(jobs.items()),
+            "No command was left running in the background.",
+            what="ends it",
+            pick=end,
+        )
+
+    return Open("jobs", instead=list_rows)
+
+
+@action(arg("question", default="", metavar="QUESTION"), chat="btw", hint="QUESTION", needs="session",
+        summary="ask a side question: the thread is not changed")  # fmt: skip
+async def btw(scope: Scope, question: str) -> Value | None:
+    """Ask the model a question beside the thread, also while it works."""
+    if not question.strip():
+        raise Refused(
+            "Write a question after /btw; it is answered beside the thread, which stays as it is.", code=USAGE
+        )
+    scope.session.turns.aside.ask(question.strip())
+    return None

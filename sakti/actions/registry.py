@@ -16,21 +16,30 @@ from sakti.core.resources import mode_names
 
 
 class Subject(NamedTuple):
-    """What one file declares, in its order: actions, and the group that they are in the shell."""
+    """What one file declares, in its order: actions, and the groups that they are in the shell."""
 
     actions: tuple[Action, ...]
-    group: CommandGroup | None
+    groups: tuple[CommandGroup, ...]
+
+    def group(self, word: str) -> CommandGroup | None:
+        """Return the group `sakti WORD`; None if the word is one command."""
+        return next((group for group in self.groups if group.name == word), None)
 
 
 def subject_of(module: ModuleType) -> Subject:
     """Return the declarations of a module in their order, for a package those of its PARTS."""
     parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
     actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
-    return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, CommandGroup)), None))
+    return Subject(tuple(actions), tuple(v for v in vars(module).values() if isinstance(v, CommandGroup)))
 
 
-# Commands of the shell that are declared in the file of another.
-_FILE_OF = {"diff": "undo", "redo": "undo", "rules": "modes"}
+# Commands of the shell that are declared in a file of another name.
+_FILE_OF = {
+    **dict.fromkeys(("config", "doctor", "local", "models"), "installation"),
+    **dict.fromkeys(("skills", "trust"), "project"),
+    **dict.fromkeys(("diff", "redo"), "undo"),
+    **{"connect": "mcp", "help": "screen", "rules": "modes"},
+}
 
 
 @functools.cache
@@ -39,8 +48,8 @@ def subject(word: str) -> Subject | None:
     name = _FILE_OF.get(word, word + "_" * keyword.iskeyword(word))
     if name not in _files():
         return None
-    found = subject_of(importlib.import_module(f"sakti.actions.{name}"))
-    return found if any(a.shell.split()[:1] == [word] for a in found.actions) else None
+    declared = subject_of(importlib.import_module(f"sakti.actions.{name}"))
+    return declared if any(a.shell.split()[:1] == [word] for a in declared.actions) else None
 
 
 @functools.cache

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sakti.core.config import Config, LoadedConfig
     from sakti.store.database import Store
 
+
 with lazy_imports:
     from sakti.store import secrets
     from sakti.tasks import service as task_service

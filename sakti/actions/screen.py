@@ -1,15 +1,20 @@
-"""Declare what a chat's own surface does: `/theme`, `/clear`, `/setup`, `/quit`."""
+"""Declare what a chat's own surface does, and help: keys, commands and the pages in `sakti/help`."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sakti.actions.spec import action, arg
-from sakti.actions.values import Open, Text, Value
+import sakti
+from sakti.actions.spec import CHAT, action, arg
+from sakti.actions.values import USAGE, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
 
 with lazy_imports:
     from sakti.agent import setup as machine
@@ -52,3 +57,56 @@ async def setup(scope: Scope) -> Value:
 async def quit(scope: Scope) -> Value:
     """Leave."""
     return Open("quit")
+
+
+PAGES = Path(sakti.__file__).with_name("help")
+TOPICS = tuple(sorted(path.stem for path in PAGES.glob("*.md")))
+_LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\([\w-]+\.md\)")
+
+
+@action(
+    arg("topic", "The topic to read; without one, all topics are listed.", default="", offers=TOPICS),
+    shell="help",
+    chat="help",
+    hint="[TOPIC]",
+    summary="show keys and commands, or the page of a topic",
+    panel=CHAT,
+)
+async def help(scope: Scope, topic: str) -> Value:
+    """Read the documentation: one topic, or the list of topics."""
+    if topic:
+        name = find_topic(topic, "/help" if scope.live else "sakti help")
+        page = read_page(name)
+        return Text((page,), title=f"Help: {name}", kind="markdown", json={"topic": name, "text": page})
+    if scope.live:
+        return Open("help")
+    summaries = {name: summary_of(read_page(name)) for name in TOPICS}
+    width = max(map(len, TOPICS))
+    lines = [f"{name:<{width}}  {summary}" for name, summary in summaries.items()]
+    return Text((*lines, "", "`sakti help TOPIC` shows one; so does `/help TOPIC` in the chat."), json=summaries)
+
+
+def find_topic(word: str, command: str) -> str:
+    """Return the topic that `word` names, itself or with a word of its heading.
+
+    Raises `Refused`, with the nearest topic behind `command`.
+    """
+    wanted = word.lower()
+    if wanted in TOPICS:
+        return wanted
+    headings = {name: re.findall(r"\w+", read_page(name).partition("\n")[0].lower()) for name in TOPICS}
+    if match := next((name for name, words in headings.items() if wanted in words), None):
+        return match
+    near = difflib.get_close_matches(wanted, TOPICS, 1)
+    hint = f"Did you mean `{command} {near[0]}`?" if near else f"The topics are {', '.join(TOPICS)}."
+    raise Refused(f"There is no help topic {word[:40]!r}. {hint}", code=USAGE)
+
+
+def read_page(topic: str) -> str:
+    """Return a page for a terminal, which cannot follow its links to other pages."""
+    return _LINK_TO_PAGE.sub(r"\1", (PAGES / f"{topic}.md").read_text("utf-8"))
+
+
+def summary_of(page: str) -> str:
+    """Return the sentence under the heading."""
+    return page.split("\n", 3)[2]

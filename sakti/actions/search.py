@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Message
     from sakti.store.search.search import Hit, SearchPage
 
+
 with lazy_imports:
     from sakti.store.search import rank as ranking
     from sakti.store.search import search as text_search

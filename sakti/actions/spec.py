@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Run = Callable[..., Awaitable[Value | None]]
     from sakti.actions.spec import Action, Arg
 
+
 CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
 Needs = Literal["nothing", "loop", "store", "session"]
 Kind = Literal["text", "whole", "number", "path", "flag"]
@@ -168,17 +169,17 @@ def convert(a: Arg, text: str, name: str) -> Any:
         return text
     if a.choices and text not in a.choices:
         raise UsageError(f"{name}: {text!r} is not one of {', '.join(a.choices)}.")
-    match a.kind:
-        case "whole" | "number":
-            value = _read_number(text, whole=a.kind == "whole")
-            if value is None or (a.low is not None and value < a.low) or (a.high is not None and value > a.high):
-                kind = "a whole number" if a.kind == "whole" else "a number"
-                raise UsageError(f"{name}: {text!r} is not {kind}{_bounds(a)}.")
-            return value
-        case "path":
-            return Path(text)
-        case _:
-            return text
+    if a.kind in ("whole", "number"):
+        return _convert_number(a, text, name)
+    return Path(text) if a.kind == "path" else text
+
+
+def _convert_number(a: Arg, text: str, name: str) -> float:
+    value = _read_number(text, whole=a.kind == "whole")
+    if value is None or (a.low is not None and value < a.low) or (a.high is not None and value > a.high):
+        kind = "a whole number" if a.kind == "whole" else "a number"
+        raise UsageError(f"{name}: {text!r} is not {kind}{_bounds(a)}.")
+    return value
 
 
 def _read_number(text: str, *, whole: bool) -> float | None:

@@ -13,7 +13,6 @@ from msgspec import to_builtins
 
 from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
-from sakti.core import child_states
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 
@@ -22,13 +21,14 @@ if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
     from sakti.core.types import Thread
 
+
 with lazy_imports:
     from sakti.agent import moved_folder
     from sakti.agent import titles as thread_titles
     from sakti.agent.session import queries as session_queries
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
-    from sakti.agent.threads import message_removal, past_requests
+    from sakti.agent.threads import history
     from sakti.core import types as core_types
     from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
@@ -99,8 +99,8 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    indent = f"  └ {child_states.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
-    state = f"  ({child_states.describe_state(found.state)})" if found.state else ""
+    indent = f"  └ {core_types.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
+    state = f"  ({core_types.describe_state(found.state)})" if found.state else ""
     return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
 
@@ -147,9 +147,9 @@ async def show(scope: Scope, thread: str) -> Value:
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
     """Show the request that a past step sent: tools, blocks, messages."""
     found = await _one(scope, thread)
-    past = await scope.store.read(past_requests.show, found.id, step)
+    past = await scope.store.read(history.read_request, found.id, step)
     if past is None:
-        raise Refused(past_requests.none(step))
+        raise Refused(history.explain_no_request(step))
     past = secrets.mask_output(past)
     at = past.step
     head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
@@ -328,9 +328,7 @@ async def new(scope: Scope) -> None:
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good; a preview comes first."""
-    named: message_removal.OneMessage = scope.kept.setdefault(
-        "delete-message", message_removal.OneMessage(scope.session)
-    )
+    named: thread_actions.OneMessage = scope.kept.setdefault("delete-message", thread_actions.OneMessage(scope.session))
     return Done(await named.run(which), title="Delete a message")
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.checkpoints.undoing import Past, Result, Undoing, UndoPreview, What
 
+
 with lazy_imports:
     from sakti.agent import titles as thread_titles
     from sakti.agent.checkpoints import plan as plans

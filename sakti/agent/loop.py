@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from sakti.agent import budget
+from sakti.agent import limits
+from sakti.agent.limits import STOPPED_AFTER, Repetition
 from sakti.agent.processors.base import (
     Abort,
     Processor,
@@ -24,7 +25,6 @@ from sakti.agent.processors.base import (
     guards_output,
     overrides,
 )
-from sakti.agent.repetition import STOPPED_AFTER, Repetition
 from sakti.agent.session import edit_check, model_call
 from sakti.agent.session import turn as turn_store
 from sakti.agent.session.turn import CUT, Stop, Turn
@@ -94,7 +94,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
             raise
         status, marker = stopped, "interrupted"
         if stopped == "limit":
-            error, marker = budget.time_is_up(turn.settings), ""
+            error, marker = limits.time_is_up(turn.settings), ""
         await _save_unfinished(turn, marker)
     except Stop as stop:
         status, error = stop.status, stop.error
@@ -249,7 +249,7 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
         text = f"The same {what} repeated {times} times. Tell it what to try instead."
         raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
-    reached = budget.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
+    reached = limits.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
     if reached is not None and goes_on:
         raise Stop("limit", reached)
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
 from sakti.agent.tools import pictures, textfile
-from sakti.core import images
+from sakti.core import content
 from sakti.core.errors import SaktiError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.types import FilePart, ImagePart, Message, Part, TextPart
 
@@ -62,7 +62,7 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
     """Media type, width and height where the file holds an image that models take, whatever it is called."""
     try:
         with path.open("rb") as file:
-            return images.look(file.read(images.HEAD))
+            return content.look(file.read(content.HEAD))
     except OSError:
         return None
 
@@ -84,10 +84,10 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
     if blind:
         hint = "Choose another model with /model, or remove the @ to send only its name."
         raise SaktiError(f"{blind} takes no images: {name} was not sent. {hint}", title="Image")
-    if size > images.LIMIT:
-        at_most = f"models take {images.in_words(images.LIMIT)} at most"
+    if size > content.LIMIT:
+        at_most = f"models take {content.in_words(content.LIMIT)} at most"
         raise SaktiError(
-            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
+            f"{name} has {content.in_words(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
             title="Image",
         )
     if damage := pictures.find_damage(path):
@@ -107,9 +107,9 @@ def pasted_images(text: str) -> list[Path]:
         return []
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for names in (lines, _words(text)):
-        paths = [_path(name) for name in names]
-        if paths and all(p is not None and p.is_absolute() and image_in(p) is not None for p in paths):
-            return [p for p in paths if p is not None]
+        paths = [p for name in names if (p := _path(name)) is not None and p.is_absolute() and image_in(p) is not None]
+        if paths and len(paths) == len(names):
+            return paths
     return []
 
 

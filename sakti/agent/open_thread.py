@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent import file_list, titles
 from sakti.agent.repository import local_timezone
-from sakti.agent.session import system_prompt
-from sakti.agent.session.inbox import Inbox
+from sakti.agent.session.inbox import Inbox, PromptNews
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
@@ -42,16 +41,16 @@ if TYPE_CHECKING:
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
+
 with lazy_imports:
-    from sakti.agent import budget, plans
+    from sakti.agent import limits, plans
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.judge import policy as judge_modes
     from sakti.agent.processors import builtin
+    from sakti.agent.project import instructions
+    from sakti.agent.project import skills as skill_catalog
     from sakti.agent.project.hooks import guard as hook_guard
-    from sakti.agent.project.instructions import find as instructions
-    from sakti.agent.project.instructions import nearby
-    from sakti.agent.project.skills import catalog as skill_catalog
-    from sakti.agent.session import prompt_facts, recovery, sent_prefix
+    from sakti.agent.session import prompt, recovery
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background, catalog, job_log
     from sakti.agent.tools import skill as skill_tool
@@ -82,7 +81,7 @@ class OpenThread:
         self.running = RunningTurn(StepEstimate(workspace.config.agent.tool_output_bytes))
         self.usage = Usage()
         self.status: MemoryStatus | None = None
-        self.news = system_prompt.PromptNews()
+        self.news = PromptNews()
         self.hooks: Hooks | None = None
         self._mode: str | None = None
         self._approval_mode: SessionMode | None = None
@@ -96,8 +95,8 @@ class OpenThread:
         return asyncio.Lock()
 
     @cached_property
-    def prefix(self) -> sent_prefix.SentPrefix:
-        return sent_prefix.SentPrefix(self)
+    def prefix(self) -> prompt.SentPrefix:
+        return prompt.SentPrefix(self)
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -358,9 +357,9 @@ class OpenThread:
             title=titles.first_title(secrets.masked(first_text)),
             metadata={
                 **self.thread.metadata,
-                system_prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
+                prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
                 **instructions.to_metadata(await ws.files.find_instructions()),
-                **prompt_facts.skill_metadata(self._list_skills()),
+                **prompt.skill_metadata(self._list_skills()),
                 **(ws.servers.to_metadata() if ws.has_servers else {}),
                 **({} if ws.options.interactive else {titles.HEADLESS: True}),
             },
@@ -370,8 +369,8 @@ class OpenThread:
     async def _refresh_skills(self) -> None:
         """Read the skills again; the prompt of a thread that goes on stays, and a fact tells the changes."""
         await self.workspace.files.reload_skills()
-        before = prompt_facts.initial_skills(self.thread)
-        self.news.skills = skill_catalog.change(before, self._list_skills()) if before else ""
+        before = prompt.initial_skills(self.thread)
+        self.news.skills = skill_catalog.describe_changes(before, self._list_skills()) if before else ""
 
     def _list_skills(self) -> str:
         """Return the list of skills for a thread that begins now."""
@@ -408,10 +407,10 @@ class OpenThread:
 
     async def note_skills(self, names: Sequence[str]) -> None:
         """Store with the thread that skills were loaded."""
-        before = prompt_facts.list_loaded_skills(self.thread)
+        before = prompt.list_loaded_skills(self.thread)
         now = list(dict.fromkeys((*before, *names)))
         if now != before:
-            await self.add_metadata({prompt_facts.LOADED: now})
+            await self.add_metadata({prompt.LOADED: now})
 
     # --- plans ------------------------------------------------------------------------------------------------
 
@@ -447,12 +446,12 @@ class OpenThread:
         ws, info, options = self.workspace, self.workspace.models.info, self.workspace.options
         brief = bool(info and info.brief)
         interactive, added = options.interactive, options.added
-        text = system_prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
+        text = prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if info is None or info.has_memory_tools:
-            lists = {"skills": prompt_facts.initial_skills, "mcp": prompt_facts.initial_servers}
+            lists = {"skills": prompt.initial_skills, "mcp": prompt.initial_servers}
             texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
         texts = self.prefix.texts() or [*texts, *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
@@ -473,13 +472,13 @@ class OpenThread:
         messages = self._engine.state.window.messages if self._engine is not None else ()
         near = self._nearby.texts() if self._nearby is not None else {}
         return {
-            **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
-            **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
+            **prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
+            **prompt.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
-            **prompt_facts.job_facts(messages, self.id, tools.background, self.running.past_jobs),
-            **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
-            **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
-            **prompt_facts.server_facts(messages, ws, self.thread),
+            **prompt.job_facts(messages, self.id, tools.background, self.running.past_jobs),
+            **prompt.mode_facts(messages, self.mode_tools, self.approval_mode),
+            **prompt.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **prompt.server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
 
@@ -491,7 +490,7 @@ class OpenThread:
         if info.brief and not info.small and models.noticed_window != info.context_window:
             models.noticed_window = info.context_window
             self.emit(
-                Notice("information", "Small window", prompt_facts.name_omissions(info, self.toolbox, ws.files.library))
+                Notice("information", "Small window", prompt.name_omissions(info, self.toolbox, ws.files.library))
             )
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
@@ -515,7 +514,7 @@ class OpenThread:
     def _count_budget(self, info: ModelInfo) -> int | None:
         counter, tools = self.workspace.counter, self.toolbox
         fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
-        return budget.room(info, self.workspace.config.agent, fixed)[1]
+        return limits.room(info, self.workspace.config.agent, fixed)[1]
 
     # --- tools ------------------------------------------------------------------------------------------------
 
@@ -558,7 +557,7 @@ class OpenThread:
             in_window=lambda: self.engine.window_ids,
         )
         if ws.files.library.offered:
-            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.list_loaded_skills(self.thread), self.note_skills)
+            loaded = prompt.LoadedSkills(lambda: prompt.list_loaded_skills(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += tool_approvals.make_cards(approvals, self.approve_plan)
@@ -577,7 +576,7 @@ class OpenThread:
             toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
         if ws.files.count or instructions.user_has_rules():
-            near, trusts = prompt_facts.make_nearby, ws.options.trusts
+            near, trusts = prompt.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.list_touched),)
         toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state) if self.hooks is not None else None
         toolbox.withheld = frozenset(t.name for t in tools) - toolbox.tools.keys()
@@ -595,6 +594,6 @@ class OpenThread:
         return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
 
     @property
-    def _nearby(self) -> nearby.Nearby | None:
+    def _nearby(self) -> instructions.Nearby | None:
         hooks = self._toolbox.hooks if self._toolbox is not None else ()
-        return next((h for h in hooks if isinstance(h, nearby.Nearby)), None)
+        return next((h for h in hooks if isinstance(h, instructions.Nearby)), None)

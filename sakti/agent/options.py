@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.project import settings as project_settings
+from sakti.agent import settings as project_settings
 from sakti.agent.project import trust
 from sakti.agent.project.files import ProjectFile
 from sakti.agent.repository import find_root
@@ -76,7 +76,7 @@ class Options(Struct, frozen=True):
     def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
         """Make options without the project's settings; `with_project` adds them. Raises `ConfigError`."""
         folder = find_root(workspace or Path.cwd())
-        loaded = project_settings.user_settings(overrides)
+        loaded = project_settings.load_user_settings(overrides)
         return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
 
     def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
@@ -85,7 +85,7 @@ class Options(Struct, frozen=True):
         Raises `ConfigError`.
         """
         project = review.project if use else review.trusted_part
-        loaded = project_settings.settings(project, use=use or review.holds, overrides=self.overrides)
+        loaded = project_settings.load_settings(project, use=use or review.holds, overrides=self.overrides)
         left_out = "" if use else review.left_out
         warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.clock import Ids
 from sakti.core.config import SessionMode
 from sakti.core.errors import TaskError, ToolError
-from sakti.core.ids import Ids
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.secrets import masked_value

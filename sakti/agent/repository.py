@@ -11,8 +11,8 @@ from typing import Literal
 from msgspec import Struct
 
 from sakti.agent.judge import repositories
-from sakti.core.patterns import lazy_pattern
-from sakti.core.programs import find_program, safe_environment
+from sakti.core.lazy import lazy_pattern
+from sakti.core.resources import find_program, safe_environment
 
 # Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
 # any folder with a file HEAD can pass for.

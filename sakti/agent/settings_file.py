@@ -14,7 +14,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from sakti.agent.project import trust
-from sakti.agent.reports.settings_view import as_lines
+from sakti.agent.settings import as_lines
 from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
 from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 
@@ -87,10 +87,13 @@ def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
         return one
     if not matches:
         return None
+    raise ConfigError(_explain_ambiguous(text, matches))
+
+
+def _explain_ambiguous(text: str, matches: Sequence[Thread]) -> str:
     shown = ", ".join(f"{t.id[-8:]} {one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
     more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
-    name = one_line(text, 80)
-    raise ConfigError(f"{len(matches)} threads match {name!r}: {shown}{more}. Name one by its id.")
+    return f"{len(matches)} threads match {one_line(text, 80)!r}: {shown}{more}. Name one by its id."
 
 
 def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from sakti.agent.session.session import Options, Session
 from sakti.core.clock import Clock
 from sakti.core.config import load
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider

@@ -29,9 +29,8 @@ from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
 
 if TYPE_CHECKING:
-    from sakti.agent.processors.base import Processor
-    from sakti.agent.processors.compose import StepHook
-    from sakti.agent.project.skills.library import Library
+    from sakti.agent.processors.base import Processor, StepHook
+    from sakti.agent.project.skills import Library
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.context import Recorder, ToolState
@@ -40,17 +39,17 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import moved_folder, project_summary, web_pages, web_search
+    from sakti.agent import file_list, moved_folder, web
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.mcp import clients as mcp_clients
     from sakti.agent.mcp import config as mcp_config
     from sakti.agent.mcp import lifecycle as mcp_lifecycle
     from sakti.agent.processors import base as processing
-    from sakti.agent.processors import compose, registry
+    from sakti.agent.processors import registry
+    from sakti.agent.project import instructions as instructions
+    from sakti.agent.project import skills as skill_library
     from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.project.instructions import find as instructions
-    from sakti.agent.project.skills import library as skill_library
     from sakti.agent.sandbox import environment, proxy
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
@@ -161,7 +160,7 @@ class WorkspaceFiles:
     async def load_summary(self) -> None:
         """Read the summary, once."""
         if self.summary is None:
-            self.summary = await project_summary.of(self.root, trusted=self._options.trusted)
+            self.summary = await file_list.describe_project(self.root, trusted=self._options.trusted)
 
 
 class Workspace:
@@ -189,7 +188,7 @@ class Workspace:
         self.level: Level | None = None
         self._sandbox: Sandbox | None = None
         self._store, self._owns_store = store, store is None
-        self._processors = tuple(compose.as_processor(p) for p in processors)
+        self._processors = tuple(processing.as_processor(p) for p in processors)
         self._named_processors: tuple[Processor, ...] | None = None  # None: not loaded yet
 
     def _use_options(self, options: Options) -> None:
@@ -240,14 +239,14 @@ class Workspace:
         return self.options.env
 
     @cached_property
-    def pages(self) -> web_pages.WebPages:
+    def pages(self) -> web.WebPages:
         """Return what opens web pages; its cache is shared by all threads."""
-        return web_pages.WebPages(self.counter, self.clock)
+        return web.WebPages(self.counter, self.clock)
 
     @cached_property
-    def search(self) -> web_search.SessionSearch:
+    def search(self) -> web.SessionSearch:
         """Return what searches the web."""
-        return web_search.SessionSearch(self.env, self.models, self.store)
+        return web.SessionSearch(self.env, self.models, self.store)
 
     @property
     def saved(self) -> bool:

@@ -94,13 +94,14 @@ def build_word(word: str) -> Command:
     subject = shell.subject(word)
     assert subject is not None
     actions = {a.shell.partition(" ")[2]: a for a in subject.actions if a.shell.split()[:1] == [word]}
-    if subject.group is None:
+    group = subject.group(word)
+    if group is None:
         return _build_action(actions[""], word, actions[""].panel)
 
     def build(name: str) -> Command:
         return _build_action(actions[name], name, "")
 
-    group, settings = subject.group, dict[str, Any]()
+    settings = dict[str, Any]()
     if bare := actions.pop("", None):  # the word alone does something, too
         command = _build_action(bare, word, "")
         settings = {"callback": command.callback, "params": command.params, "invoke_without_command": True}

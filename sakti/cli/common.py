@@ -23,7 +23,7 @@ from sakti.core.text import json_line, sanitise
 
 with lazy_imports:
     from sakti.agent import repository
-    from sakti.agent.project import settings as project_settings
+    from sakti.agent import settings as project_settings
     from sakti.agent.project import trust
     from sakti.agent.sandbox import boundary
     from sakti.agent.session import session as sessions
@@ -108,7 +108,7 @@ def workspace() -> Path:
 def settings(overrides: Sequence[str] = ()) -> LoadedConfig:
     """Merge all settings, the project's if it is trusted. Raises ConfigError."""
     review = trust.review(workspace())
-    loaded = project_settings.settings(review.project, use=review.holds, overrides=overrides)
+    loaded = project_settings.load_settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
     return replace(loaded, warnings=(*loaded.warnings, *left_out))
 

@@ -10,7 +10,7 @@ from typer import completion as typer_completion
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import app, common, offers
 from sakti.cli.options import SHELLS
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # bash takes `=` for a word of its own, and completes what is behind it
 _IN_BASH = lazy_pattern(r"\s(?:-o|--set)\s+([\w.]+)\s*=\s*(\S*)$")

@@ -1,10 +1,13 @@
-"""Declare `sakti run`: one prompt, answered without a screen."""
+"""Open the chat (`sakti`, `sakti tour`), or answer one prompt without a screen (`sakti run`)."""
 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +19,26 @@ from sakti.actions.spec import CHAT, SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.cli.options import ADD_DIR, APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
+from sakti.core import terminal
+from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
 
 if TYPE_CHECKING:
-    from sakti.agent.session.session import Options
+    from sakti.agent.session.session import Options, Session
+    from sakti.store.database import Store
+
 
 with lazy_imports:
     from sakti import headless
-    from sakti.agent import structured
+    from sakti.agent import program_io, titles
+    from sakti.agent import tour as scripted_tour
     from sakti.agent.judge import policy as judge_rules
+    from sakti.agent.session import session as sessions
     from sakti.agent.tools import catalog
+    from sakti.plain import chat as plain_chat
+    from sakti.store.threads import threads as stored_threads
+    from sakti.tui import run as terminal_chat
 
 
 @action(
@@ -67,18 +79,7 @@ async def run(
     output: str,
     input_format: str,
     json_schema: Path | None,
-    max_cost: float | None,
-    max_turns: int | None,
-    timeout: float | None,
-    max_steps: int | None,
-    max_seconds: float | None,
-    max_tokens: int | None,
-    max_usd: float | None,
-    effort: str | None,
     allow: list[str],
-    overrides: list[str],
-    debug: bool,
-    trust: bool,
     **chosen: Any,
 ) -> None:
     """Answer one prompt, or a stream of messages, without a screen.
@@ -86,36 +87,47 @@ async def run(
     Exit: 0 answered, 1 model failed, 2 usage, 3 a limit or the schema, 4 refused, 5 no model, 6 answer cut,
     130 interrupted (the thread is kept; -c continues it).
     """
-    _check(chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
+    _check(chosen)
     lines = input_format == "stream-json"
-    if not lines and not sys.stdin.isatty():
+    if not lines:
+        prompt = _with_input(prompt)
+    schema = program_io.load(json_schema) if json_schema is not None else None
+    limits = headless.Limits(chosen.pop("max_cost"), chosen.pop("max_turns"), chosen.pop("timeout"))
+    debug = chosen.pop("debug")
+    options = replace(_allowing(_options(chosen), allow), own_commands=registry.chat)
+    common.log_to_file(debug=debug)
+    numbers = sys.stdin.fileno() if lines else None
+    raise SystemExit(headless.run(options, prompt, output, limits=limits, schema=schema, lines=numbers))
+
+
+def _with_input(prompt: str) -> str:
+    """Add standard input, if it is no terminal, to the prompt. Raises `Refused` without either."""
+    if not sys.stdin.isatty():
         purpose = ", which is added to the prompt" if prompt else ""
         piped = read_input(purpose).decode("utf-8", "replace")
         prompt = "\n\n".join(text for text in (prompt, piped) if text.strip())
-    if not prompt.strip() and not lines:
+    if not prompt.strip():
         raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
-    schema = structured.load(json_schema) if json_schema is not None else None
-    limits = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
+    return prompt
+
+
+def _options(chosen: dict[str, Any]) -> Options:
+    """Make the options of the session; limits of a message and the effort are settings of this run."""
+    limits = {name: chosen.pop(name) for name in _MESSAGE_LIMITS}
     more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
+    effort, overrides, trust = chosen.pop("effort"), chosen.pop("overrides"), chosen.pop("trust")
     more += [f'agent.effort="{effort}"'] if effort else []
-    options = common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
-    options = replace(_allowing(options, allow), own_commands=registry.chat)
-    common.log_to_file(debug=debug)
-    raise SystemExit(
-        headless.run(
-            options,
-            prompt,
-            output,
-            limits=headless.Limits(max_cost, max_turns, timeout),
-            schema=schema,
-            lines=sys.stdin.fileno() if lines else None,
-        )
-    )
+    return common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
 
 
-def _check(chosen: dict[str, Any], **numbers: float | None) -> None:
+_MESSAGE_LIMITS = ("max_steps", "max_seconds", "max_tokens", "max_usd")
+_ABOVE_ZERO = ("max_cost", "timeout", "max_seconds", "max_usd")
+
+
+def _check(chosen: Mapping[str, Any]) -> None:
     """Raise `Refused` for numbers out of range and for options that exclude each other."""
-    for name, value in numbers.items():
+    for name in _ABOVE_ZERO:
+        value = chosen[name]
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise Refused(f"--{name.replace('_', '-')} takes a number above 0, not {value:g}.", code=USAGE)
     named = {"-c": chosen["continue_last"], "--resume": chosen["resume"], "--fork": chosen["fork"]}
@@ -141,3 +153,60 @@ def _allowing(options: Options, rules: list[str]) -> Options:
                           f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip
     approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
     return replace(options, config=dataclasses.replace(options.config, approval=approval))
+
+
+DUMB = "TERM is dumb: using plain mode (--plain)"
+
+
+def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: bool, **chosen: Any) -> None:
+    """Run the TUI or the plain chat until the user leaves; raises SystemExit with the exit code.
+
+    `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
+    """
+    gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
+    if resume:
+        _require_thread(resume)
+    session = sessions.Session(common.options(resume=resume or None, **chosen))
+    common.log_to_file(debug=debug)
+    had_terminal = sys.stdin.isatty()
+    code = talk(session, plain=plain, prompt=prompt, pick_thread=resume == "")
+    if had_terminal:
+        terminal.end(code)  # the store is closed, and the shell waits for nothing else
+    raise SystemExit(code)
+
+
+def _require_thread(name: str) -> None:
+    """Raise `ConfigError` if a name fits no thread, or several, before there is a screen."""
+    here = str(common.workspace().resolve())
+
+    async def look(store: Store) -> None:
+        if titles.choose_thread(name, await store.read(stored_threads.find, here, name)) is None:
+            raise ConfigError(titles.explain_missing(name, await store.read(stored_threads.find, None, name)))
+
+    common.in_store(look)
+
+
+def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
+    """Show `session` in the way that is asked for, or that the terminal can; the exit code."""
+    plain = plain or session.workspace.config.ui.plain
+    dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
+    if plain or dumb:
+        gc.enable()
+        return plain_chat.run(session, prompt=prompt, pick_thread=pick_thread, why="" if plain else DUMB)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
+    return terminal_chat.run(session, prompt=prompt, pick_thread=pick_thread)
+
+
+@action(shell="tour", panel=CHAT, json=False)
+async def tour(scope: Scope) -> None:
+    """Take a two-minute tour without a model: answers come from a script, tools and memory are real."""
+    import tempfile
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refused("the tour needs a terminal.", code=USAGE)
+    common.log_to_file()
+    with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
+        session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
+        code = talk(session, prompt=scripted_tour.FIRST)
+    terminal.end(code)

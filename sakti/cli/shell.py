@@ -21,6 +21,13 @@ from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 
+if TYPE_CHECKING:
+    from sakti.actions.registry import Subject
+    from sakti.actions.scope import Models
+    from sakti.agent.workspace import Workspace
+    from sakti.core.config import Config, LoadedConfig
+    from sakti.store.database import Store
+
 with lazy_imports:
     from sakti.agent import repository
     from sakti.agent.session import initial_thread
@@ -28,13 +35,6 @@ with lazy_imports:
     from sakti.cli import loop
     from sakti.store import secrets
     from sakti.tasks import service as task_service
-
-if TYPE_CHECKING:
-    from sakti.actions.registry import Subject
-    from sakti.actions.scope import Models
-    from sakti.agent.workspace import Workspace
-    from sakti.core.config import Config, LoadedConfig
-    from sakti.store.database import Store
 
 
 T = TypeVar("T")
@@ -140,15 +140,14 @@ class ShellScope(Scope):
                 common.say(line)
 
 
-# Commands that stand above the actions: they open a chat.
-OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.chat"}
+OWN = ("run", "tour")  # commands above the actions: they open a chat
 
 
 @functools.cache
 def subject(word: str) -> Subject | None:
     """Return the declarations of `sakti WORD`, None if it is no command."""
     if word in OWN:
-        return registry.subject_of(importlib.import_module(OWN[word]))
+        return registry.subject_of(importlib.import_module("sakti.cli.run"))
     return registry.subject(word) if word.isidentifier() else None
 
 

@@ -17,7 +17,7 @@ from sakti.cli.options import CHAT, HELP, INSTALL, PRINT, SHOW
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
-    from sakti.cli import app, chat, completion, option_reader, shell
+    from sakti.cli import app, completion, option_reader, shell
     from sakti.cli import run as run_command
 
 
@@ -61,13 +61,7 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
     end = argv.index("--") if "--" in argv else len(argv)
     head, tail = argv[:end], argv[end + 1 :]
     if printed := [i for i, word in enumerate(head) if word in PRINT.flags]:
-        at = printed[0]
-        if HELP & set(head):
-            return CommandRequest(["run", "--help"])
-        values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
-        if len(words := [*words, *tail]) > 1:
-            raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
-        return PromptRequest({**values, "prompt": "".join(words)})
+        return _route_prompt(head, tail, printed[0])
     if HELP & set(head):
         return CommandRequest(["--help"])
     values, words = option_reader.read((*CHAT, INSTALL, SHOW), head, "sakti")
@@ -75,6 +69,16 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
     if install is not None or show is not None:
         return CompletionRequest(install is not None, install or show or "")
     return ChatRequest(_read_prompt(words, tail, is_command), values)
+
+
+def _route_prompt(head: Sequence[str], tail: Sequence[str], at: int) -> Request:
+    """Return what `sakti -p` asks for; the flag is at `at`. Raises `UsageError`."""
+    if HELP & set(head):
+        return CommandRequest(["run", "--help"])
+    values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
+    if len(words := [*words, *tail]) > 1:
+        raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
+    return PromptRequest({**values, "prompt": "".join(words)})
 
 
 def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[str], object]) -> str | None:
@@ -107,7 +111,7 @@ def _run(argv: Sequence[str]) -> None:
         common.fail(str(e), common.USAGE)
     match request:
         case ChatRequest(prompt, values):
-            chat.open_chat(prompt, **values)
+            run_command.open_chat(prompt, **values)
         case PromptRequest(values):
             shell.execute(run_command.run, values)
         case CommandRequest(words):

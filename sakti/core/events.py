@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
-from sakti.core.child_states import ChildState
 from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
 from sakti.core.text import one_line
-from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
+from sakti.core.types import ChildState, Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
     "answered", "interrupted", "error", "limit", "length", "tripwire", "repetition", "refused", "no_model"

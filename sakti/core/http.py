@@ -18,9 +18,9 @@ import httpcore2
 import httpx2
 from msgspec import Struct, field
 
-from sakti.core import hosts, network
+from sakti.core import network
 from sakti.core.errors import HttpError, SaktiError
-from sakti.core.hosts import Target, parse_url, private_refusal
+from sakti.core.network import Target, parse_url, private_refusal
 from sakti.core.text import one_line
 from sakti.version import __version__
 
@@ -95,7 +95,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError("its name has no address") from e
         if not addresses:
             raise httpcore2.ConnectError("its name has no address")
-        if host not in self._private and not all(map(hosts.is_public, addresses)):
+        if host not in self._private and not all(map(network.is_public, addresses)):
             raise private_refusal(host)
         return addresses[:_MOST_ADDRESSES]
 

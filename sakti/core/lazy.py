@@ -1,22 +1,20 @@
-"""Execute imported modules, and compute attributes, at their first use.
+"""Execute imported modules, compile patterns and compute attributes at their first use.
 
-    with lazy_imports:
-        from sakti.store.threads import threads as stored_threads
-
-Only modules of this package can be imported so, not names out of them. A file that is missing is missed at once, what
-its execution raises comes with the first use. `importlib.util.LazyLoader` shows a second thread a module that is half
-executed (Python 3.11); here that thread waits.
+`lazy_imports` is a context: modules of this package that are imported in it are executed when they are first used. A
+missing file is an error at once, what its execution raises comes with the first use. `importlib.util.LazyLoader` shows
+a second thread a module that is half executed (Python 3.11); here that thread waits.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 # What the import system asks of a module that it only passes.
 _PLACE = frozenset(
@@ -138,3 +136,25 @@ class once(Generic[T, V]):
             return self
         value = owner.__dict__[self._name] = self._compute(owner)
         return value
+
+
+class _LazyPattern:
+    """Regular expression that is compiled at its first use; looked-up attributes are cached."""
+
+    def __init__(self, source: str, flags: int) -> None:
+        self._source = source
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(re.compile(self._source, self._flags), name)
+        self.__dict__[name] = attribute  # the next look-up does not come here
+        return attribute
+
+
+def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+    """Return what `re.compile(source, flags)` returns, compiled at its first use.
+
+    Its methods and attributes are those of a pattern; functions of `re` do not take it. A mistake in `source` is
+    found at the first use.
+    """
+    return cast("re.Pattern[str]", _LazyPattern(source, flags))

@@ -11,8 +11,9 @@ import json
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
@@ -240,3 +241,11 @@ def lookalikes(text: str) -> tuple[str, ...]:
         if wide or ("LATIN" in scripts and scripts & set(_LIKE_LATIN)):
             words.append(word)
     return tuple(dict.fromkeys(words))
+
+
+def show_value(value: Any) -> str:
+    """Write a value for a message: on one line, cut, whatever it is."""
+    try:
+        return one_line(repr(value), 80)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
+        return "that"

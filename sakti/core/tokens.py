@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import PACKAGE
 from sakti.core.text import head_and_tail
 from sakti.core.types import (

@@ -1,14 +1,15 @@
-"""Define the values shared by all layers: messages and their parts, threads, usage, model requests."""
+"""Define the values shared by all layers: messages, parts, calls of tools, threads, usage, requests."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
-from sakti.core.text import clean_surrogates
+from sakti.core.text import clean_surrogates, one_line
 
 DEEPEST = 64  # levels of a call's arguments
 BRIEF_BELOW = 32_000  # tokens of a window
@@ -381,3 +382,63 @@ def plain_text(parts: Sequence[Part]) -> str:
             case MarkerPart() | ThinkingPart() | ContextPart():
                 pass
     return "\n".join(t for t in out if t)
+
+
+RunState: TypeAlias = Literal["running", "finished", "partial", "interrupted"]  # as it is stored
+ChildState: TypeAlias = Literal["waiting", RunState]
+
+SIGNS: Mapping[ChildState, str] = {"waiting": "◌", "running": "▸", "finished": "✓", "partial": "◐", "interrupted": "✗"}
+RUNS_ELSEWHERE = "This child thread runs in another window: stop it there."
+_WORDS: Mapping[ChildState, str] = {
+    "waiting": "waiting for a free slot",
+    "running": "running",
+    "finished": "finished",
+    "partial": "ended early",
+    "interrupted": "interrupted",
+}
+
+
+def describe_state(state: ChildState, detail: str = "") -> str:
+    """Return the words for a state; `detail` is the activity of a child, or the marks of its report."""
+    return _WORDS[state] if state in ("waiting", "interrupted") else detail or _WORDS[state]
+
+
+PREFIX = "mcp__"
+CALL = "call_tool"  # the tool that runs tools found by search
+
+
+def display_name(tool: str) -> str:
+    """Return the name that people read: of a server's tool `mcp SERVER · TOOL`."""
+    if not tool.startswith(PREFIX) or "__" not in tool[len(PREFIX) :]:
+        return tool
+    server, _, name = tool[len(PREFIX) :].partition("__")
+    return f"mcp {server} · {name}"
+
+
+def unwrap(call: ToolCallPart) -> ToolCallPart:
+    """Return the call that `call_tool` runs; any other call unchanged."""
+    arguments = call.arguments
+    if call.name != CALL or arguments is None:
+        return call
+    name, inner = arguments.get("name"), arguments.get("arguments")
+    if not isinstance(name, str) or not isinstance(inner, dict):
+        return call
+    return structs.replace(call, name=name, arguments=inner)
+
+
+def list_arguments(arguments: Json) -> str:
+    """Return arguments in one line, as `repo_path=., max_count=3`."""
+    return one_line(", ".join(f"{name}={value}" for name, value in arguments.items()), 300)
+
+
+def mcp_pattern(name: str) -> str:
+    """Return the pattern for a name in agent files: `mcp__SERVER` means all tools of a server."""
+    if not name.startswith(PREFIX) or "*" in name:
+        return name
+    server, _, tool = name[len(PREFIX) :].partition("__")
+    return f"{PREFIX}{clean_name(server)}__{clean_name(tool) if tool else '*'}"
+
+
+def clean_name(text: str) -> str:
+    """Return the name of a server or of its tool with the signs that tool names may have."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.titles import first_title
-from sakti.core.ids import Ids
+from sakti.core.clock import Ids
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import MarkerPart, Message, Part, Thread
 from sakti.importers.entries import Entry, ThreadInfo

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from sakti.core.ids import short
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import short
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter, count_part, cut_to_tokens, message_tokens
@@ -217,7 +217,7 @@ def _share_out(sizes: Sequence[int], room: int) -> int:
 
 
 def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
-    """Return a part with its texts cut; thinking and images stay, which only pass whole."""
+    """Return a part with its texts cut; thinking and images stay uncut."""
     match part:
         case TextPart(text):
             return part if cut(text) == text else TextPart(cut(text))

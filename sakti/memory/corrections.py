@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.memory.state import MemoryState
 from sakti.store.database import Database
 from sakti.store.log import corrections as memory_corrections

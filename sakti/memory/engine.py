@@ -14,15 +14,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
 from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, StaleLeases
-from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status
-from sakti.memory import context as memory_context
 from sakti.memory import request as memory_request
 from sakti.memory.factory import FallbackObserver
 from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
@@ -418,17 +416,8 @@ class MemoryEngine:
         )
         if not (self._settings.enabled and self._writes):  # nothing is ever observed here
             now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
-        messages, log = self._count_unsent()
+        messages, log = self._request.count_unsent(self.state, self._messages())
         return structs.replace(now, unsent=messages, unsent_observations=log)
-
-    def _count_unsent(self) -> tuple[int, int]:
-        """Return the tokens of pending messages and of the log that the next request leaves out."""
-        if not self._settings.enabled:
-            return 0, 0  # a number of messages is sent
-        state = self.state
-        log = sum(b.tokens for b in self._request.blocks(state) if b.kind in memory_context.LOG_KINDS)
-        messages = memory_request.count_unsent(state.window, self._messages())[1]
-        return messages, max(0, state.observation_tokens() - log)
 
     def _announce(self) -> None:
         if not self._closed and self._state is not None:
@@ -585,10 +574,6 @@ class MemoryEngine:
         await status.set_paused(self.state, paused=False)
         if start:
             self._observation.start()
-
-    def compact_preview(self) -> tuple[int, int, int]:
-        """Return (messages /compact would observe, tokens of messages and log now, estimate for after)."""
-        return compaction.preview(self.state)
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return all running background work."""

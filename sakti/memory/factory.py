@@ -91,38 +91,6 @@ class ModelCandidate(Struct, frozen=True):
     window: int | None = None
 
 
-def build_observers(
-    settings: MemorySettings,
-    provider: Provider | None,
-    model_name: str | None,
-    fit: bool,
-    *,
-    counter: Counter,
-    clock: Clock,
-    reflector_provider: Provider | None = None,
-    reflector_model: str | None = None,
-    window: int | None = None,
-    max_output: int | None = None,
-) -> tuple[Observer, Reflector]:
-    """Return Observer and Reflector on `model_name` of `provider`.
-
-    The Reflector may have its own pair. They are extractive where there is no model, it is not fit to observe, or the
-    settings say "extractive".
-
-    `window` and `max_output` are the model's, in tokens, None where unknown.
-    """
-    model_setting = settings.model or settings.observation.model
-    observes = provider is not None and bool(model_name) and fit and model_setting != EXTRACTIVE
-    observers = (ModelCandidate(provider, model_name, None, window),) if observes else ()
-    # a Reflector that is named reflects, whoever observes; one that is not goes with the Observer
-    named = settings.reflection.model
-    reflecting = (reflector_provider or provider, reflector_model or model_name)
-    reflects = named != EXTRACTIVE and bool(observes or named) and None not in reflecting
-    same = reflecting == (provider, model_name)
-    reflectors = (ModelCandidate(*reflecting, None, window if same else None),) if reflects else ()
-    return build(settings, observers, reflectors, counter=counter, clock=clock, max_output=max_output)
-
-
 def build(
     settings: MemorySettings,
     observers: Sequence[ModelCandidate],

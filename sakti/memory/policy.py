@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k
 from sakti.core.types import Message
 from sakti.memory.log import dates

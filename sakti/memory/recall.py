@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Literal
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
@@ -62,24 +63,9 @@ async def recall(
     if part_index is not None:
         messages = await store.read(message_store.list_between, thread, first, first)
         return _one_part(messages, part_index, char_offset, counter)
-    if page >= 0:
-        size = PAGE_MESSAGES
-        start = first + page * size
-        rows = await store.read(message_store.list_between, thread, start, start + size - 1)
-    else:
-        rows = await store.read(
-            message_store.page, thread, before=first + (page + 1) * PAGE_MESSAGES, limit=PAGE_MESSAGES
-        )
+    rows = await _read_page(store, thread, first, page)
     total = await store.read(message_store.count, thread)
-    shown: list[Json] = []
-    tokens = 0
-    for message in rows if page >= 0 else reversed(rows):
-        row = _row(message, detail, counter)
-        size = counter.count(json.dumps(row, ensure_ascii=False))
-        if shown and tokens + size > limit_tokens:
-            break
-        shown.append(row)
-        tokens += size
+    shown = _rows_that_fit(rows if page >= 0 else rows[::-1], detail, counter, limit_tokens)
     if page < 0:
         shown.reverse()
     indexes = [int(r["index"]) for r in shown]
@@ -99,6 +85,31 @@ async def recall(
     if others:
         out["other_threads"] = others
     return out
+
+
+async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Sequence[Message]:
+    """Return the messages of a page in their order; page 0 starts at index `first`."""
+    if page < 0:
+        before = first + (page + 1) * PAGE_MESSAGES
+        return await store.read(message_store.page, thread_id, before=before, limit=PAGE_MESSAGES)
+    start = first + page * PAGE_MESSAGES
+    return await store.read(message_store.list_between, thread_id, start, start + PAGE_MESSAGES - 1)
+
+
+def _rows_that_fit(
+    messages: Sequence[Message], detail: Literal["low", "high"], counter: Counter, limit_tokens: int
+) -> list[Json]:
+    """Return the rows of the first messages within the limit, at least one."""
+    shown: list[Json] = []
+    tokens = 0
+    for message in messages:
+        row = _row(message, detail, counter)
+        size = counter.count(json.dumps(row, ensure_ascii=False))
+        if shown and tokens + size > limit_tokens:
+            break
+        shown.append(row)
+        tokens += size
+    return shown
 
 
 _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")

@@ -88,7 +88,7 @@ NO_WINDOW = 1 << 60  # without observation a summary always replaces its message
 
 
 def count_unsent(window: Window, sent: Sequence[Message]) -> tuple[int, int]:
-    """Return how many pending messages are not sent, or only in part, and the tokens that are left out."""
+    """Return the number of pending messages not sent in full, and the tokens missing from the request."""
     tokens = {m.id: m.tokens for m in sent}
     missing = [size for m in window.messages if (size := m.tokens - tokens.get(m.id, 0)) > 0]
     return len(missing), sum(missing)
@@ -292,15 +292,11 @@ class RequestBuilder:
         window = state.window
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
-            raw = self._levels.uncovered(messages, state.prompts)
-            sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
-            return tuple(sorted(sent, key=lambda m: m.index))
-        ended = is_idle and bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
+            return self._last_by_number(state, messages)
+        ended = is_idle and _ends_with_answer(messages)
         prompts = [] if ended else state.prompts
         messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
-        reminder: tuple[Message, ...] = ()
-        if window.cursor >= 0 and window.active:
-            reminder = (self.log.reminder(window.thread.id, window.thread.resource_id),)
+        reminder = self._reminder(window)
         most = self._most_for_messages(state, reminder)
         room = min((r for r in (state.room(), most) if r is not None), default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
@@ -309,6 +305,18 @@ class RequestBuilder:
             messages = newest_that_fit(messages, room, prompts, lambda m: self.log.shorten(m, limit), most=most)
         return (*reminder, *messages)
 
+    def _reminder(self, window: Window) -> tuple[Message, ...]:
+        """Return the message in place of observed ones; none if no message was observed."""
+        if window.cursor < 0 or not window.active:
+            return ()
+        return (self.log.reminder(window.thread.id, window.thread.resource_id),)
+
+    def _last_by_number(self, state: MemoryState, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the newest messages, as many as the settings say, and summaries of older ones."""
+        raw = self._levels.uncovered(messages, state.prompts)
+        sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
+        return tuple(sorted(sent, key=lambda m: m.index))
+
     def _most_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
         """Return the tokens that messages may take in the model's window; None without a limit."""
         limits = [] if self._room is None else [self._room]
@@ -316,6 +324,13 @@ class RequestBuilder:
             before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)
             limits.append(state.budget - before)
         return min(limits, default=None)
+
+    def count_unsent(self, state: MemoryState, sent: Sequence[Message]) -> tuple[int, int]:
+        """Return the tokens of pending messages and of the log that a request with these messages leaves out."""
+        if not self._settings.enabled:
+            return 0, 0  # a number of messages is sent
+        log = sum(b.tokens for b in self.blocks(state) if b.kind in context.LOG_KINDS)
+        return count_unsent(state.window, sent)[1], max(0, state.observation_tokens() - log)
 
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""
@@ -353,3 +368,7 @@ class RequestBuilder:
         if await self._store.write(store):
             state.window.amend(amended)
             state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
+
+
+def _ends_with_answer(messages: Sequence[Message]) -> bool:
+    return bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls

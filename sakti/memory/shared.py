@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from sakti.core.ids import short
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import short
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
@@ -177,10 +177,15 @@ def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Condense
             sizes[section.thread_id] += section.tokens
     least = OWN_PART * sum(section.tokens for section in named)
     parted: dict[str | None, list[_NamedSection]] = {}
+
+    def part_of(section: _NamedSection) -> str | None:
+        size = sizes[section.thread_id]
+        if not section.text and not size:
+            return None
+        return section.thread_id if size >= least else ""
+
     for section in named:
-        key = section.thread_id if sizes[section.thread_id] >= least else ""
-        if not section.text and not sizes[section.thread_id]:
-            key = None
+        key = part_of(section)
         parted[key] = [*parted.pop(key, []), section]  # the newest comes last
     return [_part(members) for members in parted.values()]
 

@@ -16,11 +16,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
-from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.context import ContextBuilder

@@ -157,14 +157,17 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
     if not tokens and not state.paused:
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
-    observations = [
-        g for g in (*state.window.active, *state.window.buffered) if g.kind == "observation" and g.message_tokens
-    ]
-    read, written = sum(g.message_tokens for g in observations), sum(g.observation_tokens for g in observations)
-    share = written / read if read else USUAL_SHARE
     previous = state.settings.observation.previous_observer_tokens
-    cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, share)
+    cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, _output_share(state))
     return Backlog(tokens, calls, cost, state.paused)
+
+
+def _output_share(state: MemoryState) -> float:
+    """Return the tokens of the thread's observations for each token of the messages that they are from."""
+    groups = (*state.window.active, *state.window.buffered)
+    observations = [g for g in groups if g.kind == "observation" and g.message_tokens]
+    read, written = sum(g.message_tokens for g in observations), sum(g.observation_tokens for g in observations)
+    return written / read if read else USUAL_SHARE
 
 
 def estimate_cost(tokens: int, calls: int, rates: Rates, previous: int, share: float = USUAL_SHARE) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, field, structs
 
 from sakti.core.errors import SaktiError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -207,21 +207,29 @@ def newest_that_fit(
     a request without them could not be answered. Above that it is shortened.
     """
     keep_ids = {m.id for m in keep}
-    reserved = sum(m.tokens for m in keep)
+    reserved = _count_tokens(keep)
     room -= reserved
     sent: dict[str, Message] = {}
-    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-    for start, end in reversed([*itertools.pairwise([*cuts, len(messages)])]):
-        exchange = [m for m in messages[start:end] if m.id not in keep_ids]
-        is_last = end == len(messages)
-        limit = room if not is_last else math.inf if most is None else most - reserved
-        if sum(m.tokens for m in exchange) > limit:
+    last_limit = math.inf if most is None else most - reserved
+    for number, exchange in enumerate(reversed(_split_exchanges(messages, keep_ids))):
+        if _count_tokens(exchange) > (room if number else last_limit):
             exchange = [shorten(m) for m in exchange]
-        room -= sum(m.tokens for m in exchange)
-        if room < 0 and not is_last:
+        room -= _count_tokens(exchange)
+        if room < 0 and number:
             break
         sent |= {m.id: m for m in exchange}
     return [sent.get(m.id, m) for m in messages if m.id in sent or m.id in keep_ids]
+
+
+def _split_exchanges(messages: Sequence[Message], without: Collection[str]) -> list[list[Message]]:
+    """Return the exchanges of messages, without those of some ids."""
+    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
+    bounds = itertools.pairwise([*cuts, len(messages)])
+    return [[m for m in messages[start:end] if m.id not in without] for start, end in bounds]
+
+
+def _count_tokens(messages: Iterable[Message]) -> int:
+    return sum(m.tokens for m in messages)
 
 
 def newest_from(sizes: Sequence[int], room: int, before: int) -> int:

@@ -9,10 +9,9 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Event, Notice
-from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
@@ -49,7 +48,7 @@ FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findi
 ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
 
 
-class ToCondense(Struct, frozen=True):
+class ReflectionInputs(Struct, frozen=True):
     """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words.
 
     `findings` are verified ones of child threads, newest first, kept as far as a share of the target allows.
@@ -88,9 +87,9 @@ class MemoryWorker:
         self._log = current = memory_log.whole_log(db, record_id, self._log)
         return current.lines
 
-    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ToCondense:
+    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
         """Return what a reflection of these groups has to keep."""
-        return ToCondense(
+        return ReflectionInputs(
             memory_store.pinned_lines(db, merged),
             *memory_store.mode_data(db, merged),
             marking.replaced_words(self.log(db, record_id)),
@@ -163,7 +162,7 @@ class MemoryWorker:
         record: Record,
         groups: Sequence[Group],
         request: ReflectInput,
-        before: ToCondense,
+        before: ReflectionInputs,
         held: Held,
         cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
@@ -218,7 +217,7 @@ class MemoryWorker:
         )
 
     async def _condensed_somehow(
-        self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+        self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ReflectionInputs
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return what `_condense` does, without a model if that failed repeatedly and the log is full."""
         try:
@@ -235,7 +234,12 @@ class MemoryWorker:
             return await self._condense(extractive, record, groups, request, before)
 
     async def _condense(
-        self, reflector: Reflector, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+        self,
+        reflector: Reflector,
+        record: Record,
+        groups: Sequence[Group],
+        request: ReflectInput,
+        before: ReflectionInputs,
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return a Reflector's answer, its checked text, and the sections of a log of several threads.
 
@@ -273,7 +277,7 @@ class MemoryWorker:
         self,
         reflector: Reflector,
         request: ReflectInput,
-        before: ToCondense,
+        before: ReflectionInputs,
         text: str,
         made: tuple[Section, ...],
     ) -> str:

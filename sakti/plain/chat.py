@@ -16,8 +16,8 @@ from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
 from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
-from sakti.agent.session import trusting
-from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.session import lifecycle
+from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
@@ -41,6 +41,7 @@ from sakti.plain.speech import READY, Speech
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
+
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class Chat:
         code = 1
         try:
             self.say([*([self._why] if self._why else []), self._welcome()])
-            await trusting.settle(
+            await lifecycle.settle_trust(
                 self.session.workspace,
                 lambda review: self._ask_trust(review, typed),
                 lambda need: self._ask_need(need, typed),
@@ -214,7 +215,7 @@ class Chat:
     async def _ask_about_new_files(self) -> None:
         """Ask about files that a turn made and that would instruct later threads, or run."""
         ask = self._ask_about if self._lines.terminal else None
-        left_out = await trusting.settle_new(self.session.workspace, ask)
+        left_out = await lifecycle.settle_new_files(self.session.workspace, ask)
         if ask is None:
             self.say(left_out.values())
 
@@ -241,7 +242,7 @@ class Chat:
         self.session.hurry()
         try:
             if not code:
-                await observe_on_exit(self.session, lambda text: self.say([text]))
+                await observe_on_exit(self.session.current, self.session.interrupt, lambda text: self.say([text]))
             await self.session.interrupt()  # what a turn takes from the queue now is a message, not a draft
             if self._kept is not None:
                 await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)

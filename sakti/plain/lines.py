@@ -17,7 +17,7 @@ from msgspec import Struct
 from sakti.core import terminal
 from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion, Grant
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 CANONICAL = 4095  # bytes of a line after which a terminal without a line editor drops what comes
 PASTE = 0.02  # seconds within which the lines of a paste follow each other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import sanitise
 
 SENTENCE = 160  # characters after which a long line is said up to its last whole sentence

@@ -221,16 +221,19 @@ class Speech(Struct):
                 *complete, self._own_rest = (self._own_rest + text).split("\n")
                 return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
-                request = self._running.pop(result.call_id, None)
-                self.calls.append(EndedCall(request, result))
-                is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
-                if is_own_command:
-                    self._own = self._own_rest = ""
-                spoken_lines = [
-                    words.describe_result(request, result, duration_ms, own=is_own_command),
-                    *(words.tail(result) if not is_own_command else ()),
-                ]
-                return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
+                return self._on_tool_finished(result, duration_ms)
+
+    def _on_tool_finished(self, result: ToolResultPart, duration_ms: int) -> list[str]:
+        request = self._running.pop(result.call_id, None)
+        self.calls.append(EndedCall(request, result))
+        is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
+        if is_own_command:
+            self._own = self._own_rest = ""
+        spoken_lines = [
+            words.describe_result(request, result, duration_ms, own=is_own_command),
+            *(words.tail(result) if not is_own_command else ()),
+        ]
+        return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
         return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import describe_compaction, in_a_line, taken_back
-from sakti.core import tool_names
+from sakti.core import types as core_types
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -17,7 +17,7 @@ from sakti.core.events import (
     MemoryActivation,
     SideQuestion,
 )
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, counted, lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import (
     ContextPart,
@@ -26,6 +26,7 @@ from sakti.core.types import (
     MarkerPart,
     Message,
     OutputPart,
+    Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -35,12 +36,13 @@ from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
     from sakti.agent.project.trust import TrustedFileChange
-    from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
+    from sakti.agent.settings import Setting
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.lines import LogLine
     from sakti.store.search.search import Hit
     from sakti.tasks.queries import Board, BoardTask, Branch
+
 
 DIFF_LINES = 60
 TARGET_LINES = 12
@@ -68,14 +70,14 @@ def format_time(ms: int) -> str:
 
 def call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
-    part = tool_names.unwrap(part)
+    part = core_types.unwrap(part)
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
     main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
     if main is None:
         main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return one_line(f"{tool_names.display_name(part.name)} {main}", 200)
+    return one_line(f"{core_types.display_name(part.name)} {main}", 200)
 
 
 def describe_result(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
@@ -138,14 +140,11 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     request = (
-        "run this command?" if first.tool == "bash" else f"allow {one_line(tool_names.display_name(first.tool), 60)}?"
+        "run this command?" if first.tool == "bash" else f"allow {one_line(core_types.display_name(first.tool), 60)}?"
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
-    target = [line for line in sanitise(show_hidden(first.target)).split("\n") if line.strip()]
-    out += [f"  {line}" for line in target[:TARGET_LINES]]
-    if len(target) > TARGET_LINES:
-        out.append(f"  and {counted(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
+    out += _target_lines(first.target)
     if first.diff:
         out += diff(first.diff, DIFF_LINES)
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
@@ -153,7 +152,21 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         out.append(f"warning: these words contain lookalike letters: {one_line(', '.join(doubtful), 100)}")
     reason = one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
-    out.append("y and Enter: allow once")
+    return [*out, *_answers(first)]
+
+
+def _target_lines(text: str) -> list[str]:
+    """Format the command or the file that a question is about, cut after some lines."""
+    target = [line for line in sanitise(show_hidden(text)).split("\n") if line.strip()]
+    out = [f"  {line}" for line in target[:TARGET_LINES]]
+    if len(target) > TARGET_LINES:
+        out.append(f"  and {counted(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
+    return out
+
+
+def _answers(first: ApprovalRequested) -> list[str]:
+    """Say which keys answer a question, and what each does."""
+    out = ["y and Enter: allow once"]
     if first.is_edit:
         out.append("s and Enter: allow all edits in this thread; until /approve ask")
     if first.rule:
@@ -250,29 +263,32 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
     """Format author, time and text, tool calls as one line each. At most `limit` lines."""
     who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
     lines = [f"{who}, {format_time(said.created_at)}:"]
-    for part in said.parts:
-        match part:
-            case TextPart(text):
-                lines += all_lines(text)
-            case ToolCallPart():
-                lines.append(f"tool: {call(part)}")
-            case ToolResultPart():
-                denied = isinstance(part.details.get("denied"), str)
-                state = "denied" if denied else "failed" if part.is_error else "ok"
-                lines.append(f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}")
-            case FilePart(path, text):
-                lines.append(f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}")
-            case OutputPart(command, text):
-                lines += [f"!{one_line(command, 200)}", *all_lines(text)]
-            case ImagePart():
-                lines.append(image(part))
-            case MarkerPart(kind, text):
-                lines.append(one_line(f"{kind.replace('_', ' ')} {text}", 200))
-            case ThinkingPart() | ContextPart():
-                pass  # of the model alone
+    lines += [line for part in said.parts for line in _part_lines(part)]
     if limit is not None and len(lines) > limit:
         return [*lines[:limit], f"and {counted(len(lines) - limit, 'more line')} of this message"]
     return lines
+
+
+def _part_lines(part: Part) -> list[str]:
+    match part:
+        case TextPart(text):
+            return all_lines(text)
+        case ToolCallPart():
+            return [f"tool: {call(part)}"]
+        case ToolResultPart():
+            denied = isinstance(part.details.get("denied"), str)
+            state = "denied" if denied else "failed" if part.is_error else "ok"
+            return [f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}"]
+        case FilePart(path, text):
+            return [f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}"]
+        case OutputPart(command, text):
+            return [f"!{one_line(command, 200)}", *all_lines(text)]
+        case ImagePart():
+            return [image(part)]
+        case MarkerPart(kind, text):
+            return [one_line(f"{kind.replace('_', ' ')} {text}", 200)]
+        case ThinkingPart() | ContextPart():
+            return []  # of the model alone
 
 
 def image(part: ImagePart) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
-
-from msgspec import Struct, field
+from typing import ClassVar, cast
 
 from sakti.core.types import (
     Block,
@@ -26,13 +24,13 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, remote
-from sakti.providers.errors import Where, from_event
+from sakti.providers import facts
+from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
-from sakti.providers.history import CallIds, call_arguments, file_text, merged, read_arguments, turns, valid_id
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
+from sakti.providers.history import call_arguments, file_text, merged, read_arguments, turns, valid_id
+from sakti.providers.parser import StreamedBlock, StreamParser
+from sakti.providers.protocol import StreamEvent, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.sse import StreamParser
 
 BREAKPOINTS = 4
 BLOCK_DISTANCE = 15
@@ -50,13 +48,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
         {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
         for t in request.tools
     ]
-    edges = _edges([b for b in request.system if b.text.strip()])
-    for index in edges:
-        system[index]["cache_control"] = _EPHEMERAL
-    used = len(edges)
-    if tools and not edges:
-        tools[-1]["cache_control"] = _EPHEMERAL
-        used = 1
+    used = _mark_prefix(system, tools, _edges([b for b in request.system if b.text.strip()]))
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 
@@ -75,6 +67,16 @@ def render(request: Request, provider: str = "anthropic") -> Json:
     return merged(body, request.extra)
 
 
+def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[int]) -> int:
+    """Mark the edges of the system prompt, or the last tool; return the number of breakpoints used."""
+    for index in edges:
+        system[index]["cache_control"] = _EPHEMERAL
+    if tools and not edges:
+        tools[-1]["cache_control"] = _EPHEMERAL
+        return 1
+    return len(edges)
+
+
 def _messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
     out: list[Json] = []
     for turn in turns(messages, provider, model):
@@ -88,12 +90,8 @@ def _block(part: Part) -> Json:
     match part:
         case TextPart(text):
             return _text(text)
-        case ThinkingPart(text, _, opaque):
-            if "block" in opaque:
-                return dict(opaque["block"])
-            if "redacted" in opaque:
-                return {"type": "redacted_thinking", "data": opaque["redacted"]}
-            return {"type": "thinking", "thinking": text, "signature": opaque.get("signature", "")}
+        case ThinkingPart():
+            return _thinking_block(part)
         case ToolCallPart(call_id, name):
             return {"type": "tool_use", "id": valid_id(call_id), "name": name, "input": call_arguments(part)}
         case ToolResultPart(call_id, _, content, is_error):
@@ -107,6 +105,14 @@ def _block(part: Part) -> Json:
             return _text(file_text(part))
         case _:
             raise TypeError(f"{type(part).__name__} is never sent")
+
+
+def _thinking_block(part: ThinkingPart) -> Json:
+    if "block" in part.opaque:
+        return dict(part.opaque["block"])
+    if "redacted" in part.opaque:
+        return {"type": "redacted_thinking", "data": part.opaque["redacted"]}
+    return {"type": "thinking", "thinking": part.text, "signature": part.opaque.get("signature", "")}
 
 
 def _text(text: str) -> Json:
@@ -168,41 +174,21 @@ def _thinking(request: Request, found: Family, output: int) -> Json:
 
 # Blocks of tools that the server runs: they go back as they came.
 _SERVER_BLOCKS = ("_tool_use", "_tool_result")
-
-
-class _StreamedBlock(Struct):
-    """Content block being received; `pieces` are joined once, at the end."""
-
-    kind: str
-    call_id: str = ""
-    name: str = ""
-    start: Json = field(default_factory=dict[str, Any])
-    pieces: list[str] = field(default_factory=list[str])
-    signature: list[str] = field(default_factory=list[str])
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
+# Fields of a delta by its type.
+_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 class AnthropicStreamParser(StreamParser):
     """Collects the events of the Messages API."""
 
-    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
-        super().__init__(provider, requested, ids, where)
-        self._blocks: dict[int, _StreamedBlock] = {}
-        self._counts: Json = {}
+    kinds: ClassVar = {"tool_use": "call"}
 
-    @property
-    def complete(self) -> bool:
-        return (self.done or bool(self.reason)) and remote.classify(self.reason) != "cut"
-
-    def take(self, event: Json) -> list[StreamEvent]:
+    def _read(self, event: Json) -> list[StreamEvent]:
         match event.get("type"):
             case "content_block_delta":
-                return self._delta(event)
+                return self._read_delta(event)
             case "content_block_start":
-                return self._start(event)
+                return self._open_block(event)
             case "message_start":
                 message = cast("Json", event.get("message") or {})
                 self.model = str(message.get("model") or "")
@@ -219,75 +205,46 @@ class AnthropicStreamParser(StreamParser):
                 return []  # `ping`, `content_block_stop` and what newer servers send carry nothing to show
         return []
 
-    def _start(self, event: Json) -> list[StreamEvent]:
+    def _open_block(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("content_block") or {})
-        block = _StreamedBlock(str(content.get("type")), start=content)
-        self._blocks[int(event.get("index", len(self._blocks)))] = block
-        match block.kind:
-            case "tool_use":
-                block.call_id = self._ids.unique(content.get("id"))
-                block.name = str(content.get("name") or "")
-                return [ToolCallChunk(block.call_id, block.name, "")]
-            case "text" if content.get("text"):
-                block.pieces.append(content["text"])
-                return [TextChunk(content["text"])]
-            case "thinking" if content.get("thinking"):
-                block.pieces.append(content["thinking"])
-                return [ThinkingChunk(content["thinking"])]
-            case _:
-                return []
+        block = StreamedBlock(self._kind(content.get("type")), wire=dict(content))
+        self.blocks[int(event.get("index", len(self.blocks)))] = block
+        if block.kind == "call":
+            return self._open_call(block, content.get("id"), content.get("name"))
+        text = content.get(block.kind) if block.kind in ("text", "thinking") else None
+        return self._add(block, text) if text else []
 
-    def _delta(self, event: Json) -> list[StreamEvent]:
-        block = self._blocks.get(int(event.get("index", -1)))
+    def _read_delta(self, event: Json) -> list[StreamEvent]:
+        block = self.blocks.get(int(event.get("index", -1)))
         delta = cast("Json", event.get("delta") or {})
+        kind = str(delta.get("type"))
         if block is None:
             return []
-        match delta.get("type"):
-            case "text_delta":
-                block.pieces.append(delta["text"])
-                return [TextChunk(delta["text"])]
-            case "thinking_delta":
-                block.pieces.append(delta["thinking"])
-                return [ThinkingChunk(delta["thinking"])]
-            case "input_json_delta":
-                block.pieces.append(delta["partial_json"])
-                if block.kind != "tool_use":
-                    return []
-                return [ToolCallChunk(block.call_id, block.name, delta["partial_json"])]
-            case "signature_delta":
-                block.signature.append(delta["signature"])
-                return []
-            case _:
-                return []
+        if kind == "signature_delta":
+            block.wire.setdefault("signatures", []).append(delta["signature"])
+        elif name := _DELTAS.get(kind):
+            return self._add(block, delta[name])
+        return []
 
-    def _count(self, usage: Any) -> None:
-        self._counts.update({k: v for k, v in read_table(usage).items() if v is not None})
-        self.usage = _read_usage(self._counts)
-
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(p for _, b in sorted(self._blocks.items()) if (p := self._part(b)) is not None)
-
-    def _part(self, block: _StreamedBlock) -> Part | None:
+    def _part(self, block: StreamedBlock) -> Part | None:
         match block.kind:
-            case "text":
-                return TextPart(block.text) if block.text else None
             case "thinking":
-                signature = "".join(block.signature) or str(block.start.get("signature") or "")
-                return ThinkingPart(
-                    block.text, self._provider, {"signature": signature} if signature else {}, self._requested
-                )
+                signature = "".join(block.wire.get("signatures", ())) or str(block.wire.get("signature") or "")
+                return self._thinking_part(block.text, {"signature": signature} if signature else {})
             case "redacted_thinking":
-                return ThinkingPart("", self._provider, {"redacted": block.start.get("data", "")}, self._requested)
-            case "tool_use":
+                return self._thinking_part("", {"redacted": block.wire.get("data", "")})
+            case "call":
                 # Gateways may send the whole input at the start and no deltas.
-                raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")
-                arguments = read_arguments(raw)
-                return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
+                full_input = block.wire.get("input")
+                return self._call_part(block, block.text or (json.dumps(full_input) if full_input else ""))
             case kind if kind.endswith(_SERVER_BLOCKS):
-                sent = {**block.start, "input": read_arguments(block.text)} if block.text else block.start
-                return ThinkingPart("", self._provider, {"block": sent}, self._requested)
+                arguments = {"input": read_arguments(block.text)} if block.text else {}
+                return self._thinking_part("", {"block": {**block.wire, **arguments}})
             case _:
-                return None
+                return super()._part(block)
+
+    def _read_usage(self, counts: Json) -> Usage:
+        return _read_usage(counts)
 
 
 def _read_usage(u: Json) -> Usage:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sakti.core import network
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers import limits
 

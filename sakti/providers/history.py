@@ -57,16 +57,7 @@ def turns(
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for message in messages:
         role: Literal["user", "assistant"] = "assistant" if message.role == "assistant" else "user"
-        parts: list[Part] = []
-        for part in message.parts:
-            if isinstance(part, ContextPart):
-                parts = with_text(parts, context(part.text)) if part.facts else parts
-            elif isinstance(part, OutputPart):
-                parts.append(TextPart(output_text(part)))
-            elif isinstance(part, ToolCallPart):
-                parts.append(structs.replace(part, name=valid_name(part.name)))
-            elif _is_sent(part, provider, model):
-                parts.append(part)
+        parts = _sent_parts(message, provider, model, context)
         if not parts:
             continue
         if merged and merged[-1][0] == role:
@@ -74,6 +65,21 @@ def turns(
         else:
             merged.append((role, parts))
     return _add_results(merged)
+
+
+def _sent_parts(message: Message, provider: str, model: str, context: Callable[[str], str]) -> list[Part]:
+    """Return the parts of a message as the model gets them."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ContextPart):
+            parts = with_text(parts, context(part.text)) if part.facts else parts
+        elif isinstance(part, OutputPart):
+            parts.append(TextPart(output_text(part)))
+        elif isinstance(part, ToolCallPart):
+            parts.append(structs.replace(part, name=valid_name(part.name)))
+        elif _is_sent(part, provider, model):
+            parts.append(part)
+    return parts
 
 
 def with_text(parts: Sequence[Part], text: str) -> list[Part]:

@@ -1,12 +1,24 @@
-"""Keep keys in the system's keyring, and nowhere else."""
+"""Keep keys in the system's keyring, and nowhere else. Importing this module imports the keyring."""
 
 from __future__ import annotations
 
+import keyring
+from keyring.backends import fail, null
+from keyring.errors import KeyringError
+
 from sakti.core.errors import SaktiError
 from sakti.providers.presets import PRESETS
-from sakti.providers.registry import KEYRING_SERVICE, keyring_lookup
 
+SERVICE = "sakti"
 TITLE = "Keyring"
+
+
+def keyring_lookup(name: str) -> str | None:
+    """Return the key stored in the system keyring under `name`, None without one or without a keyring."""
+    try:
+        return keyring.get_password(SERVICE, name) or None
+    except (KeyringError, RuntimeError, OSError):  # no backend, a locked one, one whose bus is gone
+        return None
 
 
 def keyring_name() -> str:
@@ -14,11 +26,6 @@ def keyring_name() -> str:
 
     Slow: call it in a thread.
     """
-    try:
-        import keyring
-        from keyring.backends import fail, null
-    except ImportError:
-        return ""
     backend = keyring.get_keyring()
     if isinstance(backend, fail.Keyring | null.Keyring):
         return ""
@@ -41,11 +48,8 @@ def keep_key(variable: str, key: str) -> None:
 
 def keep_secret(name: str, value: str) -> None:
     """Store a secret under a name. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
-    import keyring
-    from keyring.errors import KeyringError
-
     try:
-        keyring.set_password(KEYRING_SERVICE, name, value)
+        keyring.set_password(SERVICE, name, value)
     except (KeyringError, RuntimeError, OSError) as e:
         raise SaktiError(f"The keyring refused the key ({type(e).__name__}).", title=TITLE) from None
     if keyring_lookup(name) != value:
@@ -56,11 +60,8 @@ def delete_secret(name: str) -> bool:
     """Delete a secret; False without one. Raises SaktiError if the keyring refuses. Slow: use a thread."""
     if keyring_lookup(name) is None:
         return False
-    import keyring
-    from keyring.errors import KeyringError
-
     try:
-        keyring.delete_password(KEYRING_SERVICE, name)
+        keyring.delete_password(SERVICE, name)
     except (KeyringError, RuntimeError, OSError) as e:
         raise SaktiError(f"The keyring did not delete the key ({type(e).__name__}).", title=TITLE) from None
     return True

@@ -14,7 +14,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 LEAST = 256  # tokens: with less room than that for an answer the conversation is what is too long

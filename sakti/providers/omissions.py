@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct, structs
 
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import (
     FilePart,
     ImagePart,

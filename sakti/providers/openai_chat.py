@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from msgspec import Struct, field
-
 from sakti.core.errors import ProviderError
 from sakti.core.types import (
     ContextPart,
@@ -23,33 +21,23 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, remote
-from sakti.providers.errors import Where, from_event, stream_cut
+from sakti.providers import facts
+from sakti.providers.errors import from_event, stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
-    CallIds,
     HistoryTurn,
     call_arguments,
     data_url,
     file_text,
     merged,
-    read_arguments,
     split_tool_images,
     turns,
     words,
 )
 from sakti.providers.openai_responses import asked_effort
-from sakti.providers.protocol import (
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-    read_dollars,
-    read_table,
-    read_tokens,
-)
+from sakti.providers.parser import StreamedBlock, StreamParser
+from sakti.providers.protocol import StreamEvent, ToolCallChunk, read_dollars, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.sse import DONE, StreamParser
 
 STABLE = frozenset(
     {"system", "instructions", "skills", "mcp"}
@@ -72,15 +60,18 @@ def render(request: Request, provider: str) -> Json:
     if moving := _system_text(request, stable=False):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    body: Json = {"model": request.model, "messages": messages}
-    if request.tools:
-        functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
-        body["tools"] = [{"type": "function", "function": function} for function in functions]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    body: Json = {"model": request.model, "messages": messages, **_tools(request)}
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
     return merged(body | _options(request, provider), request.extra)
+
+
+def _tools(request: Request) -> Json:
+    if not request.tools:
+        return {}
+    functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
+    tools: Json = {"tools": [{"type": "function", "function": function} for function in functions]}
+    return tools | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
 def _system_text(request: Request, *, stable: bool) -> str:
@@ -173,17 +164,10 @@ def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
     content: list[Json] = []
     images, parts = split_tool_images(turn.parts)
     for part in parts:
-        match part:
-            case ToolResultPart(call_id, _, output):
-                messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
-            case TextPart(text):
-                content.append({"type": "text", "text": text})
-            case FilePart():
-                content.append({"type": "text", "text": file_text(part)})
-            case ImagePart():
-                content.append(_image(part))
-            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
-                pass  # not of a user, or rendered as text before
+        if isinstance(part, ToolResultPart):
+            messages.append({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
+        else:
+            content += _content(part)
     if images:
         words = content or ([{"type": "text", "text": asked}] if asked else [])
         content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
@@ -194,149 +178,153 @@ def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
     return messages
 
 
+def _content(part: Part) -> list[Json]:
+    """Render a part of a user's message; parts of other roles and parts sent as text give nothing."""
+    match part:
+        case TextPart(text):
+            return [{"type": "text", "text": text}]
+        case FilePart():
+            return [{"type": "text", "text": file_text(part)}]
+        case ImagePart():
+            return [_image(part)]
+        case ToolResultPart() | ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+            return []
+
+
 def _image(part: ImagePart) -> Json:
     return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
-class _StreamedCall(Struct):
-    call_id: str
-    wire_id: str
-    name: str
-    pieces: list[str] = field(default_factory=list[str])
-    extra: Json | None = None
+def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
+    """Return whether a delta with this call's number, but this id and name, begins another call.
 
-    def has_arguments(self) -> bool:
-        """Return whether the arguments received so far are a complete JSON object."""
-        return read_arguments("".join(self.pieces)) is not None
+    Some servers number every call 0, or none; others repeat the name, or send a new id, with every delta.
+    """
+    if not name:
+        return False
+    if wire_id and wire_id != call.wire["id"]:
+        return call.has_arguments() and (bool(call.pieces) or name != call.name)
+    return not wire_id and bool(call.pieces) and call.has_arguments()
 
-    def is_followed_by(self, wire_id: str, name: str) -> bool:
-        """Return whether a delta with this call's number, but this id and name, begins another call.
 
-        Some servers number every call 0, or none; others repeat the name, or send a new id, with every delta.
-        """
-        if not name:
-            return False
-        if wire_id and wire_id != self.wire_id:
-            return self.has_arguments() and (bool(self.pieces) or name != self.name)
-        return not wire_id and bool(self.pieces) and self.has_arguments()
+def _first_choice(event: Json) -> Json | None:
+    """Return the answer of an event; others are answers beside this one."""
+    choices = cast("list[Json]", event.get("choices") or [])
+    return next((c for c in choices if not c.get("index")), None)
+
+
+_THINKING, _TEXT = -2, -1  # positions of the blocks before the calls
 
 
 class ChatStreamParser(StreamParser):
     """Collects the chunks of Chat Completions; usage comes behind the end, so `done` stays False."""
 
-    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
-        super().__init__(provider, requested, ids, where)
-        self._ended = False  # by `[DONE]`
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._thinking_field = ""
-        self._details: list[Json] = []
-        self._calls: list[_StreamedCall] = []
-        self._at: dict[int, _StreamedCall] = {}
+    def _is_complete_without_end(self) -> bool:
+        """Return whether `[DONE]` was received, which is all that some servers send, after an answer."""
+        has_answer = self._block_at(_TEXT, "text").pieces or self._calls
+        return self._ended and bool(has_answer) and all(c.has_arguments() for c in self._calls)
 
-    @property
-    def complete(self) -> bool:
-        """Return whether the end was received; some servers send no more than `[DONE]`."""
-        if self.reason:
-            return remote.classify(self.reason) != "cut"
-        has_answer = bool(self._text or self._calls)
-        return self._ended and has_answer and all(c.has_arguments() for c in self._calls)
-
-    def take(self, event: Json) -> list[StreamEvent]:
+    def _read(self, event: Json) -> list[StreamEvent]:
         if event.get("error"):
             raise from_event(event, self._where)
-        self._ended = self._ended or event is DONE
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
-            self.usage = read_usage(event["usage"])
-        choices = cast("list[Json]", event.get("choices") or [])
-        choice = next((c for c in choices if not c.get("index")), None)  # others are answers beside this one
+            self._count(event["usage"])
+        choice = _first_choice(event)
         if choice is None:
             return []
         if choice.get("error"):
             raise self._choice_error(choice)
         self.reason = str(choice.get("finish_reason") or "") or self.reason
-        return self._delta(cast("Json", choice.get("delta") or {}))
+        return self._read_delta(cast("Json", choice.get("delta") or {}))
 
     def _choice_error(self, choice: Json) -> ProviderError:
         """Build the error of an answer that the server broke off; retryable unless that cannot help."""
         error = from_event(choice, self._where)
         return stream_cut(self._where) if error.code == "server" else error
 
-    def _delta(self, delta: Json) -> list[StreamEvent]:
-        out: list[StreamEvent] = []
-        for name in THINKING_FIELDS:
-            if isinstance(delta.get(name), str) and delta[name]:
-                self._thinking_field = self._thinking_field or name
-                out.append(self._think(delta[name]))
-                break
-        if isinstance(delta.get("reasoning_details"), list):
-            self._details.extend(cast("list[Json]", delta["reasoning_details"]))
+    def _read_delta(self, delta: Json) -> list[StreamEvent]:
+        out = self._read_thinking(delta)
         content: Any = delta.get("content") or delta.get("refusal")
-        self.refused = self.refused or bool(delta.get("refusal"))
+        self._refused = self._refused or bool(delta.get("refusal"))
         if isinstance(content, str):
-            out.append(self._say(content))
+            out += self._say(content)
         elif isinstance(content, list):
-            out.extend(self._chunks(cast("list[Json]", content)))
+            out += self._read_chunks(cast("list[Json]", content))
         for call in cast("list[Json]", delta.get("tool_calls") or []):
-            out.append(self._call(call))
+            out += self._read_call(call)
         return out
 
-    def _say(self, text: str) -> StreamEvent:
-        self._text.append(text)
-        return TextChunk(text)
+    def _read_thinking(self, delta: Json) -> list[StreamEvent]:
+        wire = self._block_at(_THINKING, "thinking").wire
+        if isinstance(delta.get("reasoning_details"), list):
+            wire.setdefault("details", []).extend(delta["reasoning_details"])
+        for name in THINKING_FIELDS:
+            if isinstance(delta.get(name), str) and delta[name]:
+                wire.setdefault("field", name)
+                return self._think(delta[name])
+        return []
 
-    def _think(self, text: str) -> StreamEvent:
-        self._thinking.append(text)
-        return ThinkingChunk(text)
+    @property
+    def _calls(self) -> list[StreamedBlock]:
+        return [block for position, block in sorted(self.blocks.items()) if position >= 0]
 
-    def _chunks(self, chunks: list[Json]) -> list[StreamEvent]:
+    def _say(self, text: str) -> list[StreamEvent]:
+        return self._add(self._block_at(_TEXT, "text"), text)
+
+    def _think(self, text: str) -> list[StreamEvent]:
+        return self._add(self._block_at(_THINKING, "thinking"), text)
+
+    def _read_chunks(self, chunks: list[Json]) -> list[StreamEvent]:
         """Read content that is a list, as Mistral's thinking models send it."""
         out: list[StreamEvent] = []
         for chunk in chunks:
             if chunk.get("type") == "text":
-                out.append(self._say(str(chunk.get("text") or "")))
+                out += self._say(str(chunk.get("text") or ""))
             elif chunk.get("type") == "thinking":
                 inner = cast("list[Json]", chunk.get("thinking") or [])
-                out.append(self._think("".join(str(c.get("text") or "") for c in inner)))
+                out += self._think("".join(str(c.get("text") or "") for c in inner))
         return out
 
-    def _call(self, delta: Json) -> StreamEvent:
+    def _read_call(self, delta: Json) -> list[StreamEvent]:
         function = cast("Json", delta.get("function") or {})
-        index = delta.get("index")
-        wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
-        call = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
-        if call is None or call.is_followed_by(wire_id, name):
-            call = _StreamedCall(self._ids.unique(wire_id or None), wire_id, name)
-            self._calls.append(call)
-        if isinstance(index, int):
-            self._at[index] = call
+        call = self._find_call(delta.get("index"), str(delta.get("id") or ""), str(function.get("name") or ""))
+        if delta.get("extra_content"):
+            call.wire["extra_content"] = delta["extra_content"]
         arguments: Any = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
-        if text:
-            call.pieces.append(text)
-        if delta.get("extra_content"):
-            call.extra = delta["extra_content"]
-        return ToolCallChunk(call.call_id, call.name, text)
+        return self._add(call, text) if text else [ToolCallChunk(call.call_id, call.name, "")]
 
-    def parts(self) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        opaque: Json = {}
-        if self._thinking_field and not (self._details and self._thinking_field == "reasoning"):
-            opaque["field"] = self._thinking_field  # details repeat the text of `reasoning`
-        if self._details:
-            opaque["details"] = self._details
-        if extra := {c.call_id: c.extra for c in self._calls if c.extra}:
+    def _find_call(self, index: Any, wire_id: str, name: str) -> StreamedBlock:
+        """Return the call that a delta goes on with, or a new one."""
+        last = max(self.blocks, default=-1)
+        numbered = isinstance(index, int)
+        call = self.blocks.get(self.positions.get(index, -3) if numbered else last if last >= 0 else -3)
+        if call is None or _is_followed_by(call, wire_id, name):
+            last = max(last, -1) + 1
+            call = self.blocks[last] = StreamedBlock("call", wire={"id": wire_id})
+            self._open_call(call, wire_id or None, name)
+            if numbered:
+                self.positions[index] = last
+        return call
+
+    def _part(self, block: StreamedBlock) -> Part | None:
+        if block.kind != "thinking":
+            return super()._part(block)
+        opaque = self._opaque(block)
+        return self._thinking_part(block.text, opaque) if block.pieces or opaque else None
+
+    def _opaque(self, block: StreamedBlock) -> Json:
+        """Fields that go back to the server with the thinking, those of calls included."""
+        opaque = {name: value for name, value in block.wire.items() if name in ("field", "details")}
+        if "details" in opaque and opaque.get("field") == "reasoning":
+            del opaque["field"]  # details repeat the text of `reasoning`
+        if extra := {c.call_id: c.wire["extra_content"] for c in self._calls if "extra_content" in c.wire}:
             opaque["extra"] = extra
-        if self._thinking or opaque:
-            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque, self._requested))
-        if self._text:
-            parts.append(TextPart("".join(self._text)))
-        for call in self._calls:
-            raw = "".join(call.pieces)
-            arguments = read_arguments(raw)
-            parts.append(ToolCallPart(call.call_id, call.name, arguments, raw if arguments is None else ""))
-        return tuple(parts)
+        return opaque
+
+    def _read_usage(self, counts: Json) -> Usage:
+        return read_usage(counts)
 
 
 def read_usage(usage: Any) -> Usage:

@@ -12,12 +12,10 @@ import logging
 import re
 from collections.abc import AsyncGenerator
 from functools import cached_property
-from typing import Any, cast
-
-from msgspec import Struct, field
+from typing import Any, ClassVar, cast
 
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -33,24 +31,22 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, remote
-from sakti.providers.errors import Where, from_event
+from sakti.providers import facts
+from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
 from sakti.providers.history import (
-    CallIds,
     HistoryTurn,
     call_arguments,
     data_url,
     file_text,
     merged,
-    read_arguments,
     split_tool_images,
     turns,
     valid_id,
 )
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
+from sakti.providers.parser import StreamedBlock, StreamParser
+from sakti.providers.protocol import StreamEvent, TextChunk, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.sse import DONE, StreamParser
 
 log = logging.getLogger(__name__)
 
@@ -74,24 +70,22 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
     body: Json = {"model": request.model, "input": items, "store": False}
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
         body["instructions"] = instructions
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": t.name,
-                "description": t.description,
-                "parameters": t.parameters,
-                "strict": False,
-            }
-            for t in request.tools
-        ]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    body |= _tools(request)
     if request.messages:
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
     return merged(body | _options(request, provider), request.extra)
+
+
+def _tools(request: Request) -> Json:
+    if not request.tools:
+        return {}
+    tools = [
+        {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+        for t in request.tools
+    ]
+    return {"tools": tools} | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
 def _options(request: Request, provider: str) -> Json:
@@ -215,126 +209,87 @@ def wants_ids(error: ProviderError) -> bool | None:
     return True if _ID_MISSING.search(error.server_text) else None
 
 
-class _OutputItem(Struct):
-    """Output item being received."""
+def _is_completed(block: StreamedBlock) -> bool:
+    return block.wire.get("status") == "completed" or (block.kind == "thinking" and bool(block.wire))
 
-    kind: str
-    call_id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
-    final: Json = field(default_factory=dict[str, Any])
 
-    def is_open(self, kind: str) -> bool:
-        return self.kind == kind and not self.final
+def _can_be_last(block: StreamedBlock) -> bool:
+    """Return whether an answer can end with it; thinking and commentary are followed by something."""
+    return block.kind in ("text", "call") and block.wire.get("phase") != "commentary"
 
-    @property
-    def is_completed(self) -> bool:
-        return self.final.get("status") == "completed" or (self.kind == "reasoning" and bool(self.final))
 
-    @property
-    def can_be_last(self) -> bool:
-        """Return whether an answer can end with it; thinking and commentary are followed by something."""
-        return self.kind in ("message", "function_call") and self.final.get("phase") != "commentary"
-
-    @property
-    def refused(self) -> bool:
-        content = cast("list[Json]", self.final.get("content") or [])
-        return any(c.get("type") == "refusal" for c in content)
+def _is_refusal(block: StreamedBlock) -> bool:
+    content = cast("list[Json]", block.wire.get("content") or [])
+    return any(c.get("type") == "refusal" for c in content)
 
 
 class ResponsesStreamParser(StreamParser):
-    """Collects the events of the Responses API."""
+    """Collects the events of the Responses API; `wire` of a block is its item as it was finished."""
 
-    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
-        super().__init__(provider, requested, ids, where)
-        self._ended = False  # by `[DONE]`
-        self._failed = False  # the newest event is an error or violates the protocol
-        self._items: dict[int, _OutputItem] = {}
-        self._places: dict[str, int] = {}  # by the ids of items
+    kinds: ClassVar = {"message": "text", "reasoning": "thinking", "function_call": "call"}
+    _failed = False  # the newest event is an error or violates the protocol
 
-    @property
-    def complete(self) -> bool:
-        """Return whether the end was received; some servers send only `[DONE]`, or just complete items."""
-        if self.done:
-            return remote.classify(self.reason) != "cut"
-        items = [item for _, item in sorted(self._items.items())]
+    def _is_complete_without_end(self) -> bool:
+        """Return whether `[DONE]` or just complete items were received."""
+        blocks = [block for _, block in sorted(self.blocks.items())]
         if self._ended:
-            return bool(items) and all(i.final for i in items)
-        return not self._failed and all(i.is_completed for i in items) and bool(items) and items[-1].can_be_last
+            return bool(blocks) and all(b.wire for b in blocks)
+        return not self._failed and all(map(_is_completed, blocks)) and bool(blocks) and _can_be_last(blocks[-1])
 
     @property
     def refused(self) -> bool:
-        return any(i.refused for i in self._items.values())
+        return any(map(_is_refusal, self.blocks.values()))
 
     def take(self, event: Json) -> list[StreamEvent]:
         self._failed = True
-        events = self._read(event)
+        events = super().take(event)
         self._failed = False
         return events
 
     def _read(self, event: Json) -> list[StreamEvent]:
-        kind = str(event.get("type") or "")
-        self._ended = self._ended or event is DONE
+        kind = str(event.get("type") or "").removeprefix("response.")
+        if kind in ("failed", "error") or (not kind and "error" in event):
+            raise from_event((kind and event.get("response")) or event, self._where)
+        if block_kind := _DELTAS.get(kind):
+            return self._add(self._block(event, block_kind), str(event.get("delta") or ""))
         match kind:
-            case "response.output_text.delta" | "response.refusal.delta":
-                return self._piece(event, "message")
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._piece(event, "reasoning")
-            case "response.function_call_arguments.delta":
-                return self._piece(event, "function_call")
-            case "response.reasoning_summary_part.added" if self._item(event, "reasoning").pieces:
-                return self._piece({**event, "delta": "\n\n"}, "reasoning")
-            case "response.output_item.added":
+            case "reasoning_summary_part.added" if self._block(event, "thinking").pieces:
+                return self._add(self._block(event, "thinking"), "\n\n")
+            case "output_item.added":
                 return self._add_item(event)
-            case "response.output_item.done":
+            case "output_item.done":
                 item = cast("Json", event.get("item") or {})
-                self._item(event, str(item.get("type"))).final = item
-            case "response.completed" | "response.incomplete" | "response.done" | "response.cancelled":
-                return self._finish(cast("Json", event.get("response") or {}), kind.removeprefix("response."))
-            case "response.failed" | "error":
-                raise from_event(event.get("response") or event, self._where)
-            case "" if "error" in event:
-                raise from_event(event, self._where)
+                self._block(event, self._kind(item.get("type"))).wire = item
+            case "completed" | "incomplete" | "done" | "cancelled":
+                return self._finish(cast("Json", event.get("response") or {}), kind)
             case _:
                 return []  # parts that begin or end, and what newer servers send, carry nothing to show
         return []
 
-    def _item(self, event: Json, kind: str) -> _OutputItem:
-        return self._items.setdefault(self._place(event, kind), _OutputItem(kind))
-
-    def _place(self, event: Json, kind: str) -> int:
-        """Return the position of an event's item: its index, or the position of its id."""
+    def _block(self, event: Json, kind: str) -> StreamedBlock:
+        """Return the block of an event's item, a new one for its first event."""
         item = cast("Json", event.get("item") or {})
         item_id = str(event.get("item_id") or item.get("id") or item.get("call_id") or "")
-        place = event.get("output_index")
-        if place is None:
-            place = self._places.get(item_id)
-        if place is None:
-            last = max(self._items, default=-1)
-            goes_on = not item_id and last in self._items and self._items[last].is_open(kind)
-            place = last if goes_on and event.get("type") != "response.output_item.added" else last + 1
+        position = event.get("output_index")
+        if position is None:
+            position = self.positions.get(item_id)
+        if position is None:
+            is_new = bool(item_id) or event.get("type") == "response.output_item.added"
+            position = self._next_position(kind, is_new=is_new)
         if item_id:
-            self._places.setdefault(item_id, int(place))
-        return int(place)
+            self.positions.setdefault(item_id, int(position))
+        return self._block_at(int(position), kind)
+
+    def _next_position(self, kind: str, *, is_new: bool) -> int:
+        """Return the position of an event that names none: that of the last block if it goes on, or the next."""
+        last = max(self.blocks, default=-1)
+        goes_on = not is_new and last in self.blocks and self.blocks[last].kind == kind and not self.blocks[last].wire
+        return last if goes_on else last + 1
 
     def _add_item(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("item") or {})
-        item = self._item(event, str(content.get("type")))
-        if item.kind != "function_call":
-            return []
-        item.call_id = self._ids.unique(content.get("call_id"))
-        item.name = str(content.get("name") or "")
-        return [ToolCallChunk(item.call_id, item.name, "")]
-
-    def _piece(self, event: Json, kind: str) -> list[StreamEvent]:
-        item = self._item(event, kind)
-        text = str(event.get("delta") or "")
-        item.pieces.append(text)
-        if kind == "message":
-            return [TextChunk(text)]
-        if kind == "reasoning":
-            return [ThinkingChunk(text)]
-        return [ToolCallChunk(item.call_id, item.name, text)]
+        block = self._block(event, self._kind(content.get("type")))
+        return self._open_call(block, content.get("call_id"), content.get("name")) if block.kind == "call" else []
 
     def _finish(self, response: Json, status: str) -> list[StreamEvent]:
         """Read the end of a response; `status` holds if the response states none."""
@@ -342,7 +297,7 @@ class ResponsesStreamParser(StreamParser):
             raise from_event(response, self._where)
         self.done = True
         self.model = str(response.get("model") or "")
-        self.usage = read_usage(response.get("usage"))
+        self._count(response.get("usage"))
         details = cast("Json", response.get("incomplete_details") or {})
         status = str(response.get("status") or status)
         self.reason = str(details.get("reason") or "") or ("max_output_tokens" if status == "incomplete" else status)
@@ -351,41 +306,43 @@ class ResponsesStreamParser(StreamParser):
     def _complete_items(self, output: list[Json]) -> list[StreamEvent]:
         """Take over the items of a finished response that the stream did not bring, or not to their end."""
         out: list[StreamEvent] = []
-        for place, final in enumerate(output):
-            item = self._items.setdefault(place, _OutputItem(str(final.get("type"))))
-            if item.final or item.kind != final.get("type"):
+        for position, item in enumerate(output):
+            kind = self._kind(item.get("type"))
+            block = self._block_at(position, kind)
+            if block.wire or block.kind != kind:
                 continue
-            item.final = final
-            if not item.pieces and item.kind == "message":
-                out.append(TextChunk(_text_of(final)))
+            block.wire = item
+            if not block.pieces and kind == "text":
+                out.append(TextChunk(_text_of(item)))
         return out
 
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(p for _, i in sorted(self._items.items()) if (p := self._part(i)) is not None)
-
-    def _part(self, item: _OutputItem) -> Part | None:
-        text = "".join(item.pieces)
-        match item.kind:
-            case "message":
-                full_text = _text_of(item.final) or text
-                return TextPart(full_text, self._message_opaque(item.final)) if full_text else None
-            case "reasoning":
-                fields = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
-                usable = fields.keys() & {"encrypted_content", "id"}
-                opaque: Json = {"item": {"summary": list[Any](), **fields}} if usable else {}
-                return ThinkingPart(text, self._provider, opaque, self._requested)
-            case "function_call":
-                raw = str(item.final.get("arguments") or text)
-                arguments = read_arguments(raw)
-                call_id = item.call_id or self._ids.unique(item.final.get("call_id"))
-                name = item.name or str(item.final.get("name") or "")
-                return ToolCallPart(call_id, name, arguments, raw if arguments is None else "")
+    def _part(self, block: StreamedBlock) -> Part | None:
+        match block.kind:
+            case "text":
+                text = _text_of(block.wire) or block.text
+                return TextPart(text, self._message_opaque(block.wire)) if text else None
+            case "thinking":
+                return self._thinking_part(block.text, _reasoning_opaque(block.wire))
+            case "call":
+                if not block.call_id:
+                    self._open_call(block, block.wire.get("call_id"), block.name or block.wire.get("name"))
+                return self._call_part(block, str(block.wire.get("arguments") or block.text))
             case _:
                 return None
 
-    def _message_opaque(self, final: Json) -> Json | None:
-        fields = {k: final[k] for k in ("id", "phase") if final.get(k)}
+    def _message_opaque(self, item: Json) -> Json | None:
+        fields = {k: item[k] for k in ("id", "phase") if item.get(k)}
         return {"provider": self._provider, "model": self._requested, **fields} if fields else None
+
+    def _read_usage(self, counts: Json) -> Usage:
+        return read_usage(counts)
+
+
+def _reasoning_opaque(item: Json) -> Json:
+    """Fields that go back to the server with the thinking; none without content or an id."""
+    fields = {k: v for k, v in item.items() if k in _REASONING_FIELDS and v is not None}
+    usable = fields.keys() & {"encrypted_content", "id"}
+    return {"item": {"summary": list[Any](), **fields}} if usable else {}
 
 
 def _text_of(item: Json) -> str:
@@ -393,6 +350,12 @@ def _text_of(item: Json) -> str:
     return "".join(str(c.get("text") or c.get("refusal") or "") for c in content)
 
 
+# Kinds of blocks by the events that bring pieces of them.
+_DELTAS = {
+    **dict.fromkeys(("output_text.delta", "refusal.delta"), "text"),
+    **dict.fromkeys(("reasoning_summary_text.delta", "reasoning_text.delta"), "thinking"),
+    "function_call_arguments.delta": "call",
+}
 _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 

@@ -26,12 +26,11 @@ from sakti.providers.serving import served_models
 
 with lazy_imports:
     from sakti.providers import anthropic as anthropic_messages
-    from sakti.providers import openai_chat, openai_responses
+    from sakti.providers import keys, openai_chat, openai_responses
     from sakti.providers import scripted as scripted_provider
     from sakti.providers.local import model as local_model
     from sakti.providers.local import provider as local_provider
 
-KEYRING_SERVICE = "sakti"
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
 _NONE: Mapping[str, ProviderSettings] = {}
 
@@ -159,7 +158,7 @@ def create(
     if name == "scripted":
         return scripted_provider.ScriptedProvider.from_file(model)
     preset = PRESETS.get(name) or Preset(name, "chat", provider_settings.base_url or "")
-    api, endpoint = _endpoint(preset, provider_settings, env, keyring or keyring_lookup)
+    api, endpoint = _endpoint(preset, provider_settings, env, keyring or keys.keyring_lookup)
     match api:
         case "anthropic":
             return anthropic_messages.AnthropicProvider(endpoint)
@@ -243,7 +242,7 @@ def missing(
     name = full_name.partition("/")[0]
     if (preset := PRESETS.get(name)) is None:
         return ""
-    _, endpoint = _endpoint(preset, settings.get(name, ProviderSettings()), env, keyring or keyring_lookup)
+    _, endpoint = _endpoint(preset, settings.get(name, ProviderSettings()), env, keyring or keys.keyring_lookup)
     return endpoints.missing(endpoint, env)
 
 
@@ -269,19 +268,6 @@ def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring:
     return (names[0] if names else ""), None
 
 
-def keyring_lookup(name: str) -> str | None:
-    """Return the key stored in the system keyring under `name`, None without one or without a keyring."""
-    try:
-        import keyring
-        from keyring.errors import KeyringError
-    except ImportError:
-        return None
-    try:
-        return keyring.get_password(KEYRING_SERVICE, name) or None
-    except (KeyringError, RuntimeError, OSError):  # no backend, a locked one, one whose bus is gone
-        return None
-
-
 async def _by_key(
     env: Mapping[str, str], settings: Mapping[str, ProviderSettings], keyring: KeyLookup | None, probe: Probe
 ) -> SelectedModel | None:
@@ -296,7 +282,7 @@ async def _by_key(
         if url and is_loopback(url) and (names := await probe(_with_v1(url))):
             return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
     # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
-    lookup = keyring or keyring_lookup
+    lookup = keyring or keys.keyring_lookup
     candidate = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
     if candidate is None:
         return None

@@ -12,15 +12,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from msgspec.structs import replace
 
 from sakti.core import network
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json, ModelInfo, Part, Request, ToolCallPart, Usage
+from sakti.core.types import Json, ModelInfo, Request, Usage
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts, serving
 from sakti.providers.endpoint import Endpoint
@@ -28,9 +27,10 @@ from sakti.providers.errors import Where, boundary, from_status, not_a_model, pr
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, merged
 from sakti.providers.omissions import RefusedParameters
+from sakti.providers.parser import StreamParser, chunks, complete_answer
 from sakti.providers.presets import PRESETS
-from sakti.providers.protocol import Completed, StopReason, StreamEvent
-from sakti.providers.sse import StreamParser, answer_events, chunks, protocol_errors, whole_parts
+from sakti.providers.protocol import StreamEvent
+from sakti.providers.sse import answer_events, protocol_errors
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -176,56 +176,6 @@ def _encodable(body: Json) -> Json:
     return cast("Json", json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")))
 
 
-Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the answer is to be asked for again
-
-_ENDS = frozenset({"", "stop", "eos", "end_turn", "stop_sequence", "complete", "completed", "done"})
-_LIKE_AN_END = lazy_pattern(r"(stop|eos|eot|end)(_\w+)?")  # "eos_token", "end_of_turn"
-_CALLS = frozenset({"tool_use", "tool_call", "tool_calls", "function_call", "function_calls"})
-_FILTERED = lazy_pattern(
-    r"filter|safety|sensitive|refus|moderat|guardrail|prohibit|blocklist|recitation|spii|policy|flagged"
-)
-_LENGTH = lazy_pattern(r"length|max_.*tokens|context|token_?limit|window")
-_FAILED = lazy_pattern(
-    r"error|fail|abort|cancel|timeout|timed_out|interrupt|insufficient|overload|unavailable|disconnect|malformed"
-)
-
-
-def classify(reason: str) -> Stop:
-    """Return how an answer ended; a reason that is not known is never taken for a complete answer."""
-    name = reason.strip().lower()
-    if name in _ENDS:
-        return "end"
-    if name in _CALLS:
-        return "tool_use"
-    if name == "pause_turn":
-        return "pause"
-    if _FILTERED.search(name):
-        return "refusal"
-    if _LENGTH.search(name):
-        return "length"
-    if _FAILED.search(name):
-        return "cut"
-    return "end" if _LIKE_AN_END.fullmatch(name) else "unknown"
-
-
-def complete_answer(
-    reason: str, parts: Sequence[Part], usage: Usage, model: str, *, refused: bool = False
-) -> Completed:
-    """Build the end of an answer that stopped for `reason`, which must not be "cut".
-
-    Calls are run whatever an end says that is neither a limit nor a filter; `refused`: the answer is a refusal.
-    """
-    stop = classify(reason)
-    assert stop != "cut"
-    unknown = reason if stop == "unknown" else ""
-    has_calls = any(isinstance(p, ToolCallPart) for p in parts)
-    if stop in ("end", "tool_use", "unknown") and has_calls:
-        stop = "tool_use"
-    elif stop in ("end", "tool_use"):
-        stop = "refusal" if refused else "end"
-    return Completed(tuple(parts), stop, usage, model, unknown)
-
-
 class RemoteProvider(ABC):
     """Base of the providers reached over HTTP, one for each protocol."""
 
@@ -273,10 +223,9 @@ class RemoteProvider(ABC):
         async with self._server.events(self.path, body, self._split) as events:
             async for chunk in chunks(events, self._where, parser):
                 yield chunk
-        with protocol_errors(self._where):
-            parts = whole_parts(parser.parts())
-        usage = facts.with_cost(parser.usage, self.name, request.model)
-        yield complete_answer(parser.reason, parts, usage, parser.model or request.model, refused=parser.refused)
+        answer = complete_answer(parser, self._where)
+        usage = facts.with_cost(answer.usage, self.name, request.model)
+        yield replace(answer, usage=usage, model=answer.model or request.model)
 
     async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
         """Post a rendered body; return the answer with its usage and cost. Raises ProviderError."""

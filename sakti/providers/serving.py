@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from sakti.core import network
 from sakti.core.errors import ProviderError
+from sakti.core.lazy import lazy_pattern
 from sakti.core.network import is_loopback
-from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers.facts import Served
 

@@ -6,111 +6,29 @@ them.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, cast
 
 from msgspec import MsgspecError
 from msgspec.json import Decoder
-from msgspec.structs import replace
 
 from sakti.core.errors import ProviderError
-from sakti.core.text import join_surrogates
-from sakti.core.types import Json, Part, TextPart, ThinkingPart, Usage, storable
-from sakti.providers.errors import Where, from_success, line_too_long, not_a_model, only_keep_alives, stream_cut
-from sakti.providers.history import CallIds
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
-
-log = logging.getLogger(__name__)
+from sakti.core.types import Json
+from sakti.providers.errors import Where, from_success, line_too_long, not_a_model, only_keep_alives
 
 BOM = b"\xef\xbb\xbf"
 LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
 LONGEST_QUIET_S = 900.0  # without an event; comments and pings keep only the connection alive
-_PINGS = ("ping", "keepalive")
 _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon
 
-# what a reader raises at data that violates its protocol
-_OTHER_PROTOCOL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+# what a parser raises at data that violates its protocol
+OTHER_PROTOCOL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 DONE: Json = {"type": "[DONE]"}  # stands for the line that ends a stream
 
 _exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first takes a third of the time
-
-
-class StreamParser(ABC):
-    """Base of the parsers, one for each protocol, that collect the events of one answer.
-
-    `provider` and `requested` name whom the answer is from; `ids` makes the ids of its calls unique in the thread.
-    """
-
-    refused = False  # the answer is a refusal
-
-    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
-        self.done = False  # the last event was received
-        self.reason = ""  # why the answer ended, in the server's words
-        self.model = ""  # that answered
-        self.usage = Usage()
-        self._provider, self._requested = provider, requested
-        self._ids = ids
-        self._where = where
-
-    @property
-    @abstractmethod
-    def complete(self) -> bool:
-        """Return whether the events so far make a complete answer."""
-
-    @abstractmethod
-    def take(self, event: Json) -> list[StreamEvent]:
-        """Read the next event and return the chunks to show."""
-
-    @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
-        """Return the answer's parts, in order."""
-
-
-async def chunks(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncIterator[StreamEvent]:
-    """Yield the chunks of an answer as they arrive.
-
-    Raises ProviderError as `answer_events`, unreadable for an event that violates the protocol, and stream_cut for an
-    incomplete answer. A complete answer is kept, whatever happens to the rest of its stream.
-    """
-    try:
-        async with contextlib.aclosing(_read_answer(events, where, parser)) as answer:
-            async for chunk in answer:
-                yield chunk
-    except Exception as e:
-        if not parser.complete:
-            raise
-        log.info("the stream of a complete answer broke: %s", type(e).__name__)
-    if not parser.complete:
-        raise stream_cut(where)
-
-
-async def _read_answer(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncGenerator[StreamEvent]:
-    held = ""  # half of a character, whose other half comes with the next piece
-    last_event = monotonic()
-    async for event in events:
-        if event.get("type") not in _PINGS:
-            last_event = monotonic()
-        elif monotonic() - last_event > LONGEST_QUIET_S:
-            raise only_keep_alives(where, LONGEST_QUIET_S)
-        try:
-            new_chunks = parser.take(event)
-        except _OTHER_PROTOCOL as e:
-            raise _other_protocol(where) from e
-        for chunk in new_chunks:
-            if not isinstance(chunk, TextChunk | ThinkingChunk) or (not held and chunk.text.isascii()):
-                yield chunk
-                continue
-            text = held + chunk.text
-            held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-            yield replace(chunk, text=join_surrogates(text.removesuffix(held)))
-        if parser.done:
-            return
 
 
 @contextmanager
@@ -118,34 +36,18 @@ def protocol_errors(where: Where) -> Generator[None]:
     """Convert errors from data that violates the protocol to a ProviderError."""
     try:
         yield
-    except _OTHER_PROTOCOL as e:
-        raise _other_protocol(where) from e
+    except OTHER_PROTOCOL as e:
+        raise other_protocol(where) from e
 
 
-def _other_protocol(where: Where) -> ProviderError:
+def other_protocol(where: Where) -> ProviderError:
+    """Build the error for data that violates the protocol."""
     return ProviderError(
         f"{where.host} sent an answer of another protocol: check its address and the api of "
         f"providers.{where.provider}, or choose another model with /model.",
         code="unreadable",
         retryable=True,
     )
-
-
-def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Make the parts of an answer storable: without halves of surrogate pairs."""
-    out: list[Part] = []
-    for part in parts:
-        match part:
-            case TextPart(text):
-                opaque = part.opaque if storable(part.opaque) else None
-                out.append(TextPart(join_surrogates(text), opaque))
-            case ThinkingPart(text, opaque=opaque):
-                clean = join_surrogates(text)
-                same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
-                out.append(replace(part, text=clean, opaque=opaque if same else {}))  # changed it is not taken back
-            case _:
-                out.append(part)
-    return tuple(out)
 
 
 async def answer_events(response: Any, where: Where, split: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:

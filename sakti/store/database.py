@@ -22,9 +22,8 @@ import apsw
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
-from sakti.core.clock import Clock, SystemClock
+from sakti.core.clock import Clock, Ids, SystemClock, TimeIds
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.ids import Ids, TimeIds
 from sakti.store import archive_file, copies, database_file, failures, files, migrate, opening, user_state
 from sakti.store.connection import BusyHandler, Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile, FileIdentity, FileLoss, set_log_aside

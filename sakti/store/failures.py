@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store.database_file import DatabaseFile
 from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sakti.core import resources
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 SIDES = ("-wal", "-shm", "-journal")
 # File systems on which locks, or memory that processes share, may not hold: SQLite's WAL needs both.

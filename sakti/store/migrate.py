@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.store import copies, database_file, failures, packing
 from sakti.store.connection import Connection, Database, plain

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store import archive_file, copies, database_file, failures, files, migrate
 from sakti.store.connection import Connection, Snapshot, plain
 from sakti.store.database_file import DatabaseFile

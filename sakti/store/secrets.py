@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import WITHOUT_WIDTH
 from sakti.store import secret_names, secret_shapes
 

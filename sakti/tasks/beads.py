@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from msgspec import Struct, field, to_builtins
 
+from sakti.core.clock import Ids
 from sakti.core.errors import TaskError
-from sakti.core.ids import Ids
 from sakti.core.types import Json
 from sakti.store import copies
 from sakti.store.connection import Database

@@ -15,7 +15,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_imports, lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import Task, TaskCard

@@ -47,7 +47,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.text import one_line
-from sakti.core.tool_names import display_name
+from sakti.core.types import display_name
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, total bytes, current step
 

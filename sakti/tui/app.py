@@ -24,8 +24,8 @@ from textual.worker import WorkerFailed
 
 from sakti.actions import registry
 from sakti.agent.project import trust
+from sakti.agent.session import lifecycle
 from sakti.agent.session import session as sessions
-from sakti.agent.session import trusting
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import state_home
@@ -72,7 +72,7 @@ class Startup:
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(sessions.preload)
-            await trusting.settle(session.workspace, self._ask_trust, self._ask_need)
+            await lifecycle.settle_trust(session.workspace, self._ask_trust, self._ask_need)
             await session.start()
         except BaseException:
             chat.conversation.fail()

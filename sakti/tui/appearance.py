@@ -15,7 +15,7 @@ from textual.app import App
 from textual.theme import Theme
 from textual.widgets import Input, TextArea
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 

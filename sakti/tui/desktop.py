@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App, SuspendNotSupported
 
-from sakti.core import images
+from sakti.core import content
 from sakti.core.errors import SaktiError
-from sakti.core.programs import find_program, safe_environment
-from sakti.core.resources import state_home
+from sakti.core.resources import find_program, safe_environment, state_home
 from sakti.core.text import one_line
 from sakti.tui.transcript.links import address
 
@@ -79,7 +78,7 @@ async def read_clipboard_image(env: Mapping[str, str], workspace: Path) -> bytes
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    return data if images.look(data) is not None else None
+    return data if content.look(data) is not None else None
 
 
 async def save_clipboard_image(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
@@ -100,7 +99,7 @@ def store_pasted_image(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - PASTED_IMAGES_S:
                 old.unlink()
-    info = images.look(data)
+    info = content.look(data)
     end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

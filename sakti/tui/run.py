@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import SaktiError
@@ -37,7 +37,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     try:
         code = await app.run_async(mouse=session.workspace.config.ui.mouse)
         if not code and not app.crash_message:
-            await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=leaving)
+            await observe_on_exit(
+                session.current, session.interrupt, lambda text: print(text, file=sys.stderr), skipped=leaving
+            )
     finally:
         not_saved = await _close(session, app)
     with contextlib.suppress(OSError):
@@ -49,7 +51,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
 
 
 def _leave_on_signals(app: SaktiApp) -> asyncio.Event:
-    """Leave as with ctrl+q at a signal: terminal restored, session closed; returns an event that is set then.
+    """Leave at a signal as with ctrl+q; returns an event that is set then.
 
     ctrl+c is a key here until the terminal is given back.
     """

@@ -25,7 +25,7 @@ from sakti.agent.tools.context import ToolState
 from sakti.agent.workspace import Workspace
 from sakti.core.clock import SystemClock
 from sakti.core.config import load
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from tests.crash.test_orphans import count_running
 from tests.fakes.tools import call
 

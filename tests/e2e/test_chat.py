@@ -141,8 +141,7 @@ def seeded(place: Place) -> Place:
     """A thread of sixty messages, told by a script without a screen."""
     import asyncio
 
-    from sakti.core.clock import SystemClock
-    from sakti.core.ids import TimeIds
+    from sakti.core.clock import SystemClock, TimeIds
     from sakti.core.tokens import O200k, count_parts, message_tokens
     from sakti.core.types import Message, TextPart, Thread
     from sakti.store.database import Store

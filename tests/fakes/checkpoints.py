@@ -13,7 +13,7 @@ from sakti.agent.checkpoints.records import Undone
 from sakti.agent.checkpoints.shadow import Shadow
 from sakti.agent.judge.expansion import NOTHING, read_targets
 from sakti.agent.judge.workspace_view import WorkspaceView as Judged
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from tests.fakes.clock import FakeClock
 
 

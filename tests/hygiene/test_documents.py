@@ -145,7 +145,7 @@ def shell_run() -> Action:
 
 def is_group(words: list[str]) -> bool:
     subject = shell.subject(words[0])
-    return len(words) == 1 and subject is not None and subject.group is not None
+    return len(words) == 1 and subject is not None and subject.group(words[0]) is not None
 
 
 def action_of(words: list[str]) -> Action | None:

@@ -13,7 +13,7 @@ OWNERS = {
     "sakti/agent/workspace.py": ("Workspace", "WorkspaceFiles"),
     "sakti/agent/open_thread.py": ("OpenThread",),
     "sakti/agent/session/running_turn.py": ("RunningTurn",),
-    "sakti/agent/session/system_prompt.py": ("PromptNews",),
+    "sakti/agent/session/inbox.py": ("PromptNews",),
     "sakti/agent/session/session.py": ("Session",),
     "sakti/agent/session/turns.py": ("Turns",),
     "sakti/agent/session/models.py": ("Models",),

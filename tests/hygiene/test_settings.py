@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.reports.settings_view import as_toml
+from sakti.agent.settings import as_toml
 from sakti.core.config import Config, flat, meaning, names
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.config.load import replace_setting

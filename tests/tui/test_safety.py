@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.reports import doctor
-from sakti.agent.reports.settings_view import Setting
 from sakti.agent.session.queries import ContextBlock, ThreadSummary
+from sakti.agent.settings import Setting
 from sakti.core.config import Meaning, load
 from sakti.core.events import (
     ApprovalRequested,

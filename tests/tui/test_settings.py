@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.reports.settings_view import HERE, as_lines, as_toml, settings, value_of
+from sakti.agent.settings import HERE, as_lines, as_toml, list_settings, value_of
 from sakti.agent.settings_file import change_setting, write
 from sakti.core.config import Config, flat, load, replace_setting
 from sakti.core.errors import ConfigError
@@ -24,7 +24,7 @@ def found(tmp_path, *, user="", project="", env=None, overrides=()):
         (tmp_path / name).write_text(text)
         files.append(tmp_path / name)
     config = load(user_file=files[0], project_file=files[1], env=env or {}, overrides=overrides).config
-    rows = settings(config, user_file=files[0], project_file=files[1], env=env or {})
+    rows = list_settings(config, user_file=files[0], project_file=files[1], env=env or {})
     return {s.name: s for s in rows}
 
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.reports.memory_report import describe_compaction as compacted_rows
-from sakti.agent.reports.settings_view import settings
-from sakti.agent.threads.last_compaction import Shown
+from sakti.agent.settings import list_settings
+from sakti.agent.threads.history import LastCompaction
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.moves import Compaction
@@ -122,14 +122,14 @@ def test_the_card_says_what_there_is_to_say():
 def compacted(text="the redirect"):
     done = Compaction("c", "t1", "/work", "r", text, 0, 11, 12, (), (), {}, 21_400, 3_900, NOW)
     lines = tuple(log())
-    return Shown(done, lines[:3], lines)
+    return LastCompaction(done, lines[:3], lines)
 
 
 async def test_its_text_is_harmless(running):
     async with running() as (app, pilot):
         shown = compacted(EVIL)
         after = tuple(replace(x, content=EVIL, date=EVIL, time=EVIL, flags=(EVIL,)) for x in shown.after)
-        app.push_screen(CompactionScreen(Shown(shown.done, shown.before, after)))
+        app.push_screen(CompactionScreen(LastCompaction(shown.done, shown.before, after)))
         await settle(app, pilot)
         assert "[/red]" in check(app)
 
@@ -146,7 +146,7 @@ def test_pictures(snap_compare, size, theme, name, tmp_path):
             config = load(overrides=("ui.theme=sakti-night", "memory.observation.message_tokens=20000")).config
             file = tmp_path / "none.toml"
             screen = SettingsScreen(
-                settings(config, user_file=file, project_file=file, env={}),
+                list_settings(config, user_file=file, project_file=file, env={}),
                 Path("/c/config.toml"),
                 Path("/w/.sakti/config.toml"),
                 pilot.app.chat.apply_setting,

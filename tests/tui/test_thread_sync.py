@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sakti.agent.checkpoints.undoing import of_session
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp

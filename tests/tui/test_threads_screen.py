@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sakti.agent.session.queries import ThreadSummary
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.core.types import Thread
 from sakti.store.search import search
 from sakti.store.threads import removal as thread_removal

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.store.database import Store
 from sakti.store.log import lines as stored_lines

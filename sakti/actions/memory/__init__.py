@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sakti.actions.memory import log, pages, windows
+from sakti.actions.memory import log, windows
 from sakti.actions.spec import MEMORY, CommandGroup
 
 GROUP = CommandGroup("memory", "Show and correct observational memory: windows, log, history.", MEMORY)
-PARTS = (windows, log, pages)
+PARTS = (windows, log)

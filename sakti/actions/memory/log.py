@@ -1,29 +1,47 @@
-"""Declare the actions on the observation log: as it is, as it was, corrections."""
+"""Declare the actions on the log and the pages of memory: now and earlier, corrections, recordings."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from sakti.actions.memory.windows import THREAD, WHERE, open_memory
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
-from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.streams import read_input
+from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.session import Session
     from sakti.store.log.lines import LogLine
 
+
 with lazy_imports:
     from sakti.agent import repository
-    from sakti.agent.threads import redact
-    from sakti.core import ids
+    from sakti.agent import titles as thread_titles
+    from sakti.agent.threads import erasure
+    from sakti.core import clock, tokens
+    from sakti.core import events as core_events
+    from sakti.memory import capture as recording
     from sakti.memory import corrections
+    from sakti.memory import modes as memory_modes
+    from sakti.memory.working import pages as memory_pages
+    from sakti.store import memory as stored_memory
+    from sakti.store import secrets
     from sakti.store.log import corrections as memory_corrections
+    from sakti.store.log import lines as memory_log
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
 
 SHOWN = 60  # newest lines of the log that a chat lists
 LINE = arg("line", "Id of a log line, or the end of it.")
@@ -58,7 +76,7 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
         marks = f"{f' #{x.category}' if x.category else ''}{' pinned' if x.pinned else ''}"
         marks += f" ?{len(x.flags)}" if x.flags else ""
-        out.append(f"{ids.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.shown}{marks}")
+        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.shown}{marks}")
     return tuple(out)
 
 
@@ -178,7 +196,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
     else:
         async with open_memory(scope, **where) as session:
             copies = await session.current.engine.erase(line)
-    redact.rewrite_files(copies.without)
+    erasure.rewrite_files(copies.without)
     return Text(ERASED)
 
 
@@ -237,3 +255,94 @@ def _moment(text: str, session: Session) -> int:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
         raise Refused(f"write a time as {times}, not {one_line(text, 40)!r}.", code=USAGE)
     return moment
+
+
+STATES = ("active", "buffered", "superseded", "discarded")
+
+
+@action(
+    option("--update", metavar="TEXT", help="Sections to write; - for standard input."),
+    flag("--replace", help="Replace the whole page with TEXT."),
+    option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's.", offers="threads"),
+    SET,
+    shell="memory working",
+    needs="store",
+)
+async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
+    """Show or change the page of stable facts: the workspace's, or a thread's own."""
+    memory = scope.settings(overrides).config.memory
+    text = read_input().decode("utf-8", "replace") if update == "-" else update
+    pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
+    if thread:
+        found = await scope.store.read(stored_threads.find, scope.resource, thread)
+        if not found:
+            elsewhere = await scope.store.read(stored_threads.find, None, thread)
+            raise Refused(thread_titles.explain_missing(thread, elsewhere))
+        owner = found[0].id
+    where = "thread" if thread else "resource"
+    if text is None:
+        page, changed = await pages.read(owner or None), ()
+    else:
+        page, changed = await pages.update(owner, text, scope=where, replace=replace, actor="user")
+    return Text((page,), json={"scope": where, "content": page, "changed": list(changed)})
+
+
+@action(*WHERE, shell="memory export", needs="store")
+async def export(scope: Scope, **where: Any) -> Value:
+    """Export everything that memory holds about a thread, secrets masked, as Markdown or one JSON object."""
+    async with open_memory(scope, **where) as session:
+        record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
+        assert named is not None
+        groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
+        lines = await read(memory_log.log_lines, record, states=STATES)
+        page, own_page = await session.pages().read(), await session.pages().own(named.id)
+        status = session.current.engine.status()
+    shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
+    active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
+    head = f"# {secrets.masked(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    told = {
+        "thread": to_builtins(named),
+        "status": core_events.to_json(status),
+        "working_memory": page,
+        "thread_working_memory": own_page,
+        "groups": [to_builtins(g) for g in groups],
+        "lines": [to_builtins(x) for x in lines],
+    }
+    return Text((head, *(log_lines(active) or ("No observations yet.",))), json=secrets.mask_output(told))
+
+
+@action(
+    arg("file", "A new file; - for standard output.", default=None, offers="files"),
+    flag("--blank", help="Leave out all text: each message becomes filler of the same number of tokens."),
+    *WHERE,
+    shell="memory capture",
+    needs="store",
+)
+async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
+    """Write a thread, secrets masked, to a file that the replay benchmark plays."""
+    redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
+    async with open_memory(scope, **where) as session:
+        assert session.thread is not None
+        read, name = session.workspace.store.read, session.thread.id
+        said = await read(stored_messages.after, name, -1)
+        settings = memory_modes.settings_for(session.workspace.config.memory, session.current.mode)
+        bundle = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
+        lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
+    text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+    if file == "-":
+        sys.stdout.buffer.write(text)
+        return None
+    path = Path(file or f"sakti-capture-{clock.short(name)}.jsonl")
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
+            out.write(text)
+    except FileExistsError as e:
+        raise SaktiError(f"{path} already exists; name another file.", title="Capture") from e
+    except OSError as e:
+        raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
+    turns = len(lines) - 1
+    return Done(
+        f"{counted(turns, 'turn')} in {path}, {counted(redactor.found, 'secret')} masked. Read it before you share it; "
+        f"`python -m tests.bench replay {path}` plays it in a checkout of sakti.",
+        json={"path": str(path), "turns": turns, "masked": redactor.found},
+    )

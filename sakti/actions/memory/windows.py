@@ -1,4 +1,4 @@
-"""Declare the actions on the token windows: their state, and what moves them by hand."""
+"""Declare the actions on the token windows: their state and cost, and what moves them by hand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from msgspec import to_builtins
 
 from sakti.actions.scope import bar, confirm
 from sakti.actions.spec import SET, action, arg, flag, option
-from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
+from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import count_k, counted
+from sakti.core.text import count_k, counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models, Scope
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from sakti.core.config import MemorySettings
     from sakti.store.imports import UnobservedThread
 
+
 with lazy_imports:
     from sakti.agent.reports import memory_report
+    from sakti.agent.threads import history
     from sakti.core import events as core_events
     from sakti.memory import policy
     from sakti.memory import status as memory_status
@@ -254,3 +256,79 @@ async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
         "Memory is paused." if paused else "Memory resumes with the thread's next turn.",
         json=core_events.to_json(after),
     )
+
+
+@action(arg("step", kind="whole", default=None, low=1), chat="context", hint="[STEP]", needs="session",
+        summary="show the request that would be sent now, or the one that a past step sent")  # fmt: skip
+async def context(scope: Scope, step: int | None) -> Value:
+    """Show the request that would be sent now, or the one that a past step sent."""
+    views = scope.session.views
+    blocks = await (views.context() if step is None else views.past_request(step))
+    if not blocks:
+        raise Refused(history.explain_no_request(step), title="Context")
+
+    async def show(number: int) -> Value:
+        return Text((one(blocks, number).text,))
+
+    async def list_rows() -> Value:
+        lines = tuple(f"{b.label}  {b.tokens:,} tokens" for b in blocks)
+        total = sum(b.tokens for b in blocks)
+        what = "What would be sent now" if step is None else f"What step {step} sent"
+        head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
+        return Rows(lines, "context", tuple(blocks), head=head, what="shows a block's text", pick=show)
+
+    return Open("context" if step is None else "request", blocks, list_rows)
+
+
+@action(chat="cost", needs="session")
+async def cost(scope: Scope) -> Value:
+    """Show tokens and cost of this thread."""
+    return Card("Cost of this thread", tuple(memory_report.spent_rows(await scope.session.views.spent())))
+
+
+@action(
+    arg("focus", default=""),
+    chat="compact",
+    needs="session",
+    summary="summarise older messages now; `undo` restores them, `diff` shows what the last one did",
+    hint="[focus | diff | undo]",
+)
+async def compact(scope: Scope, focus: str) -> Value | None:
+    """Summarise older messages now: observe everything but the last exchange."""
+    session = scope.session
+    await session.require_thread()
+    await session.follow()
+    messages, before, after = session.compact_preview()
+    if not messages:
+        status = session.current.status
+        if status is None or not status.observations.tokens:
+            return Done("Nothing to compact yet: the last exchange is kept as it is.")
+        return Done("Nothing to compact: everything but the last exchange is already observed.")
+    scope.tell(
+        Done(f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting")
+    )
+    status = session.current.status
+    who = one_line(status.observer, 40) if status is not None else "memory"
+    with scope.working(f"compacting: {who} reads {counted(messages, 'message')}"):
+        await session.compact(focus)
+    return None  # the event says what it did
+
+
+@action(chat="compact diff", needs="session")
+async def diff(scope: Scope) -> Value:
+    """Show the log before and after the last compaction."""
+    thread, store = scope.session.thread, scope.session.workspace.store
+    last = await store.read(history.read_compaction, thread.id) if thread is not None else None
+    if last is None:
+        return Done("No compaction in this thread, or it was undone.")
+
+    async def text() -> Value:
+        return Text((last.diff(),), kind="diff")
+
+    return Open("compaction", last, text)
+
+
+@action(chat="compact undo", needs="session")
+async def undo_compaction(scope: Scope) -> Value | None:
+    """Undo the last compaction: its messages return to the window."""
+    return None if await scope.session.undo_compaction() else Done("There is no compaction to undo.")

@@ -7,7 +7,7 @@ nothing, neither an event loop nor more of the store than the query.
 from __future__ import annotations
 
 from sakti.actions.spec import MEMORY, CommandGroup
-from sakti.actions.tasks import changes, files, questions
+from sakti.actions.tasks import changes, questions
 
 GROUP = CommandGroup("tasks", "The task board.", MEMORY)
-PARTS = (questions, changes, files)
+PARTS = (questions, changes)

@@ -1,27 +1,86 @@
-"""Declare the actions that change the board."""
+"""Declare the actions that change the board or transfer it, and the arguments that commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from sakti.actions import spec
 from sakti.actions.scope import Scope
 from sakti.actions.spec import Action, action, arg, flag, option
-from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line, read_metadata
-from sakti.actions.values import USAGE, Done, Refused, Value
+from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import print_document, read_input
+from sakti.core.text import counted, json_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.session import Session
+    from sakti.core.types import Json
     from sakti.store.tasks.questions import Task
-    from sakti.tasks.queries import Branch
+    from sakti.tasks.queries import BoardTask, Branch
+    from sakti.tasks.transfer import Imported
+
 
 with lazy_imports:
-    from sakti.core import clock, ids
+    from sakti.core import clock
     from sakti.store import secrets
     from sakti.tasks import queries as task_queries
     from sakti.tasks import service as task_service
+    from sakti.tasks import transfer as task_transfer
+
+
+AS = option("--as", name="as_", metavar="ACTOR", help="Who makes the change (default: SAKTI_ACTOR, else you).")
+TASK = arg("task", "Handle, id, or the beginning of one.", offers="tasks")
+FORCE = flag("--force", help="Do it even if someone else has claimed it.")
+META = option("--meta", many=True, metavar="KEY=VALUE",
+              help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
+TYPES = ("bug", "feature", "task", "epic", "chore")
+TYPE_HELP = f"{', '.join(TYPES[:-1])} or {TYPES[-1]}."
+SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+
+
+def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the values of `--meta KEY=VALUE` by key. Raises `Refused`."""
+    metadata: dict[str, str] = {}
+    for text in pairs:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise Refused(f"--meta: {text!r} is not KEY=VALUE.", code=USAGE)
+        metadata[key.strip()] = value
+    return metadata
+
+
+def line(task: Json) -> str:
+    """Format a task as one line, with its blockers and holder."""
+    more = f"  [{', '.join(task['labels'])}]" if task.get("labels") else ""
+    more += f"  ← {', '.join(task['blockedBy'])}" if task.get("blockedBy") else ""
+    more += f"  ({children(task['waitsForChildren'])})" if task.get("waitsForChildren") else ""
+    more += "  (ready to close)" if task.get("readyToClose") else ""
+    if task.get("claimedBy"):
+        more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
+    urgent = f", for P{task['forPriority']} {task['for']}" if "for" in task else ""
+    head = f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
+    return f"{head} {task['title']}{more}"
+
+
+def children(count: int) -> str:
+    """Format what a container waits for: `waits for its 3 children`."""
+    return f"waits for its {count} children" if count > 1 else "waits for its child"
+
+
+def notes(card: BoardTask) -> str:
+    """Return the notes behind a card's title."""
+    found = [f"for {card.urgent_for}"] if card.urgent_for else []
+    found += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
+    found += [children(card.waits_for_children)] if card.waits_for_children else []
+    found += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
+    found += ["ready to close"] if card.ready_to_close else []
+    return f"  {'; '.join(found)}" if found else ""
+
 
 FEW = 5
 
@@ -58,7 +117,7 @@ def report_claim(found: tuple[Task, str | None]) -> Done:
 )  # fmt: skip
 async def create(scope: Scope, title: str, label: list[str], meta: list[str], as_: str | None, **fields: Any) -> Value:
     """Create a task."""
-    task_id = ids.TimeIds(clock.SystemClock()).new()
+    task_id = clock.TimeIds(clock.SystemClock()).new()
     task = await scope.change(
         task_service.create, as_, task_id, title, labels=label, metadata=read_metadata(meta), **fields
     )
@@ -206,3 +265,60 @@ async def change(session: Session, what: str, *words: str, force: bool = False) 
 async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
     """Return a task and its neighbours in the graph, the task first. Raises TaskError."""
     return await session.workspace.store.read(task_queries.tree, session.workspace.resource_id, task_id)
+
+
+@action(arg("path", "File to write (default: standard output).", metavar="FILE", kind="path", default=None),
+        shell="tasks export", json=False)  # fmt: skip
+async def export(scope: Scope, path: Path | None) -> Value | None:
+    """Export all tasks as JSON Lines."""
+    text = "".join(f"{json_line(line)}\n" for line in await scope.ask(task_transfer.export))
+    if path is None:
+        if text:
+            print_document(text.removesuffix("\n"))
+        return None
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as e:
+        raise Refused(f"{path} cannot be written: {e.strerror}.") from e
+    return None
+
+
+@action(arg("path", "JSON Lines; - for standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
+async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
+    """Import tasks of an export; a task that was not changed here gets its newer version."""
+    if str(path) != "-" and path.exists() and not path.is_file():
+        raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
+    try:
+        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
+    return _describe(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
+
+
+def _describe(done: Imported) -> Value:
+    edges = counted(done.dependencies, "dependency", "dependencies")
+    updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
+    were = "was" if done.known == 1 else "were"
+    belong = "belongs" if done.elsewhere == 1 else "belong"
+    others = f"skipped: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
+    return Text(
+        (
+            *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
+            *(f"skipped: {d.task}: {d.reason}" for d in done.differing),
+            *[others] * bool(done.elsewhere),
+            *(f"reopened: {epic}: it has open children" for epic in done.reopened),
+            f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
+        ),
+        json={
+            "success": True,
+            "tasks": done.tasks,
+            "dependencies": done.dependencies,
+            "known": done.known,
+            "updated": done.updated,
+            "elsewhere": done.elsewhere,
+            "differing": [to_builtins(d) for d in done.differing],
+            "reopened": list(done.reopened),
+            "leftOut": [to_builtins(e) for e in done.left_out],
+        },
+    )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from sakti.actions.spec import action, arg, flag, limit, option
-from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, TYPES, line, notes
-from sakti.actions.tasks.changes import report_claim
+from sakti.actions.tasks.changes import AS, TASK, TYPE_HELP, TYPES, line, notes, report_claim
 from sakti.actions.values import Open, Rows, Text, Value
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.core.types import Json
     from sakti.tasks.queries import Board
+
 
 with lazy_imports:
     from sakti.actions import line as chat_line

@@ -24,7 +24,7 @@ from sakti.agent.checkpoints.objects import HISTORY, Objects, blob_id, index_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, repository_of, same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.judge import repositories
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import byte_size
 
 LARGEST = 2_000_000_000  # bytes of objects that are copied; more are linked, which outlives a removal alone

@@ -25,7 +25,7 @@ from msgspec.structs import asdict
 
 from sakti.agent.checkpoints.plan import PathChange
 from sakti.agent.tools import changes
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 try:
     import fcntl

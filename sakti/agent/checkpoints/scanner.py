@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
-from sakti.core.programs import find_program, safe_environment
+from sakti.core.resources import find_program, safe_environment
 
 LARGEST = 10_000_000  # bytes of a file that is covered
 MOST = 100_000  # paths that are added at once

@@ -25,9 +25,8 @@ from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, progra
 from sakti.agent.judge.expansion import NOTHING, Targets
 from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter, secret_reason
 from sakti.core import resources
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.errors import SaktiError
-from sakti.core.ids import Ids
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 

@@ -24,7 +24,7 @@ from sakti.agent.judge.programs import (
 )
 from sakti.agent.judge.words import VARIABLE
 from sakti.agent.judge.workspace_view import Access
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
 _ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write"}

@@ -28,7 +28,7 @@ from sakti.agent.judge.workspace_view import (
     list_secret_files,
     secret_reason,
 )
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
 Paths: TypeAlias = tuple[tuple[Path, Access], ...]

@@ -23,12 +23,11 @@ from sakti.agent.judge.execution import explain_guard
 from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
 from sakti.agent.judge.workspace_view import Access, Facts, RemoteFacts, WorkspaceView, is_system, secret_reason
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.text import one_line
-from sakti.core.tool_names import list_arguments
-from sakti.core.types import Json
+from sakti.core.types import Json, list_arguments
 from sakti.store.secrets import marks_in
 
 _VERSION = (["--version"], ["--help"], ["version"])
@@ -87,10 +86,10 @@ def _host(url: str) -> str | None:
         port = parts.port
     except ValueError:
         return None
-    host = hosts.read(parts.hostname or "")
+    host = network.read(parts.hostname or "")
     if host is None or "*" in host.name:
         return None
-    return host.name if port in (None, *hosts.USUAL_PORTS) else f"{host.name}:{port}"
+    return host.name if port in (None, *network.USUAL_PORTS) else f"{host.name}:{port}"
 
 
 MOST_HOSTS = 20  # that one command may name
@@ -277,11 +276,11 @@ def _kept_output(path: Path, place: WorkspaceView) -> bool:
 def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
     try:
-        target = hosts.parse_url(url)
+        target = network.parse_url(url)
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
     rule_verdict = rule_texts.path_verdict(rules, name, target.url)
-    is_named = hosts.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    is_named = network.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
     refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
     if rule_verdict == "deny" or refused:
         return Decision("deny", refused or "denied by your rules", target.url)
@@ -292,11 +291,13 @@ def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Workspac
     return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
 
 
-def _fetch_from(target: hosts.Target, rules: Rules, place: WorkspaceView, *, is_free: bool, is_named: bool) -> Decision:
+def _fetch_from(
+    target: network.Target, rules: Rules, place: WorkspaceView, *, is_free: bool, is_named: bool
+) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
     granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
-    if is_free or (is_named and not hosts.missing((host,), granted)):
+    if is_free or (is_named and not network.missing((host,), granted)):
         return Decision("allow", "", target.url, hosts=(*granted, host))
     offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
@@ -397,7 +398,7 @@ def _inside(
     judged = _command(name, command, mode, rules, place, found)
     granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
     all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
-    if judged.verdict == "deny" or not (new_hosts := hosts.missing(reach, (*place.hosts, *granted))):
+    if judged.verdict == "deny" or not (new_hosts := network.missing(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
     if mode == "plan":
         return Decision("deny", f"{place.reader} reaches no network", command)
@@ -416,10 +417,10 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     """Return why a command may not reach the hosts that it names, or ""."""
     if len(reach) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
-    if wrong := next((h for h in reach if hosts.read(h) is None), None):
+    if wrong := next((h for h in reach if network.read(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
-    if refused := next((h for h in reach if not hosts.missing((h,), denied)), None):
+    if refused := next((h for h in reach if not network.missing((h,), denied)), None):
         return f"your rules allow no command to reach {refused}"
     return ""
 

@@ -21,7 +21,7 @@ from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntr
 from sakti.agent.judge.shell import Script, list_unclear, with_nested
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, is_system
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 _SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
 _OF_A_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a|fi)?sh\b")

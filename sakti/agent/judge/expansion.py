@@ -25,7 +25,7 @@ from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.words import has_plain_sets
 from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, secret_reason
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
 MOST_COMMANDS = 300  # that loops make of one

@@ -25,7 +25,7 @@ from sakti.agent.judge.programs import (
     take_value,
 )
 from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, secret_filter
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
 _ESCAPES = (

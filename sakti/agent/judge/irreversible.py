@@ -27,7 +27,7 @@ from sakti.agent.judge.programs import (
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.workspace_view import WorkspaceView
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 
 _HARMS: Mapping[Harm, str] = {

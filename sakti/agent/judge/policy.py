@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.config import APPROVAL_MODES, SessionMode
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Kind: TypeAlias = Literal[
@@ -221,7 +221,7 @@ def tool_of(rule: str) -> str:
 
 def names_host(rule: str) -> bool:
     """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
-    return rule.startswith(REACH) and hosts.read(rule.removeprefix(REACH)) is not None
+    return rule.startswith(REACH) and network.read(rule.removeprefix(REACH)) is not None
 
 
 def is_old(rule: str, tool: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Settings of a repository that name no program and read no other file; any other one may.
 _HARMLESS = lazy_pattern(

@@ -14,7 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Parts of a command that are judged by the commands in them.
 _GROUPS = frozenset(

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 
 # What a call of a tool does: reads or writes the files that it names, runs a command, opens a URL, sends a query to a

@@ -25,7 +25,7 @@ from sakti.core.config import load
 from sakti.core.config.reading import LONGEST as LONGEST_SETTINGS
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.providers import keys
 from sakti.store import secrets

@@ -23,7 +23,8 @@ from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
 from sakti.agent.mcp.tools import KnownTools, ServerTool, make_tool
 from sakti.agent.mcp.transport import RingFile, ServerProcess, is_confined
 from sakti.agent.tools.processes import ProcessTree
-from sakti.core import resources, tool_names
+from sakti.core import resources
+from sakti.core import types as core_types
 from sakti.core.errors import ToolError
 from sakti.core.events import McpServerChanged, Notice
 from sakti.core.text import one_line
@@ -119,7 +120,7 @@ class McpClients:
 
     def make_errors_file(self, server: McpServer) -> RingFile:
         name = mcp_servers.digest(f"{self.root}\n{server.name}")[:8]
-        return RingFile(resources.state_home() / "mcp" / f"{tool_names.clean_name(server.name)}-{name}.log")
+        return RingFile(resources.state_home() / "mcp" / f"{core_types.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
         """Return what adds a server's login to requests; None if its entry has a header for that."""
@@ -234,7 +235,7 @@ class McpClients:
     def find_named(self, text: str) -> list[str]:
         """Return the servers that a prompt or rules name."""
         lower = text.lower()
-        return [n for n in self.connections if n.lower() in lower or tool_names.clean_name(n).lower() in lower]
+        return [n for n in self.connections if n.lower() in lower or core_types.clean_name(n).lower() in lower]
 
     def list_missing(self) -> list[str]:
         """Return a sentence for each server that is not ready, with its tools as listed last."""
@@ -296,7 +297,7 @@ class McpClients:
 
 def _describe(tools: Sequence[McpTool], shown: int) -> str:
     """Return the names of a server's tools; only so many of them."""
-    names = [tool_names.clean_name(t.original_name) for t in tools]
+    names = [core_types.clean_name(t.original_name) for t in tools]
     more = f"{', ' if shown else ''}and {len(names) - shown} more" if len(names) > shown else ""
     if not shown and names:
         more = f"{len(names)} tools"

@@ -23,12 +23,13 @@ from msgspec.structs import replace
 from sakti.agent.mcp.servers import McpServer, Origin
 from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
-from sakti.core import hosts, resources
-from sakti.core.config.load import table_of
-from sakti.core.config.reading import SERVERS, parse, show_value
+from sakti.core import network as core_network
+from sakti.core import resources
+from sakti.core.config.conversion import table_of
+from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.lazy import lazy_pattern
+from sakti.core.text import one_line, show_value
 
 MOST = 32  # servers that start
 MOST_ENTRIES = 200  # of one file that are read
@@ -362,7 +363,7 @@ def _has_lines(text: str) -> bool:
 
 def _find_wrong_value(settings: ServerSettings) -> str:
     for host in settings.network:
-        if hosts.read(host) is None:
+        if core_network.read(host) is None:
             return f"network: {show_value(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
@@ -409,7 +410,7 @@ def _expand(
         enabled=settings.enabled,
         tools=settings.tools,
         always_load=settings.always_load,
-        network=tuple(str(hosts.read(host) or host) for host in settings.network),
+        network=tuple(str(core_network.read(host) or host) for host in settings.network),
         write=tuple(os.path.realpath(workspace / Path(path).expanduser()) for path in settings.write),
         timeout=settings.timeout,
         startup_timeout=settings.startup_timeout,
@@ -474,7 +475,7 @@ def _url_host(url: str) -> str:
     """Return the host of an address, with an unusual port; "" without one."""
     try:
         parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port not in (None, *hosts.USUAL_PORTS) else ""
+        port = f":{parts.port}" if parts.port not in (None, *core_network.USUAL_PORTS) else ""
     except ValueError:
         return ""
     name = parts.hostname or ""

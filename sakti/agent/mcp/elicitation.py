@@ -23,7 +23,8 @@ from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import servers
 from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer, clean_text
-from sakti.core import json_schema, tool_names
+from sakti.core import json_schema
+from sakti.core import types as core_types
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     ApprovalAnswer,
@@ -266,7 +267,7 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
     if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
-    name = tool_names.PREFIX + tool_names.clean_name(server.name)
+    name = core_types.PREFIX + core_types.clean_name(server.name)
     digest = servers.digest(command)[:12]
     rule = f"{name} # {digest}"
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())

@@ -16,8 +16,7 @@ from sakti.agent.mcp.place import ServerPlace
 from sakti.agent.mcp.servers import McpServer, ServerState, clean_name
 from sakti.core.events import Notice
 from sakti.core.text import one_line
-from sakti.core.tool_names import PREFIX
-from sakti.core.types import Json
+from sakti.core.types import PREFIX, Json
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.clients import McpClients

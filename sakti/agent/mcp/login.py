@@ -34,7 +34,6 @@ from sakti.core import http
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line
 from sakti.providers import keys
-from sakti.providers.registry import keyring_lookup
 from sakti.version import __version__
 
 LONGEST = 600.0  # seconds that a login may take
@@ -86,7 +85,7 @@ class KeyringTokens:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Read the login; the rest of it goes into the context."""
-        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
+        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
         context = self.context
         assert context is not None
         try:
@@ -127,12 +126,12 @@ class KeyringTokens:
 
     async def note_scope(self, scope: str) -> None:
         """Store the rights that the server wants beyond those of the login, for the next one."""
-        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
+        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
         await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps({**record, "wanted": scope}))
 
     async def read_wanted(self) -> str:
         """Return the rights that the server wants beyond those of the login; "" for no others."""
-        record = _read_record(await asyncio.to_thread(keyring_lookup, self._server.login_name))
+        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
         return str(record.get("wanted") or "")
 
     async def forget(self) -> None:

@@ -16,7 +16,7 @@ from sakti.core import json_schema
 from sakti.core.errors import SaktiError
 from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.core.tokens import estimate_tokens
-from sakti.core.tool_names import PREFIX, clean_name
+from sakti.core.types import PREFIX, clean_name
 
 Origin = Literal["user", "project"]
 StateName = Literal["starting", "ready", "needs login", "failed", "disabled"]

@@ -27,7 +27,8 @@ from sakti.agent.mcp.connection import Connection
 from sakti.agent.mcp.servers import McpServer, McpTool
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.core import images, json_schema, resources
+from sakti.core import content as core_content
+from sakti.core import json_schema, resources
 from sakti.core.errors import ToolError
 from sakti.core.text import byte_size, clean_surrogates, counted, one_line, sanitise
 from sakti.core.tokens import Counter
@@ -134,13 +135,13 @@ def resource_text(resource: types.TextResourceContents | types.BlobResourceConte
 
 def _read_image(block: types.ContentBlock) -> ImagePart | None:
     """Return the image of a block, if models take its format and size."""
-    if not isinstance(block, types.ImageContent) or len(block.data) > images.LIMIT * 4 // 3:
+    if not isinstance(block, types.ImageContent) or len(block.data) > core_content.LIMIT * 4 // 3:
         return None
     try:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    looked = images.look(data[: images.HEAD])
+    looked = core_content.look(data[: core_content.HEAD])
     if looked is None:
         return None
     media_type, width, height = looked

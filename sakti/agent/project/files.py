@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.agent.project.instructions.imports import list_imports
-from sakti.agent.project.skills import template
+from sakti.agent.project import markdown
+from sakti.agent.project.markdown import list_imports
 from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
@@ -107,7 +107,7 @@ class ProjectFile(Struct, frozen=True):
     def is_text(self) -> bool:
         """True for a text for the model that runs nothing; it is trusted by path alone."""
         if _BASIS.get(self.kind) == "path unless it runs":
-            return self.name.endswith(".md") and not template.runs_commands(self.text)
+            return self.name.endswith(".md") and not markdown.runs_commands(self.text)
         return _BASIS.get(self.kind) == "path"
 
 

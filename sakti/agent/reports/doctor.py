@@ -19,7 +19,7 @@ from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import checks as maintenance_checks
@@ -29,9 +29,9 @@ from sakti.version import __version__
 with lazy_imports:
     from sakti.agent.checkpoints import objects, shadow
     from sakti.agent.mcp import lifecycle as mcp_lifecycle
+    from sakti.agent.project import instructions as instructions
+    from sakti.agent.project import skills as skill_files
     from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.project.instructions import find as instructions
-    from sakti.agent.project.skills import library as skill_files
     from sakti.agent.reports import mcp_view
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.subagents import files as agent_files
@@ -107,19 +107,26 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     listed = hook_settings.load_hooks(config.hooks, hook_files(review.project.files))
     problems = (*listed.problems, *hook_settings.find_problems(review.project.workspace, HOOKS))
     broken = [Line("hooks", False, problem) for problem in problems]
-    lines: list[Line] = []
-    for hook in listed.hooks[:MOST_HOOKS]:
-        untrusted = hook.project and not review.holds
-        state = "changed since it was trusted" if review.state == "changed" else "not trusted"
-        why = hook.why_not or (state if untrusted else "")
-        mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
-        missing = [name for name in hook.write if not Path(name).expanduser().exists()]
-        absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
-        detail = f"{hook.title} ({hook.source}): {why or f'active{absent}'}"
-        lines.append(Line("hook", not why, detail + "." * bool(mend), mend, optional=True))
+    lines = [_hook_line(hook, review) for hook in listed.hooks[:MOST_HOOKS]]
     if len(listed.hooks) > MOST_HOOKS:
         lines.append(Line("hook", True, f"and {len(listed.hooks) - MOST_HOOKS} more"))
     return [*broken, *lines]
+
+
+def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> Line:
+    """Describe a hook: active with the folders that it cannot write to, else why it does not run."""
+    untrusted = hook.project and not review.holds and not hook.why_not
+    if untrusted:
+        state = "changed since it was trusted" if review.state == "changed" else "not trusted"
+        detail, fix = f"{state}.", "`sakti trust` shows and trusts it."
+    elif hook.why_not:
+        detail, fix = hook.why_not, ""
+    else:
+        missing = [name for name in hook.write if not Path(name).expanduser().exists()]
+        absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
+        detail, fix = f"active{absent}", ""
+    is_active = not untrusted and not hook.why_not
+    return Line("hook", is_active, f"{hook.title} ({hook.source}): {detail}", fix, optional=True)
 
 
 def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[Line]:

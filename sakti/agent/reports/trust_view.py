@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sakti.agent.project import settings as project_settings
+from sakti.agent import settings as project_settings
 from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files, server_files
 from sakti.agent.project.trust import TrustReview
-from sakti.agent.reports.settings_view import as_toml
+from sakti.agent.settings import as_toml
 from sakti.core.config import Config, flat
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
@@ -32,7 +32,7 @@ def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
     if project.config is None:
         return (*_hooks(project, most), *_servers(project, most))
     try:
-        loaded = project_settings.settings(project, use=True)
+        loaded = project_settings.load_settings(project, use=True)
     except ConfigError as e:  # the user's own settings: reported elsewhere
         return (e.message,)
     usual = flat(Config())

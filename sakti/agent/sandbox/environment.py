@@ -14,8 +14,8 @@ from pathlib import Path
 
 from sakti.agent.judge import repositories
 from sakti.agent.judge.workspace_view import resolve_path
-from sakti.core.patterns import lazy_pattern
-from sakti.core.programs import find_program
+from sakti.core.lazy import lazy_pattern
+from sakti.core.resources import find_program
 from sakti.store.secrets import has_secret
 
 _NAMES = frozenset(

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.network import resolve_host
 from sakti.core.text import one_line
 
@@ -65,7 +65,7 @@ class Proxy:
         allowed: Sequence[str],
         *,
         resolve: Resolve = resolve_host,
-        may_reach: Callable[[str], bool] = hosts.is_public,
+        may_reach: Callable[[str], bool] = network.is_public,
     ) -> None:
         self._allowed, self._resolve, self._may_reach = tuple(allowed), resolve, may_reach
         self.refused: list[str] = []
@@ -126,9 +126,9 @@ class Proxy:
 
     async def _open(self, asked: Asked) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an allowed host by the address that was checked. Raises `RefusedRequest`."""
-        if not hosts.allows(self._allowed, asked.name, asked.port):
+        if not network.allows(self._allowed, asked.name, asked.port):
             host = one_line(
-                str(hosts.NetworkHost(asked.name, None if asked.port in hosts.USUAL_PORTS else asked.port)), 100
+                str(network.NetworkHost(asked.name, None if asked.port in network.USUAL_PORTS else asked.port)), 100
             )
             if host not in self.refused and len(self.refused) < MOST_REFUSED:
                 self.refused.append(host)
@@ -258,7 +258,7 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _name(text: str) -> str:
-    host = hosts.read(text.strip("[]") if text.startswith("[") else text)
+    host = network.read(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
         raise RefusedRequest(403, f"{one_line(text, 100)} is not a host name.")
     return host.name

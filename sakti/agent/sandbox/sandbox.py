@@ -26,12 +26,12 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.project.files import INSTRUCTIONS, list_files
-from sakti.agent.project.instructions.imports import list_imports
+from sakti.agent.project.markdown import list_imports
 from sakti.agent.sandbox import backends, quarantine, restrict
 from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 
 LIMIT = 10.0  # seconds

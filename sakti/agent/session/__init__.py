@@ -1,7 +1,6 @@
 """Hold one user's session in one workspace, talking in one thread at a time.
 
-`session` composes the rest; `queries` answers the screen; `models` chooses the models; `hooking` connects hooks.
-`turns` starts and queues turns; `turn` and `running_turn` are a turn's state, `model_call` one call, `turn_lease` its
-lock, `recovery` its end after a crash.
-`system_prompt` and `prompt_facts` write the prompt; `called` reads commands; `trusting` decides on a workspace's files.
+`session` composes the rest; `turns` runs turns, each a `turn` of model calls (`model_call`); `prompt` builds the
+system prompt and its facts; `user_calls` and `goals` begin turns; `side_calls` ask beside the thread; hooks: `hooking`.
+`queries` answers the screen; `models` chooses the models; `lifecycle` has the steps at start and end.
 """

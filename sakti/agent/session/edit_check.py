@@ -22,7 +22,7 @@ from msgspec import structs
 
 from sakti.core.errors import SaktiError
 from sakti.core.events import TextDelta
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed

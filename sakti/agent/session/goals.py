@@ -15,7 +15,7 @@ from sakti.agent.tools.background import LAST_LINES, LONGEST_LINE
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, Notice, ThreadChanged, TurnFinished
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from sakti.agent.judge.workspace_view import resolve_path
 from sakti.agent.processors.base import Processor, StepInput
-from sakti.agent.project.hooks import answers, payload, settings, transcript
+from sakti.agent.project.hooks import answers, payload, settings
+from sakti.agent.project.hooks.answers import HookSurroundings
 from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
-from sakti.agent.project.hooks.running import HookSurroundings
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -141,7 +141,9 @@ class SessionHooks:
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
             new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
             settled = _select_settled(new)
-            text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
+            text = "".join(
+                payload.format_transcript(settled, str(self._cwd), lambda p: str(resolve_path(self._cwd, p)))
+            )
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
                 file.write(text)
             self._written = name, settled[-1].index if settled else last
@@ -151,7 +153,7 @@ class SessionHooks:
         """Write the transcript of a child thread beside that of the open one; return the file."""
         path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
         messages = await self._open.workspace.store.read(stored_messages.after, child_id, -1)
-        text = "".join(transcript.lines(messages, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
+        text = "".join(payload.format_transcript(messages, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
         await asyncio.to_thread(path.write_text, text, "utf-8")
         return path
 
@@ -302,7 +304,7 @@ class SessionHooks:
                 "record_id": event.record_id,
                 "cycle_id": event.cycle_id,
                 "thread_ids": list(event.thread_ids),
-                "lines": lines or [{"id": None, "text": line} for line in payload.lines(text)],
+                "lines": lines or [{"id": None, "text": line} for line in payload.split_lines(text)],
                 "observations": text,
             },
         )
@@ -325,7 +327,7 @@ class SessionHooks:
         for closing in new:
             task = await store.read(questions.get, closing.task_id)
             if task is not None:
-                lines = payload.lines(task.summary or "")
+                lines = payload.split_lines(task.summary or "")
                 about = {"task_id": task.id, "task_subject": task.title, "task": describe(task), "lines": lines}
                 await self._hooks.fire("TaskClosed", about)
 

@@ -1,4 +1,4 @@
-"""Keep what the user types while the agent works."""
+"""Keep the messages and the news that wait for a thread's next request."""
 
 from __future__ import annotations
 
@@ -31,3 +31,11 @@ class Inbox(Struct):
 
     def texts(self) -> tuple[str, ...]:
         return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)
+
+
+class PromptNews(Struct):
+    """News for the next requests: changed instructions by file, changed skill list, texts of hooks."""
+
+    instructions: dict[str, str] = field(default_factory=dict[str, str])
+    skills: str = ""
+    hooks: str = ""

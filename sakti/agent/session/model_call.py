@@ -14,7 +14,7 @@ from typing import cast
 
 from msgspec import Struct, structs
 
-from sakti.agent import budget
+from sakti.agent import limits as agent_limits
 from sakti.agent.mentions import replace_images
 from sakti.agent.processors.base import Processor, StepInput, check_hook_result, overrides
 from sakti.agent.session.turn import Stop, Turn
@@ -98,7 +98,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         (turn.provider, turn.model), turn.own = turn.own, None
     system, tools = turn.system, turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
-    output, remaining = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
+    output, remaining = agent_limits.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
         step=turn.step,
         steps=tuple(turn.steps),
@@ -159,7 +159,7 @@ def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) 
     )
     if request.max_output_tokens is None:
         return request
-    output = budget.output_for(turn.model, request.max_output_tokens, count_request(turn, request))
+    output = agent_limits.output_for(turn.model, request.max_output_tokens, count_request(turn, request))
     return structs.replace(request, max_output_tokens=output)
 
 
@@ -196,7 +196,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
     started = clock.monotonic()
     turn.streamed, turn.thinking = [], []
-    budget.must_fit(turn.model, call.counted)
+    agent_limits.must_fit(turn.model, call.counted)
     completed = _require_answer(await _read_stream(turn, call))
     if call.filters:
         completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
@@ -286,8 +286,8 @@ def _must_end(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     limited = turn.settings.max_seconds is not None  # looked at for every token
-    if limited and budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
-        raise Stop("limit", budget.time_is_up(turn.settings))
+    if limited and agent_limits.seconds_left(turn.settings, turn.seconds()) == 0.0:
+        raise Stop("limit", agent_limits.time_is_up(turn.settings))
 
 
 def _require_answer(done: Completed | None) -> Completed:
@@ -320,7 +320,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
             await _renew(turn, call)
             turn.emit(StepDiscarded(turn.step, "the request was too long: pending messages were observed"))
             return
-    seconds = call.retries.wait(error, budget.seconds_left(turn.settings, turn.seconds()))
+    seconds = call.retries.wait(error, agent_limits.seconds_left(turn.settings, turn.seconds()))
     if seconds is not None:
         if _discard_streamed(turn, error):
             turn.streamed, turn.thinking = [], []
@@ -347,9 +347,9 @@ def _lower_output(call: RunningCall, error: ProviderError) -> bool:
     if error.code != "output_too_long" or call.lowered >= LOWERED:
         return False
     call.lowered += 1
-    requested = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
+    requested = call.request.max_output_tokens or agent_limits.DEFAULT_OUTPUT
     lower = min(error.output_limit or requested // 2, requested - 1)
-    if lower < budget.LEAST_OUTPUT:
+    if lower < agent_limits.LEAST_OUTPUT:
         return False
     call.request = structs.replace(call.request, max_output_tokens=lower)
     return True

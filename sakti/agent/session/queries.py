@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from sakti.core.child_states import RunState
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, Spent, Thread, ToolSpec, plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -29,10 +28,11 @@ if TYPE_CHECKING:
     from sakti.store.threads.messages import MessageMatch
     from sakti.tasks.queries import Board
 
+
 with lazy_imports:
-    from sakti.agent.processors import compose
+    from sakti.agent.processors import base
     from sakti.agent.reports import memory_report
-    from sakti.agent.threads import past_requests
+    from sakti.agent.threads import history
     from sakti.memory import modes as memory_modes
     from sakti.memory import policy as memory_policy
     from sakti.store import leases, user_state
@@ -337,7 +337,7 @@ class Views:
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         if processors := ws.processors():
-            listed = "\n".join(map(compose.title, processors))
+            listed = "\n".join(map(base.title, processors))
             out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
@@ -369,7 +369,7 @@ class Views:
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []
-        past = await ws.store.read(past_requests.show, thread.id, number)
+        past = await ws.store.read(history.read_request, thread.id, number)
         count = ws.counter.count
         pieces = past.pieces if past is not None else ()
         return [ContextBlock(p.kind, p.kind.replace("_", " "), count(p.text), p.text, False) for p in pieces]

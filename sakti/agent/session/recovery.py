@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from sakti.core.clock import short
 from sakti.core.errors import SaktiError
-from sakti.core.ids import short
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import (
     Json,

@@ -35,9 +35,8 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
 if TYPE_CHECKING:
-    from sakti.agent.processors.base import Processor
-    from sakti.agent.processors.compose import StepHook
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.processors.base import Processor, StepHook
+    from sakti.agent.project.skills import Skill
     from sakti.agent.subagents.children import Children
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
@@ -47,11 +46,13 @@ if TYPE_CHECKING:
     from sakti.store.threads.fork import CarriedLine
     from sakti.store.threads.runs import StoredJob
 
+
 with lazy_imports:
-    from sakti.agent import moved_folder, plans, user_shell
-    from sakti.agent.session import hooking, initial_thread, turn_lease
+    from sakti.agent import moved_folder, plans
+    from sakti.agent.session import hooking, initial_thread, turn_lease, user_calls
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
+    from sakti.memory import compaction
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
@@ -397,7 +398,7 @@ class Session:
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await self.current.catch_up()
         await self.current.store(f"!{command}")
-        await user_shell.run(self.current, command, during=self.current.speaking)
+        await user_calls.run(self.current, command, during=self.current.speaking)
 
     @property
     def _tool_state(self) -> ToolState | None:
@@ -519,4 +520,4 @@ class Session:
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""
         engine = self.current.engine
-        return engine.compact_preview() if engine.record_id else (0, 0, 0)  # else a thread is just being opened
+        return compaction.preview(engine.state) if engine.record_id else (0, 0, 0)  # else a thread is just being opened

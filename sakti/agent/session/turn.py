@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct, field, structs
 
+from sakti.agent.limits import LoopDetector
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
-from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import AnswerJournal, interrupted_result
 from sakti.agent.tools.toolbox import Toolbox
@@ -145,7 +145,7 @@ class Turn(Struct):
     wait_left: float = limits.LONGEST_WAIT  # seconds that failed calls may still wait
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
-    circles: Circles = field(default_factory=Circles)
+    circles: LoopDetector = field(default_factory=LoopDetector)
     purpose: str = "actor"  # of its model calls: "side" if nothing of it is stored
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
     own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own

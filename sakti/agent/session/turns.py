@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sakti.agent import mentions
-from sakti.agent.session import titling
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.tool_names import PREFIX
-from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
+from sakti.core.types import BY_AGENT, PREFIX, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.goals import Goals
     from sakti.agent.session.hooking import SessionHooks
-    from sakti.agent.session.side_question import SideQuestions
+    from sakti.agent.session.side_calls import SideQuestions, Titling
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.store.connection import Database
+
 
 with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
-    from sakti.agent.session import called as calling
-    from sakti.agent.session import goals, prompt_facts, side_question, turn_lease
+    from sakti.agent.session import goals, side_calls, turn_lease
+    from sakti.agent.session import prompt as session_prompt
+    from sakti.agent.session import user_calls as calling
     from sakti.store import user_state
     from sakti.store.threads import removal
 
@@ -55,13 +55,16 @@ class Turns:
 
     def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]] = _begin_nothing) -> None:
         self._open, self._begin_successor = thread, begin_successor
-        self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
 
     @cached_property
     def aside(self) -> SideQuestions:
         """Return the questions beside the thread."""
-        return side_question.SideQuestions(self._open, self._make_side_turn)
+        return side_calls.SideQuestions(self._open, self._make_side_turn)
+
+    @cached_property
+    def _titling(self) -> Titling:
+        return side_calls.Titling(self._open)
 
     @cached_property
     def goals(self) -> Goals:
@@ -213,7 +216,8 @@ class Turns:
         await self.interrupt()
         if "aside" in self.__dict__:
             await self.aside.end()
-        await self._titling.end()
+        if "_titling" in self.__dict__:
+            await self._titling.end()
 
     async def wait(self) -> None:
         """Wait until no turn runs."""
@@ -317,7 +321,7 @@ class Turns:
             recorder.begin(message.thread_id, message.index)
 
     async def _note_skills(self, message: Message) -> None:
-        await self._open.note_skills(prompt_facts.sent_skills(message.parts))
+        await self._open.note_skills(session_prompt.sent_skills(message.parts))
 
     async def _send_queued(self) -> None:
         """Begin a turn with messages queued after the last look into the inbox."""

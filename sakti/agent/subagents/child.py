@@ -12,12 +12,10 @@ from sakti.agent.project.hooks.answers import HookText, delimit
 from sakti.agent.repository import local_timezone
 from sakti.agent.session.turn_lease import TurnLease
 from sakti.agent.subagents import report as reports
-from sakti.agent.subagents.definitions import AgentSpec, NamedTools
-from sakti.agent.subagents.report import ChildReport
+from sakti.agent.subagents.files import AgentSpec, NamedTools
+from sakti.agent.subagents.report import ChildReport, make_report
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
-from sakti.agent.subagents.tools import make_report
 from sakti.agent.tools.context import Outcome
-from sakti.core.child_states import ChildState, RunState, describe_state
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     AgentFinished,
@@ -38,7 +36,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import one_line
-from sakti.core.types import Json, Usage, plain_values
+from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, plain_values
 from sakti.memory import modes
 from sakti.store.secrets import masked
 from sakti.store.threads import runs
@@ -90,7 +88,6 @@ class Child:
         self.state: ChildState = "waiting"
         self.outcome: Outcome | None = None
         self.stopped = ""  # why it was stopped
-        self.is_delivered = False
         self._spend, self._reached = spend, reached
         self._clock = parent.workspace.clock
         self._began, self._shown = self._clock.monotonic(), float("-inf")

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent import budget, titles
-from sakti.agent.session import prompt_facts, system_prompt
-from sakti.agent.subagents import definitions, files
+from sakti.agent import limits, titles
+from sakti.agent.session import prompt
+from sakti.agent.subagents import files
 from sakti.agent.subagents.child import Child
-from sakti.agent.subagents.definitions import AgentSpec, NamedTools
-from sakti.agent.subagents.tools import AgentTask, make_agent
+from sakti.agent.subagents.files import AgentSpec, NamedTools
+from sakti.agent.subagents.report import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.core.child_states import ChildState
+from sakti.core.clock import short
 from sakti.core.config import refuse_mode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
-from sakti.core.ids import short
 from sakti.core.resources import read_prompt
 from sakti.core.text import head_and_tail, one_line
-from sakti.core.types import ContextPart, Message, Thread, Usage
+from sakti.core.types import ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import masked
 from sakti.store.threads import runs as run_store
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.tools.base import Tool
 
+
 SHARE = 0.01  # of the model's window, for the list of custom agents
 RUNNING = "children"  # the fact that names running children
-_SHARED = (system_prompt.OVERVIEW, prompt_facts.CATALOG, "instructions")  # what a child's prompt has of its parent's
+_SHARED = (prompt.OVERVIEW, prompt.CATALOG, "instructions")  # what a child's prompt has of its parent's
 
 
 class ListedChild(Struct, frozen=True):
@@ -120,7 +120,7 @@ class Children:
 
     def _find(self, name: str) -> AgentSpec:
         name = name.strip().removeprefix("@").removeprefix("agent-")
-        spec = self._parent.workspace.files.agents.get(name) or definitions.of_mode(name)
+        spec = self._parent.workspace.files.agents.get(name) or files.of_mode(name)
         if spec is None:
             raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
         return spec
@@ -202,7 +202,7 @@ class Children:
         return child
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
-        return self._parent.workspace.files.agents.get(row.agent) or definitions.of_mode(row.agent or row.mode)
+        return self._parent.workspace.files.agents.get(row.agent) or files.of_mode(row.agent or row.mode)
 
     def _make(self, spec: AgentSpec, row: ChildRun, tools: NamedTools | None) -> Child:
         started = len(self.spent)
@@ -212,7 +212,7 @@ class Children:
             if turn is None or row.background:
                 return ""
             used = turn.usage + sum(self.spent[started:], Usage())
-            limit = budget.spent(turn.settings, used, turn.seconds())
+            limit = limits.spent(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
         return Child(self._parent, spec, row, tools, self.spend, reached)

@@ -1,32 +1,79 @@
-"""Load custom agents: `agents/*.md` of the project and of the user, with the fields of claude-code.
+"""Define what a child may be (a mode or a custom agent), and load custom agents from `agents/*.md`.
 
-Nothing in a file is fatal: unused and unknown fields, unmapped tools and models are named in a note.
+The files have the fields of claude-code. Nothing in one is fatal: unused and unknown fields, unmapped tools and models
+are named in a note.
 """
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge.policy import ModeTools
-from sakti.agent.project import files
+from sakti.agent.project import files, skills
 from sakti.agent.project.files import Trusts
-from sakti.agent.project.skills import library
-from sakti.agent.subagents.definitions import NEVER, AgentSpec, NamedTools
 from sakti.agent.tools import arguments as forms
 from sakti.core.config import SessionMode
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, mode_names
 from sakti.core.text import one_line
-from sakti.core.tool_names import PREFIX, mcp_pattern
-from sakti.core.types import Effort
+from sakti.core.types import PREFIX, Effort, mcp_pattern
 from sakti.memory import modes
+
+NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
+NamedTools: TypeAlias = dict[str, tuple[str, ...]]  # names or patterns, each with the rules its calls must follow
+
+
+class AgentSpec(Struct, frozen=True):
+    """A mode or a custom agent.
+
+    `tools`: those that it gets; `without`: those that it does not, by names or patterns. `ceiling`: the widest
+    approval mode that it works in. `rules` allow calls of a tool that is only partly its own, by tool.
+    """
+
+    name: str
+    mode: str = "default"
+    description: str = ""
+    prompt: str = ""
+    tools: ModeTools = ModeTools()
+    without: frozenset[str] = NEVER
+    ceiling: SessionMode = "full"
+    model: str = ""
+    effort: Effort | None = None
+    max_steps: int | None = None
+    background: bool = False
+    skills: tuple[str, ...] = ()
+    rules: NamedTools = field(default_factory=dict[str, tuple[str, ...]])
+    source: str = ""
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.ceiling == "plan"
+
+    def has_tool(self, tool: str, *, reads: bool = False) -> bool:
+        """Return whether it gets a tool; `reads`: of a server, and known to read only."""
+        forbids = any(fnmatch.fnmatchcase(tool, name) for name in self.without)
+        return not forbids and self.tools.allows(tool, reads=reads)
+
+    def narrowed(self, tools: Collection[str]) -> frozenset[str]:
+        """Return the tools of `tools` that it gets."""
+        return frozenset(t for t in tools if self.has_tool(t))
+
+
+def of_mode(name: str) -> AgentSpec | None:
+    """Return the agent that a mode makes; None if there is no such mode."""
+    if name not in mode_names():
+        return None
+    tools = ModeTools(name, modes.numbers(name).tools)
+    return AgentSpec(name, name, tools=tools, ceiling="plan" if tools.reads_only else "full")
+
 
 MOST = 200  # agents of a project
 LONGEST_DESCRIPTION = 1_024
@@ -69,7 +116,7 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
         ((f.path, None) for f in files.list_user_files("agent")),
     ):
         before = len(broken)
-        read = library.read_file(path, root, broken)
+        read = skills.read_file(path, root, broken)
         if read is None or len(broken) > before:  # without its front matter its limits are unknown
             continue
         table, body, source = read

@@ -1,24 +1,30 @@
-"""Define reports of child threads, check their quotations and render them. Pure.
+"""Define reports of children, check their quotations, render them, and make the tools of children.
 
-A report becomes one block in the parent's context and one group in its log, a line per finding.
+A report becomes one block in the parent's context and one group in its log, a line per finding. The tool `agent` starts
+children, `report` ends their work.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from sakti.agent.tools import textfile
-from sakti.core.ids import Ids, short
-from sakti.core.patterns import lazy_pattern
+from sakti.agent.tools.base import Parameter, Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core.clock import Ids, short
+from sakti.core.lazy import lazy_pattern
+from sakti.core.resources import read_prompt
 from sakti.core.text import counted, one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.log import dates, lines
+from sakti.memory.modes import FieldType
+from sakti.store.threads.runs import TOOL
 
 Mark: TypeAlias = Literal["", "verified", "moved", "unverified"]  # "": nothing was quoted
 SHORTEST_QUOTE = 20  # non-blank characters; a shorter quote must be a whole line
@@ -154,15 +160,20 @@ def as_block(report: ChildReport, head: str) -> str:
     """Return the report as the parent's model reads it."""
     out = [f"[{head} · {report.in_words()}]", report.summary.strip()]
     for finding in report.findings:
-        where, quote = place_of(finding), finding.quote.strip("\n")
-        mark = f" [{finding.mark}]" if finding.mark else ""
-        out.append(f"- {finding.claim.strip()}{f' ({where})' if where else ''}{mark}")
-        out += [f"    > {line}" for line in quote.split("\n")] if quote else []
+        out += _show_finding(finding)
     for title, texts in (("Not found", report.not_found), ("Gaps", report.gaps)):
         out += [f"{title}:", *(f"- {text}" for text in texts)] if texts else []
     out += [f"{name}: {_show_field(value)}" for name, value in report.fields.items() if value]
     out += [MEANING] if report.quoted else []
     return "\n".join(line for line in out if line)
+
+
+def _show_finding(finding: QuotedFinding) -> list[str]:
+    """Return the line of a claim, with the lines of its quotation below."""
+    where, quote = place_of(finding), finding.quote.strip("\n")
+    mark = f" [{finding.mark}]" if finding.mark else ""
+    claim = f"- {finding.claim.strip()}{f' ({where})' if where else ''}{mark}"
+    return [claim, *(f"    > {line}" for line in quote.split("\n"))] if quote else [claim]
 
 
 def _show_field(value: Any) -> str:
@@ -227,3 +238,93 @@ def partial_report(observed: Sequence[str], text: str, why: str) -> ChildReport:
 def head_of(child_id: str, name: str, steps: int, cost_usd: float | None) -> str:
     price = "" if cost_usd is None else f" · ${cost_usd:.2f}"
     return f"Report of the child thread {short(child_id)} ({name}) · {counted(steps, 'step')}{price}"
+
+
+LONGEST_GOAL = 8_000  # characters
+
+
+class AgentTask(Struct, frozen=True):
+    """Arguments of a call of `agent`; `tools` are fewer than its mode's, None for those."""
+
+    mode: str
+    goal: str
+    context: str = ""
+    tools: list[str] | None = None
+    model: str = ""
+    background: bool = False
+    resume: str = ""
+
+
+_GOAL = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL)]
+_PARAMETERS = {
+    "mode": Parameter(str, description="mode (explore, research, default, …) or custom agent"),
+    "goal": Parameter(_GOAL, description="what to find out or do"),
+    "context": Parameter(str, "", "facts it needs"),
+    "tools": Parameter(list[str] | None, None, "fewer tools than the mode's"),
+    "model": Parameter(str, "", "provider/name"),
+    "background": Parameter(bool, False, "continue meanwhile; read-only modes only"),
+    "resume": Parameter(str, "", "id of a child to continue"),
+}
+
+
+def make_agent(call: Callable[[ToolContext, AgentTask], Awaitable[Outcome]], use: str, agents: str) -> Tool:
+    """Make the tool of a thread that may have children; `agents` lists the custom ones."""
+
+    async def agent(run: ToolContext, **arguments: Any) -> Outcome:
+        return await call(run, AgentTask(**arguments))
+
+    texts = (read_prompt(f"tools/{TOOL}"), read_prompt(f"subagents#{use}"), agents)
+    description = "\n\n".join(text for text in texts if text)
+    return Tool(TOOL, description, _PARAMETERS, agent, "own", parallel=True, rule_name=TOOL)
+
+
+def make_report(
+    declared: Mapping[str, FieldType],
+    take: Callable[[ChildReport], Awaitable[Outcome]],
+    refuse: Callable[[str], Outcome],
+) -> Tool:
+    """Make the tool of one child; `refuse` answers a report with wrong arguments.
+
+    `declared` are the fields of its mode; others are taken as they are.
+    """
+    wanted: dict[str, FieldType] = {name: kind for name, kind in declared.items() if name != "not_found"}
+    schema = Meta(extra_json_schema={"properties": {name: _SCHEMAS[kind] for name, kind in wanted.items()}})
+
+    @tool(effect="own", name="report", parallel=False, small=7, refuse=refuse)
+    async def report(
+        run: ToolContext,
+        summary: str,
+        findings: list[QuotedFinding],
+        not_found: list[str],
+        gaps: list[str],
+        fields: dict[str, Any] | None = None,
+    ) -> Outcome:
+        """Hand in the report."""
+        values = fields or {}
+        if problems := _check_fields(values, wanted):
+            return refuse(f"report was called with wrong arguments: {'; '.join(problems)}.")
+        return await take(ChildReport(summary, tuple(findings), tuple(not_found), tuple(gaps), values))
+
+    hint: Any = Annotated[dict[str, Any], schema]
+    typed = Parameter(hint | None, None, "values that the mode asks for")
+    return replace(report, parameters={**report.parameters, "fields": typed})
+
+
+_TYPES: Mapping[FieldType, Any] = {"text": str, "list": list[str], "table": dict[str, Any]}
+_SCHEMAS: Mapping[FieldType, Json] = {
+    "text": {"type": "string"},
+    "list": {"type": "array", "items": {"type": "string"}},
+    "table": {"type": "object"},
+}
+
+
+def _check_fields(values: Json, declared: Mapping[str, FieldType]) -> list[str]:
+    """Return the faults in the fields of a report, each with its path."""
+    problems: list[str] = []
+    for name in values.keys() & declared.keys():
+        try:
+            convert(values[name], _TYPES[declared[name]])
+        except ValidationError as e:
+            problem, _, place = str(e).partition(" - at `$")
+            problems.append(f"fields.{name}{place.rstrip('`')}: {problem.replace('`', '')}")
+    return sorted(problems)

@@ -13,11 +13,11 @@ from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.project.hooks.answers import HookText
 from sakti.agent.project.hooks.fire import FACT, held_parts
-from sakti.agent.session import prompt_facts
+from sakti.agent.session import prompt
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
 from sakti.agent.subagents import NoChildren
-from sakti.agent.subagents.definitions import AgentSpec, NamedTools
+from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.providers.protocol import Provider
+
 
 REMINDERS = 2  # requests for a report that a child did not write
 
@@ -91,7 +92,7 @@ class ChildThread(OpenThread):
         return [("agent", fill_prompt("subagents#child", task=task))]
 
     def facts(self) -> dict[str, str]:
-        return {name: text for name, text in super().facts().items() if name != prompt_facts.PLAN}
+        return {name: text for name, text in super().facts().items() if name != prompt.PLAN}
 
     def _make_tool_state(self) -> ToolState:
         parent = self.parent.toolbox.state

@@ -1,4 +1,4 @@
-"""Rename, fork, delete, restore and export threads."""
+"""Rename, fork, delete, restore and export threads, and delete single messages."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 from sakti.core.types import Message, Thread
 from sakti.store.secrets import mask_output, masked
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+    from sakti.core.types import Message
     from sakti.store.connection import Database
     from sakti.store.database import Store
     from sakti.store.log.lines import LogLine
     from sakti.store.threads.removal import Contents, Deleted
 
+
 with lazy_imports:
-    from sakti.agent.threads import purge, redact
+    from sakti.agent.threads import erasure
     from sakti.store import memory as stored_memory
     from sakti.store.log import lines as memory_log
     from sakti.store.maintenance import purging
@@ -121,8 +123,8 @@ class ThreadActions:
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result and their saved outputs go with it."""
         gone, files, copies = await purging.delete_message(self._place.store, message_id)
-        purge.remove_files(files)
-        redact.rewrite_files(copies.without)
+        erasure.remove_files(files)
+        erasure.rewrite_files(copies.without)
         if live := self._is_open(gone.thread_id):
             live.current.engine.forget(list(gone.message_ids))
         return gone
@@ -185,3 +187,50 @@ def write_new(path: Path, text: str) -> None:
         raise SaktiError(f"{path} already exists; name another file.", title="Export") from e
     except OSError as e:
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Export") from e
+
+
+CONFIRMED = "yes"
+NAME = "/delete-message"
+_LOOKED_AT = 500  # newest messages that are counted from the end
+_SHOWN = 80  # characters of a message that are said
+
+
+class OneMessage:
+    """`/delete-message [N | yes]`: N counts messages from the end, 1 is the last."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._named: Message | None = None
+
+    async def run(self, argument: str) -> str:
+        """Remove a message; return what to say. Raises `SaktiError` without one, or while a turn is under way."""
+        argument = argument.strip()
+        if argument == CONFIRMED:
+            return await self._delete()
+        if argument and not (argument.isdecimal() and int(argument)):
+            raise SaktiError(f"{NAME} takes a number, 1 for the last message.", title="Delete a message")
+        messages = await self._read_messages()
+        number = int(argument or 1)
+        if number > len(messages):
+            raise SaktiError(f"This thread has {counted(len(messages), 'message')}.", title="Delete a message")
+        self._named = messages[-number]
+        who = "your message" if self._named.role == "user" else "the answer"
+        text = one_line(self._named.text, _SHOWN)
+        return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone."
+
+    async def _read_messages(self) -> list[Message]:
+        thread = self._session.thread
+        page = await self._session.views.transcript(thread.id, limit=_LOOKED_AT) if thread else []
+        return [m for m in page if m.role in ("user", "assistant") and m.text.strip()]
+
+    async def _delete(self) -> str:
+        named, self._named = self._named, None
+        thread = self._session.thread
+        if named is None or thread is None or named.thread_id != thread.id:
+            raise SaktiError(f"Name a message first: {NAME}, or {NAME} 3 for the third last.", title="Delete a message")
+        if self._session.busy:
+            raise SaktiError("The agent is working; stop it with Esc first.", title="Delete a message")
+        gone = await ThreadActions(self._session).delete_message(named.id)
+        await self._session.open_thread(thread.id)
+        lines = f" {gone.lines} log lines were made from it and the messages around it; they stay until they are"
+        return "Deleted for good." + (f"{lines} forgotten." if gone.lines else "")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sakti.store.log.lines import LogLine
 
+
 with lazy_imports:
     from sakti.store.threads import codec
 

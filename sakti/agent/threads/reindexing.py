@@ -10,6 +10,7 @@ from sakti.core.lazy import lazy_imports
 if TYPE_CHECKING:
     from sakti.store.database import Store
 
+
 with lazy_imports:
     from sakti.store.maintenance import purging, upkeep
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from sakti.agent.judge.workspace_view import resolve_path
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import DEEPEST, Json
 
 _HEREDOC = lazy_pattern(

@@ -27,7 +27,7 @@ from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import AgentCommand, Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.core.errors import ToolError
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 
 if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox, SandboxedCommand

@@ -14,8 +14,7 @@ from sakti.agent.tools.base import Tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file
 from sakti.core.errors import SaktiError, ToolError
-from sakti.core.tool_names import PREFIX, display_name
-from sakti.core.types import Json, ToolCallPart
+from sakti.core.types import PREFIX, Json, ToolCallPart, display_name
 from sakti.store.secrets import marks_in, marks_of
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.workspace_view import WorkspaceView, resolve_path
 from sakti.agent.sandbox.boundary import Level
-from sakti.core.clock import Clock
+from sakti.core.clock import Clock, Ids
 from sakti.core.errors import ToolError
-from sakti.core.ids import Ids
 from sakti.core.text import clean_surrogates, head_and_tail
 from sakti.core.tokens import Counter, cut_to_tokens
 from sakti.core.types import ImagePart, Json, Usage

@@ -20,7 +20,7 @@ from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes, one_row
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 MAX_LINE = 500  # bytes of a line that are shown
 ARGUMENTS = 100_000  # bytes of file names in one command

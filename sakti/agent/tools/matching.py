@@ -17,7 +17,7 @@ from msgspec import Struct
 from sakti.agent.tools import textfile
 from sakti.agent.tools.textfile import Line, fold_text, merge_change, unfold
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 NEAR_LINES = 5_000  # lines among which a similar one is looked for
 SHOWN = 2_000  # characters of the nearest match

@@ -25,7 +25,7 @@ from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
 from sakti.agent.tools.textfile import Line, fold_text, merge_change
 from sakti.core.errors import ToolError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _FILE = lazy_pattern(r"\*\*\* (Add|Update|Delete) File: ?(.+)")

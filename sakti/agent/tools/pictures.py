@@ -15,7 +15,7 @@ from typing import Any
 
 from sakti.agent.tools import child
 from sakti.agent.tools.context import Outcome
-from sakti.core import images
+from sakti.core import content
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
 from sakti.core.types import ImagePart
@@ -30,7 +30,7 @@ TEXT = 20_000  # characters of the text of PDF pages
 
 def kind(head: bytes) -> str | None:
     """Return `image` or `pdf` by a file's first bytes; None for anything else."""
-    if images.look(head) is not None:
+    if content.look(head) is not None:
         return "image"
     return "pdf" if b"%PDF-" in head[:1024] else None
 
@@ -39,7 +39,7 @@ async def show(path: Path, name: str, what: str, offset: int, limit: int | None)
     """Return an image, or the pages `offset`… of a PDF, with a description."""
     size = path.stat().st_size
     if size > LARGEST:
-        raise ToolError(f"{name} has {images.in_words(size)}: too large to be shown.")
+        raise ToolError(f"{name} has {content.in_words(size)}: too large to be shown.")
     return await (_image(path, name) if what == "image" else _pdf(path, name, offset, limit))
 
 
@@ -60,17 +60,17 @@ def find_damage(path: Path) -> str:
 
 async def _image(path: Path, name: str) -> Outcome:
     data = await asyncio.to_thread(path.read_bytes)
-    kind = images.look(data[: images.HEAD])
+    kind = content.look(data[: content.HEAD])
     assert kind is not None
     media_type, width, height = kind
-    description = f"{name}: {media_type}, {width} × {height} pixels, {images.in_words(len(data))}"
-    fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= images.LIMIT
+    description = f"{name}: {media_type}, {width} × {height} pixels, {content.in_words(len(data))}"
+    fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= content.LIMIT
     if fits:
         if damage := await asyncio.to_thread(find_damage, path):
             raise ToolError(f"{name} cannot be shown: {damage}.")
         part = ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, width, height)
         return Outcome(f"{description}; it is shown below.", details={"path": name}, images=(part,))
-    drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": images.LIMIT}, name)
+    drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": content.LIMIT}, name)
     part = _part(drawn["images"][0], name)
     note = f"; it is shown below at {part.width} × {part.height}."
     return Outcome(description + note, details={"path": name}, images=(part,))
@@ -78,7 +78,7 @@ async def _image(path: Path, name: str) -> Outcome:
 
 async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome:
     number = min(limit or PAGES, MOST_PAGES)
-    request = {"pdf": str(path), "first": offset, "number": number, "edge": LONG_EDGE, "bytes": images.LIMIT}
+    request = {"pdf": str(path), "first": offset, "number": number, "edge": LONG_EDGE, "bytes": content.LIMIT}
     drawn = await _drawn(request, name)
     total = int(drawn["pages"])
     if offset > total:

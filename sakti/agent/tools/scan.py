@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 HEAD = 8_192
 AT_ONCE = 50_000_000  # bytes of a file that is held in memory

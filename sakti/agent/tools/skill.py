@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Protocol
 
-from sakti.agent.project.skills import catalog
-from sakti.agent.project.skills.library import Library, Skill
+from sakti.agent.project import skills
+from sakti.agent.project.skills import Library, Skill
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import ToolError
@@ -35,13 +35,13 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
         if match.name in loaded:
             return Outcome(f"The skill {match.name} is already loaded: its text is in this conversation.")
         await loaded.add(match)
-        return Outcome(catalog.whole(match, match.body), details={"skill": match.name, "path": match.source})
+        return Outcome(skills.format_skill(match, match.body), details={"skill": match.name, "path": match.source})
 
     return skill
 
 
 def _unknown(library: Library, name: str, known: Collection[str]) -> str:
-    near = catalog.near(library, name)
+    near = skills.find_similar(library, name)
     if near:
         return "There is no such skill. Similar ones:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
     return f"There is no skill {name!r}. There are: {', '.join(sorted(known))}."

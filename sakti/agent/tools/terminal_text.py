@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 ROWS = 50  # lines that the cursor can go back to, as on a screen
 LONGEST = 65_536  # characters of a line that is held back

@@ -20,12 +20,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.core import content
 from sakti.core.errors import ToolError
-from sakti.core.lazy import lazy_imports
-from sakti.core.patterns import lazy_pattern
-
-with lazy_imports:
-    from sakti.core import encodings
+from sakti.core.lazy import lazy_pattern
 
 EVIDENCE = 500  # bytes beyond ASCII from which a guessed encoding is named
 FEW = 20  # bytes beyond ASCII below which a text is shown as a Western one
@@ -168,7 +165,7 @@ def _decode_by_guess(data: bytes) -> FileText:
     if many > len(data.translate(None, _ASCII)) // 2 and (decoded := _exact(data, "utf-8", errors="surrogateescape")):
         return decoded
     evidence = len(data.translate(None, _ASCII))
-    for name in encodings.likely(data) if evidence >= FEW else ():
+    for name in content.likely(data) if evidence >= FEW else ():
         if text := _exact(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
     return replace(_decode_western(data), guess="weak")

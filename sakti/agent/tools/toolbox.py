@@ -13,7 +13,7 @@ from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.execution import runs_later
 from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
-from sakti.agent.repetition import TOLD_AFTER, Repetition
+from sakti.agent.limits import TOLD_AFTER, Repetition
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, tool_search
 from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
@@ -22,12 +22,12 @@ from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.patch import knows_patches
 from sakti.agent.tools.read import read
+from sakti.core import types as core_types
 from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.tool_names import CALL, display_name
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
@@ -221,7 +221,7 @@ class Toolbox(Struct):
         """Name the calls that will ask, with their targets."""
         for call in calls:
             if (decision := await self._foresee(call, thread_id)) is not None and decision.verdict == "ask":
-                yield f"{display_name(call.name)}  {decision.target}"
+                yield f"{core_types.display_name(call.name)}  {decision.target}"
 
     async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:
         """Return what the permissions of now say of a call; None if it cannot run."""
@@ -320,7 +320,7 @@ class Toolbox(Struct):
 
     def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        if call.name == CALL and call.arguments is not None:
+        if call.name == core_types.CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)
@@ -575,7 +575,7 @@ def _describe_for_recorder(tool: Tool, arguments: Json) -> tuple[str, Json]:
         return tool.effect, arguments
     if tool.remote.reads_only:
         return "own", {}
-    return tool.effect, {"command": display_name(tool.name), "confined": tool.remote.is_confined}
+    return tool.effect, {"command": core_types.display_name(tool.name), "confined": tool.remote.is_confined}
 
 
 def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -1,6 +1,7 @@
-"""Define the settings (`fields`, `providers`) and read them from all sources (`load`)."""
+"""Define settings (`fields`), convert values (`conversion`), read sources (`load`), `check` the sum."""
 
 from sakti.core.config.check import check, model_choices
+from sakti.core.config.conversion import choices, takes
 from sakti.core.config.fields import (
     APPROVAL_MODES,
     MAX_OUTPUT_TOKENS,
@@ -23,19 +24,12 @@ from sakti.core.config.fields import (
     UiSettings,
     WebSettings,
     WorkingMemorySettings,
-    refuse_mode,
-)
-from sakti.core.config.load import (
-    LoadedConfig,
-    flat,
-    load,
-    masked_value,
     meaning,
     names,
     project_may_set,
-    replace_setting,
+    refuse_mode,
 )
-from sakti.core.config.takes import choices, takes
+from sakti.core.config.load import LoadedConfig, flat, load, masked_value, replace_setting
 
 __all__ = [
     "APPROVAL_MODES",

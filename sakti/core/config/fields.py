@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.config.reading import show_value
 from sakti.core.resources import mode_names
+from sakti.core.text import show_value
 from sakti.core.types import Effort
 
 _KEY = "meaning"
@@ -467,3 +468,47 @@ class Config:
         help="MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.",
         secret=True,
     )
+
+
+# Other ways to write a setting: `[model] name =, fallback =`.
+ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
+
+
+def names() -> Iterator[str]:
+    """Return every setting's dotted name, without the free names under `providers`."""
+    return (name for name in _meanings() if not name.startswith("providers"))
+
+
+@cache
+def _meanings() -> Mapping[str, Meaning]:
+    """Map every setting's dotted name to its `Meaning`; settings of providers as `providers.*.NAME`."""
+    out: dict[str, Meaning] = {}
+
+    def walk(kind: type, prefix: str) -> None:
+        hints = typing.get_type_hints(kind)
+        for f in dataclasses.fields(kind):
+            target = hints[f.name]
+            if isinstance(target, type) and dataclasses.is_dataclass(target):
+                walk(target, f"{prefix}{f.name}.")
+            else:
+                out[f"{prefix}{f.name}"] = of_field(f)
+
+    walk(Config, "")
+    walk(ProviderSettings, "providers.*.")
+    return out
+
+
+def meaning(name: str) -> Meaning:
+    """Return what a setting means, by its dotted name; an empty meaning for one that does not exist."""
+    name = ALIASES.get(name, name)
+    if name.startswith("providers."):
+        name = ".".join(["providers", "*", *name.split(".")[2:3]])
+    entry = _meanings().get(name)
+    if entry is None and ".extra." in name:
+        entry = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
+    return entry or Meaning()
+
+
+def project_may_set(name: str) -> bool:
+    """Return whether a project's own file may set it."""
+    return meaning(name).project

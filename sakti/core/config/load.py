@@ -10,28 +10,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import math
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct, field
 
 from sakti.core.config.check import check
-from sakti.core.config.fields import APPROVAL_MODES, Config, Meaning, ProviderSettings, of_field
-from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table, show_value
+from sakti.core.config.conversion import check_bounds, convert
+from sakti.core.config.fields import (
+    ALIASES,
+    APPROVAL_MODES,
+    Config,
+    ProviderSettings,
+    meaning,
+    names,
+    project_may_set,
+)
+from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import one_line, show_value
 
-# Other ways to write a setting: `[model] name =, fallback =`.
-_ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
@@ -122,7 +126,7 @@ def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[st
     config, origins = Config(), dict[str, str]()
     for name, value, origin in settings:
         config = replace_setting(config, name, value, origin)
-        origins[_ALIASES.get(name, name)] = origin
+        origins[ALIASES.get(name, name)] = origin
     return config, origins
 
 
@@ -169,19 +173,23 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
 
 def _reason_of_size(name: str, value: Any, config: Config) -> str:
     """Return why a project's number, text or list of rules is too large to be used, or ""."""
-    bounds = meaning(name).project_bounds
-    if bounds is not None and isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = bounds
-        if name in _NARROWS:
-            high = min(high, _get(config, name))
-        if not low <= value <= high:
-            return f"{name} = {show_value(value)} is not used; a project may set {low:g} to {high:.10g}."
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _reason_of_number(name, value, config)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
     rules = typing.cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
     if len(rules) > MOST_RULES or any(len(rule) > LONGEST_TEXT for rule in rules):
         return f"{name} is not used: at most {MOST_RULES} rules of {LONGEST_TEXT} characters each."
     return ""
+
+
+def _reason_of_number(name: str, value: float, config: Config) -> str:
+    low, high = meaning(name).project_bounds or (-math.inf, math.inf)
+    if name in _NARROWS:
+        high = min(high, _get(config, name))
+    if low <= value <= high:
+        return ""
+    return f"{name} = {show_value(value)} is not used; a project may set {low:g} to {high:.10g}."
 
 
 def _without_contradictions(
@@ -215,75 +223,40 @@ def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[
     return {name: value for name, value in flat(config).items() if value != before.get(name)}
 
 
-def names() -> Iterator[str]:
-    """Return every setting's dotted name, without the free names under `providers`."""
-    return (name for name in _meanings() if not name.startswith("providers"))
-
-
-@cache
-def _meanings() -> Mapping[str, Meaning]:
-    """Map every setting's dotted name to its `Meaning`; settings of providers as `providers.*.NAME`."""
-    out: dict[str, Meaning] = {}
-
-    def walk(kind: type, prefix: str) -> None:
-        hints = typing.get_type_hints(kind)
-        for f in dataclasses.fields(kind):
-            target = hints[f.name]
-            if isinstance(target, type) and dataclasses.is_dataclass(target):
-                walk(target, f"{prefix}{f.name}.")
-            else:
-                out[f"{prefix}{f.name}"] = of_field(f)
-
-    walk(Config, "")
-    walk(ProviderSettings, "providers.*.")
-    return out
-
-
-def meaning(name: str) -> Meaning:
-    """Return what a setting means, by its dotted name; an empty meaning for one that does not exist."""
-    name = _ALIASES.get(name, name)
-    if name.startswith("providers."):
-        name = ".".join(["providers", "*", *name.split(".")[2:3]])
-    entry = _meanings().get(name)
-    if entry is None and ".extra." in name:
-        entry = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
-    return entry or Meaning()
-
-
-def project_may_set(name: str) -> bool:
-    """Return whether a project's own file may set it."""
-    return meaning(name).project
-
-
 def replace_setting(config: Config, name: str, value: Any, origin: str = "setting") -> Config:
     """Return `config` with one dotted name set; the value is checked against the field's type."""
-    return _replace(config, _ALIASES.get(name, name).split("."), value, name, origin)
+    return _replace(config, ALIASES.get(name, name).split("."), value, name, origin)
 
 
 def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
+    """Return a class of settings with the value at `path` set. Raises ConfigError."""
     head, *rest = path
     hint = typing.get_type_hints(node.__class__).get(head)
-    if hint is None:
-        near = difflib.get_close_matches(name, list(names()), 1)
-        advice = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: unknown setting {show_value(name)}.{advice}")
-    child = getattr(node, head)
+    child: Any = getattr(node, head, None)
+    is_group = dataclasses.is_dataclass(child)
+    if hint is None or (rest and not is_group and not isinstance(child, Mapping)):
+        raise ConfigError(f"{origin}: unknown setting {show_value(name)}.{_suggest(name) if hint is None else _LISTED}")
     if head == "providers" and isinstance(node, Config):
         new: Any = _replace_provider(node.providers, rest, value, name, origin)
-    elif dataclasses.is_dataclass(child):
+    elif is_group:
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)
-    elif rest and isinstance(child, Mapping):
-        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
-        table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
-        new = {**typing.cast("Mapping[str, Any]", child), **table}
     elif rest:
-        raise ConfigError(f"{origin}: unknown setting {show_value(name)}. `sakti config` lists them.")
+        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
+        table = convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
+        new = {**typing.cast("Mapping[str, Any]", child), **table}
     else:
-        (target,) = (f for f in dataclasses.fields(node) if f.name == head)
-        new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
+        new = check_bounds(meaning(name), convert(value, hint, name, origin), name, origin)
     return dataclasses.replace(node, **{head: new})
+
+
+_LISTED = " `sakti config` lists them."
+
+
+def _suggest(name: str) -> str:
+    near = difflib.get_close_matches(name, list(names()), 1)
+    return f" Did you mean {near[0]}?" if near else _LISTED
 
 
 def _replace_field(servers: Mapping[str, Any], path: list[str], value: Any) -> tuple[str, Any]:
@@ -301,76 +274,6 @@ def _replace_provider(
         raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
     settings = providers.get(path[0], ProviderSettings())
     return {**providers, path[0]: _replace(settings, path[1:], value, name, origin)}
-
-
-def _check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
-    """Return `value` if its setting allows it. Raises ConfigError."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and not meaning.allows(value):
-        raise ConfigError(f"{origin}: {name} = {show_value(value)} must be {meaning.bounds}.")
-    if reason := meaning.refuses(value):
-        raise ConfigError(f"{origin}: {reason}")
-    return value
-
-
-def _convert(value: Any, hint: Any, name: str, origin: str) -> Any:
-    """Convert a value to a setting's type. Raises ConfigError."""
-    kinds = typing.get_args(hint)
-    if typing.get_origin(hint) is Mapping and kinds[1] is not Any and isinstance(value, dict):
-        table = typing.cast("dict[str, Any]", value)
-        return {key: _convert(v, kinds[1], f"{name}.{key}", origin) for key, v in table.items()}
-    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(kinds[0]) and isinstance(value, list | tuple):
-        tables = enumerate(typing.cast("list[Any]", value), 1)
-        return tuple(table_of(typing.cast("type", kinds[0]), v, f"{name}[{n}]", origin) for n, v in tables)
-    for form in _forms(value):
-        with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.convert(form, hint)
-    raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes {_describe(hint)}.")
-
-
-def _forms(value: Any) -> Iterator[Any]:
-    """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
-    if isinstance(value, float) and math.isnan(value):
-        return
-    yield value
-    if isinstance(value, str):
-        yield from (None, [value]) if value == "none" else ([value],)
-    elif isinstance(value, float) and value.is_integer():
-        yield int(value)
-
-
-def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
-    """Return one of a list of tables as `kind`, a class of settings. Raises `ConfigError`."""
-    if dataclasses.is_dataclass(value):
-        return value
-    hints = typing.get_type_hints(kind)
-    if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes a table with {', '.join(hints)}.")
-    table = typing.cast("dict[str, Any]", value)
-    for key in table:
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, 1)
-            hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
-            raise ConfigError(f"{origin}: {name} has no setting {show_value(key)}.{hint}")
-    for f in dataclasses.fields(kind):
-        if f.default is f.default_factory and f.name not in table:  # both are missing
-            raise ConfigError(f"{origin}: {name} needs {f.name}.")
-    return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
-
-
-def _describe(hint: Any) -> str:
-    if typing.get_origin(hint) is Mapping:
-        return "a table, as in {top_k = 40}"
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(
-            repr(option).lower() if isinstance(option, bool) else repr(option) for option in typing.get_args(hint)
-        )
-    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(typing.get_args(hint)[0]):
-        return "a list of tables"
-    if args := typing.get_args(hint):
-        return " or ".join(_describe(a) for a in args if a is not Ellipsis)
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): '"none"'}.get(
-        hint, str(hint)
-    )
 
 
 def _get(config: Config, name: str) -> Any:

@@ -65,14 +65,6 @@ def literal(text: str) -> Any:
         return text
 
 
-def show_value(value: Any) -> str:
-    """Write a value for a message: on one line, cut, whatever it is."""
-    try:
-        return one_line(repr(value), 80)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
-        return "that"
-
-
 def _why(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

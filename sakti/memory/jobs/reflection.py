@@ -12,7 +12,7 @@ from sakti.memory.jobs.observation import HARMLESS, Patience
 from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
-from sakti.memory.worker import MemoryWorker, ToCondense
+from sakti.memory.worker import MemoryWorker, ReflectionInputs
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
@@ -154,7 +154,7 @@ class Reflection:
 
         least = max(1, int(tokens * LEAST_SHARE))
 
-        before: list[ToCondense] = []
+        before: list[ReflectionInputs] = []
 
         def begin(db: Database) -> None:  # what would be refused in the end is not asked for
             ids = [g.id for g in groups]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
@@ -86,20 +86,24 @@ def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
     number = 0
     for raw in text.split("\n"):
         match = _LINE.fullmatch(raw)
-        if not raw.strip() or _HEADER.fullmatch(raw.strip()) or match is None or not match["content"].strip():
+        if not raw.strip() or _is_header(raw) or match is None or not match["content"].strip():
             out.append(raw)
             continue
         content = changes.get(number, match["content"])
         if content is not None:
             out.append(raw[: match.start("content")] + content if number in changes else raw)
         number += 1
-    remaining = [
-        line
-        for i, line in enumerate(out)
-        if not _HEADER.fullmatch(line.strip())
-        or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
-    ]
+    remaining = [line for i, line in enumerate(out) if not _is_header(line) or _has_line_below(out[i + 1 :])]
     return "\n".join(remaining).strip("\n")
+
+
+def _is_header(line: str) -> bool:
+    return _HEADER.fullmatch(line.strip()) is not None
+
+
+def _has_line_below(lines: Sequence[str]) -> bool:
+    """Return whether the first line with text is no date header."""
+    return next((not _is_header(line) for line in lines if line.strip()), False)
 
 
 def with_high_priority(text: str, numbers: Collection[int]) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field, structs
 
-from sakti.core.ids import short
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import short
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter as TokenCounter
 from sakti.core.types import (

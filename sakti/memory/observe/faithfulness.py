@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.memory.log import lines
 from sakti.memory.observe import speaking
 from sakti.memory.observe.claims import (

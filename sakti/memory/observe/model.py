@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import ImagePart, Message
 from sakti.memory import modes

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.modes import FieldType
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.tokens import Counter as TokenCounter
 from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME

@@ -7,7 +7,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 # Behind a full stop: that it does not end a shortened word or a first letter of a name.
 _SHORT_WORDS = (

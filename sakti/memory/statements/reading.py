@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.memory.statements import lexicon
 
 Shape: TypeAlias = Literal["word", "number", "date", "name", "code"]

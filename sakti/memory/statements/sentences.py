@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.memory.statements import lexicon
 from sakti.memory.statements.lexicon import BETWEEN_SENTENCES

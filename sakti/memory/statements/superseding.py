@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.memory.statements import lexicon
 from sakti.memory.statements.reading import Clause, StatementValue, clauses, divide_text
 

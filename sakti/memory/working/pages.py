@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json

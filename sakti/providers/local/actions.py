@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, ToolCallPart, ToolSpec
 
 ANSWER = "answer"

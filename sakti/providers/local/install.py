@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from sakti.core import network
 from sakti.core.errors import ProviderError, SaktiError
-from sakti.core.programs import find_program, safe_environment
+from sakti.core.resources import find_program, safe_environment
 from sakti.providers.local import model
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
 from sakti.providers.local import project
 from sakti.providers.local.actions import LocalTool

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, ToolResultPart
 
 MOST_PLACES = 5  # places that an answer names

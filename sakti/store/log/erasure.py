@@ -1,4 +1,4 @@
-"""Erase a line of the log, or a thread from the logs that it shares, for good, with all copies of the text.
+"""Erase a line of a log, or a thread from shared logs, for good, with all copies of the text.
 
 A thread's groups go with its rows. Here the reflections that were made of them go, and their other sources become
 active again; so does what others' lines quote of the thread's if they replace it. The first transaction removes it

@@ -1,4 +1,4 @@
-"""Rebuild what a damaged file does not give back: its schema, rows that do not fit together, derived data.
+"""Rebuild a damaged file: its schema, rows that do not fit together, and derived data.
 
 Tables are recognised by the shape of their rows. The schema alone tells which page each table begins at, but the pages
 show which of them are roots (no other page points there), and SQLite reads the rows of each root under any name
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct
 
-from sakti.core.ids import TimeIds
-from sakti.core.patterns import lazy_pattern
+from sakti.core.clock import TimeIds
+from sakti.core.lazy import lazy_pattern
 from sakti.store import opening, packing, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity

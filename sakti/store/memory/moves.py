@@ -1,4 +1,4 @@
-"""Define the moves of memory and their result; change states of groups; store compactions and undo them.
+"""Define the moves of memory; change states of groups; store compactions and undo them.
 
 `advance` carries the moves out. No row is deleted.
 """

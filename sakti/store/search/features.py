@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store.search.dates import says_when
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes

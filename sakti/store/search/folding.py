@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 
 def folded(text: str) -> str:

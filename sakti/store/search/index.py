@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store.connection import Database
 from sakti.store.text_registry import entering
 

@@ -43,7 +43,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store.search.dates import is_of
 from sakti.store.search.features import SHORT, TOOL, USER, Features, Pattern, Weights
 from sakti.store.search.rows import LOG_LINES, Row

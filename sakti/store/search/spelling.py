@@ -13,7 +13,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.search import retrieve
 from sakti.store.search.folding import folded, trigrams

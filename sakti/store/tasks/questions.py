@@ -1,4 +1,4 @@
-"""Define `Task` and `TaskCard`; query them, and fill and search their index, in SQL that also runs without peewee.
+"""Define `Task` and `TaskCard`; query, index and search them, in SQL that runs without peewee.
 
 Neither a million messages nor a word that every task has makes a search slow. Tasks with all words come first, then
 tasks where they are prefixes, then tasks with some of them; if nothing matches, the general search with its typing

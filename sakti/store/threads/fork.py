@@ -19,8 +19,8 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from peewee import fn
 
+from sakti.core.clock import Ids
 from sakti.core.errors import StoreError
-from sakti.core.ids import Ids
 from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database

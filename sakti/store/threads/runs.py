@@ -1,4 +1,4 @@
-"""Store the runs of child threads and the commands in the background, and which of their ends were reported."""
+"""Store runs of child threads and background commands, and which of their ends were reported."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, TypeAlias
@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from peewee import fn
 
-from sakti.core.child_states import RunState, describe_state
-from sakti.core.types import Json, Message, Thread, Usage
+from sakti.core.types import Json, Message, RunState, Thread, Usage, describe_state
 from sakti.store import leases, rows
 from sakti.store.connection import Database
 from sakti.store.memory import records

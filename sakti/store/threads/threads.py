@@ -12,8 +12,7 @@ from typing import TypeAlias
 from msgspec import structs
 from peewee import Expression, fn
 
-from sakti.core.child_states import RunState
-from sakti.core.types import Json, Thread
+from sakti.core.types import Json, RunState, Thread
 from sakti.store import leases, rows
 from sakti.store.connection import Database
 from sakti.store.models import ChildRunRow, LeaseRow, MessageRow, TaskRow, ThreadRow

@@ -26,7 +26,7 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
     from sakti.agent.session.session import Session
 
 

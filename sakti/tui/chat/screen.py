@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from sakti.agent.judge.policy import IN_SHORT
-from sakti.agent.session import trusting
+from sakti.agent.session import lifecycle
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
@@ -256,7 +256,9 @@ class ChatScreen(Screen[None]):
 
     async def ask_about_new_files(self) -> None:
         """Ask about files that the turn made and that would instruct later threads, or run."""
-        await trusting.settle_new(self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True))
+        await lifecycle.settle_new_files(
+            self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True)
+        )
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
         if isinstance(event, ApprovalResolved):

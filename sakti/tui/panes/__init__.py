@@ -1,1 +1,1 @@
-"""Panes beside the chat: `memory`, `observations` and `tasks`, arranged by `sidebar`; `bars` are their titles."""
+"""Panes beside the chat: `memory`, `observations`, `tasks`, in a `sidebar`; `bars` has their titles."""

@@ -14,7 +14,6 @@ from textual.getters import query_one
 from textual.widgets import Input
 
 from sakti.agent.subagents.children import ListedChild
-from sakti.core.child_states import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.core.events import (
     Event,
     MemoryActivation,
@@ -31,6 +30,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import counted, one_line
+from sakti.core.types import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.tui.host import Host
 from sakti.tui.keys import is_text
 from sakti.tui.palette import Palette
@@ -47,7 +47,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.subagents.child import Child
-    from sakti.agent.subagents.definitions import AgentSpec
+    from sakti.agent.subagents.files import AgentSpec
     from sakti.core.types import Message
     from sakti.store.threads.runs import ChildRun
 

@@ -27,7 +27,7 @@ from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
 
 Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 

@@ -14,8 +14,8 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settings, value_of
-from sakti.core.config.takes import choices
+from sakti.agent.settings import Setting, as_lines, as_toml, list_settings, value_of
+from sakti.core.config.conversion import choices
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -256,7 +256,7 @@ class SettingsScreen(ListPanel):
             message = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )
-            rows = settings(
+            rows = list_settings(
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:

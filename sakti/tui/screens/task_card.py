@@ -1,4 +1,4 @@
-"""Show all details of a task, and the tree of what it waits for and what waits for it."""
+"""Show all details of a task, and the tree of its dependencies."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills.library import Skill
+    from sakti.agent.project.skills import Skill
     from sakti.agent.session.queries import ContextBlock
-    from sakti.agent.threads.last_compaction import Shown
+    from sakti.agent.threads.history import LastCompaction
     from sakti.store.log.events import MemoryEvent
     from sakti.store.memory import Group
 
@@ -310,8 +310,8 @@ class CompactionScreen(ReadScreen):
 
     HELP = "What the last /compact did: + are lines that the log has since. The messages are kept, search finds them."
 
-    def __init__(self, shown: Shown) -> None:
-        done = shown.done
+    def __init__(self, last: LastCompaction) -> None:
+        done = last.compaction
         saved = done.tokens_before - done.tokens_after
         rows = [
             ("when", datetime.fromtimestamp(done.created_at / 1000).strftime("%Y-%m-%d %H:%M")),
@@ -321,10 +321,10 @@ class CompactionScreen(ReadScreen):
                 f"{counted(done.message_count, 'message')}, numbers {done.first_index + 1} to {done.last_index + 1}",
             ),
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
-            ("observations", f"{len(shown.before)} → {counted(len(shown.after), 'line')}"),
-            ("pinned", f"{counted(shown.pinned, 'line')}, always kept" if shown.pinned else ""),
-            ("doubtful", f"{shown.doubtful} new lines are not supported by their source" if shown.doubtful else ""),
+            ("observations", f"{len(last.before)} → {counted(len(last.after), 'line')}"),
+            ("pinned", f"{counted(last.pinned, 'line')}, always kept" if last.pinned else ""),
+            ("doubtful", f"{last.doubtful} new lines are not supported by their source" if last.doubtful else ""),
             ("undo", "/compact undo"),
         ]
         card = CardBlock(title="Compacted", rows=tuple((k, v) for k, v in rows if v))
-        super().__init__("The last compaction", [card, DiffBlock(diff=shown.diff())])
+        super().__init__("The last compaction", [card, DiffBlock(diff=last.diff())])

@@ -16,10 +16,9 @@ from textual.widgets import Input
 from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import file_name
 from sakti.agent.titles import HEADLESS, told_apart
-from sakti.core.child_states import SIGNS, describe_state
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted, one_line
-from sakti.core.types import Message
+from sakti.core.types import SIGNS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import age

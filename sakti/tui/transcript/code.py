@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, indent, made_from, pad, shorten

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from rich.style import Style
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.tui.transcript.wrap import Span
 
 Target: TypeAlias = tuple[Literal["url", "file"], str]

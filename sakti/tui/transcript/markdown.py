@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
 from sakti.tui.transcript.links import add_links, address, leading_to, place

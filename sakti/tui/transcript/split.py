@@ -11,7 +11,7 @@ from re import Match
 
 from msgspec import Struct
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 CAP = 4_000
 FENCE_LINES = 24

@@ -14,12 +14,11 @@ from msgspec import ValidationError, convert, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core import child_states, tool_names
-from sakti.core.child_states import ChildState
+from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
-from sakti.core.types import Json, ToolCallPart, ToolResultPart
+from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
 from sakti.tui.transcript.code import diff_counts, diff_lines
@@ -125,7 +124,7 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        call = tool_names.unwrap(call)
+        call = types.unwrap(call)
         self.name = one_line(_name_of(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
@@ -194,7 +193,7 @@ class ToolBlock(Block, eq=False):
         if isinstance(child := details.get("child"), str):
             state = details.get("state")
             self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
-            marks = child_states.describe_state(self.child_state, str(details.get("marks", "")))
+            marks = types.describe_state(self.child_state, str(details.get("marks", "")))
             self.progress = self.progress or one_line(marks, 200)
             self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
         elif isinstance(child := details.get("background"), str):
@@ -221,11 +220,11 @@ class ToolBlock(Block, eq=False):
         took = format_duration(int(event.seconds) * 1000)
         self.child_state = event.state
         if isinstance(event, AgentFinished):
-            self.progress = f"{child_states.describe_state(event.state, event.marks)}{price} · {took}"
+            self.progress = f"{types.describe_state(event.state, event.marks)}{price} · {took}"
             return
         gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
         doing = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
-        self.progress = child_states.describe_state(event.state, doing)
+        self.progress = types.describe_state(event.state, doing)
         self.calls = event.calls
 
     # --- how it looks ---------------------------------------------------------------------------------------
@@ -295,7 +294,7 @@ class ToolBlock(Block, eq=False):
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
-            return child_states.SIGNS[self.child_state], child_style(self.child_state, palette)
+            return types.SIGNS[self.child_state], child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -329,7 +328,7 @@ class ToolBlock(Block, eq=False):
 
     def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
         style = palette.agent if state in ("waiting", "running") else palette.faint
-        return self.progress or child_states.describe_state(state), style
+        return self.progress or types.describe_state(state), style
 
     def _result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
@@ -388,7 +387,7 @@ class ToolBlock(Block, eq=False):
         return [*out, *self._end_of_output(width, palette, is_empty=not rows)]
 
     def _end_of_output(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
-        """Return the lines below the output: the file that has all of it, and a note if there is none."""
+        """Return the lines below the output: its file, and a note if it is empty."""
         out: list[Line] = []
         if self.whole_path and (self._whole or self._has_failed):
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
@@ -459,7 +458,7 @@ def _name_of(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
     if call.name == CHILD:
         return str((call.arguments or {}).get("mode") or call.name)
-    return tool_names.display_name(call.name)
+    return types.display_name(call.name)
 
 
 def summarise(call: ToolCallPart) -> str:
@@ -469,11 +468,11 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(call.raw, 300)
     if call.name == CHILD:
         return one_line(str(arguments.get("goal", "")), 300)
-    if call.name.startswith(tool_names.PREFIX):
-        return tool_names.list_arguments(arguments)
+    if call.name.startswith(types.PREFIX):
+        return types.list_arguments(arguments)
     texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
     key = next((k for k in TELLING if k in texts), "")
-    return _summarise_by(key, texts[key], arguments) if key else tool_names.list_arguments(texts)
+    return _summarise_by(key, texts[key], arguments) if key else types.list_arguments(texts)
 
 
 def _summarise_by(key: str, value: str, arguments: Json) -> str:

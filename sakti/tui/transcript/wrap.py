@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 
 Line: TypeAlias = list[Segment]
 Span: TypeAlias = tuple[str, Style]

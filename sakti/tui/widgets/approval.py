@@ -22,7 +22,7 @@ from sakti.agent.judge.policy import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant, SideQuestion
 from sakti.core.text import lookalikes, one_line, sanitise, show_hidden
-from sakti.core.tool_names import display_name
+from sakti.core.types import display_name
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import diff_lines

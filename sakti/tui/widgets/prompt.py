@@ -16,7 +16,7 @@ from textual.message import Message
 
 from sakti.actions.line import Choice, CompletionQuery, query_at
 from sakti.agent.mentions import LONGEST_PATHS, mention, pasted_images
-from sakti.core import images
+from sakti.core import content as core_content
 from sakti.core.text import FOLD_LINES, clean_surrogates, one_line, pasted_size, sanitise_typed
 from sakti.tui.host import app_of
 from sakti.tui.keys import is_text
@@ -53,7 +53,7 @@ class Placeholders:
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
-        return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
+        return self._sign(f"image {one_line(path.name, 40)} {core_content.in_words(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
         sign, number = f"[{what}]", 1

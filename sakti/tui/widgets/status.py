@@ -361,7 +361,7 @@ class StatusLine(Widget):
         return True
 
     def _retry_of(self, state: State | None) -> State | None:
-        """Return `state` if it is a retry that nobody stops."""
+        """Return `state` if it is a retry that is not being stopped."""
         return state if state is not None and state.kind == "retrying" and not self.stopping else None
 
     def _append_parts(self, state: State | None, text: Text) -> None:

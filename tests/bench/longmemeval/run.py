@@ -16,7 +16,6 @@ from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
 from sakti.importers.inputs import short_hash
-from sakti.memory.factory import build_observers
 from sakti.store.log import lines as log_lines
 from sakti.store.threads import messages
 from sakti.version import __version__
@@ -25,6 +24,7 @@ from tests.bench.longmemeval.answers import AnswerModel, JudgeModel, MeteredProv
 from tests.bench.longmemeval.formats import BenchConversation, BenchQuestion, DataSet
 from tests.bench.longmemeval.ingest import Ingested, MemoryArm, ingest
 from tests.bench.longmemeval.records import RunLog, key_of
+from tests.fakes.observers import build_observers
 
 EXTRACTIVE, FULL_CONTEXT, SEARCH_ONLY = "extractive", "full-context", "search-only"
 OFFLINE = (EXTRACTIVE, FULL_CONTEXT, SEARCH_ONLY)

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sakti.core.errors import ConfigError
-from sakti.core.programs import find_program
+from sakti.core.resources import find_program
 
 FOLDER = Path(__file__).resolve().parent.parent / "repairs"
 RUNNERS = FOLDER / "runners"

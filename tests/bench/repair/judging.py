@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.core.programs import search_path
+from sakti.core.resources import search_path
 from tests.bench.repair.catalog import RUNNERS, Repair
 
 TIME_LIMIT_S = 30.0

@@ -18,7 +18,7 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished
 from sakti.core.lazy import lazy_imports
-from sakti.core.programs import find_program, search_path
+from sakti.core.resources import find_program, search_path
 from sakti.core.tokens import Counter
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.protocol import Provider

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from sakti.agent.processors.base import Processor, TurnInput, abort
-from sakti.agent.processors.registry import SecretRedactor
+from sakti.agent.processors.builtin import SecretRedactor
 from sakti.core.config import Config, HookSettings, load
 from sakti.core.errors import SaktiError
 from sakti.core.events import Notice

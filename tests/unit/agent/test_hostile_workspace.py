@@ -16,7 +16,7 @@ from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.grep import grep
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
-from sakti.core.programs import find_program, safe_environment, search_path
+from sakti.core.resources import find_program, safe_environment, search_path
 from sakti.providers.local.install import pip_download
 from sakti.store.database import Store
 from tests.fakes import repository

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.project import trust
-from sakti.agent.project.instructions import find
-from sakti.agent.project.instructions.texts import InstructionReader, outside_code
-from sakti.agent.project.skills import library as skills
+from sakti.agent.project import instructions, trust
+from sakti.agent.project import skills as skills
+from sakti.agent.project.instructions import InstructionReader, outside_code
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.events import Notice
@@ -77,7 +76,7 @@ def test_the_users_come_first_then_from_the_root_down(workspace: Path, home: Pat
     put(workspace / "a" / "b" / "AGENTS.md", "b says")
     put(workspace / "a" / "b" / "CLAUDE.local.md", "b says to me")
     put(workspace / "other" / "AGENTS.md", "not here")
-    found = find.find(workspace, workspace / "a" / "b", project=True)
+    found = instructions.find(workspace, workspace / "a" / "b", project=True)
     assert [(s.name, s.text) for s in found.sources] == [
         ("~/.claude/CLAUDE.md", "user says"),
         ("AGENTS.md", "root says"),
@@ -85,12 +84,12 @@ def test_the_users_come_first_then_from_the_root_down(workspace: Path, home: Pat
         ("a/b/AGENTS.md", "b says"),
         ("a/b/CLAUDE.local.md", "b says to me"),
     ]
-    assert [s.text for s in find.find(workspace, workspace / "a", project=False).sources] == ["user says"]
+    assert [s.text for s in instructions.find(workspace, workspace / "a", project=False).sources] == ["user says"]
 
 
 def test_an_override_hides_the_others_of_its_folder(workspace: Path) -> None:
     write(workspace, **{"AGENTS.md": "a", "CLAUDE.md": "c", "AGENTS.override.md": "mine"})
-    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["mine"]
+    assert [s.text for s in instructions.find(workspace, workspace, project=True).sources] == ["mine"]
 
 
 def test_imports_are_put_in_place_but_not_in_code(workspace: Path) -> None:
@@ -100,7 +99,7 @@ def test_imports_are_put_in_place_but_not_in_code(workspace: Path) -> None:
         "See @docs/style.md.\n\n`@docs/style.md`\n\n```\n@docs/style.md\n```\n"
         "me@docs.md @../../etc/passwd.txt @none.md",
     )
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert found.sources[0].text == (
         "See two spaces.\n\n`@docs/style.md`\n\n```\n@docs/style.md\n```\nme@docs.md @../../etc/passwd.txt @none.md"
     )
@@ -113,7 +112,7 @@ def test_circles_and_depth_end_and_are_named(workspace: Path) -> None:
     put(workspace / "b.md", "B @c.md @a.md")
     for here, below in zip("cdefg", "defgh", strict=True):
         put(workspace / f"{here}.md", f"{here.upper()} @{below}.md")
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert found.sources[0].text == "top A B C D E @f.md @a.md"
     assert any("@a.md imports itself" in n for n in found.notes) and any("@f.md is too deep" in n for n in found.notes)
 
@@ -121,8 +120,8 @@ def test_circles_and_depth_end_and_are_named(workspace: Path) -> None:
 def test_no_more_than_the_limit_cut_at_a_line(workspace: Path) -> None:
     put(workspace / "AGENTS.md", "".join(f"line {n}: {'ä' * 50}\n" for n in range(400)))
     put(workspace / "CLAUDE.local.md", "later")
-    found = find.find(workspace, workspace, project=True)
-    assert len("\n".join(map(find.block, found.sources)).encode()) <= 32 * 1024
+    found = instructions.find(workspace, workspace, project=True)
+    assert len("\n".join(map(instructions.block, found.sources)).encode()) <= 32 * 1024
     assert found.sources[0].text.endswith("ä" * 50)
     assert "AGENTS.md" in found.notes[0] and "left out" in found.notes[0]
 
@@ -130,7 +129,7 @@ def test_no_more_than_the_limit_cut_at_a_line(workspace: Path) -> None:
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfhello\r\nthere", b"hello\rthere"])
 def test_bom_and_line_ends_are_read(workspace: Path, text: bytes) -> None:
     put(workspace / "AGENTS.md", text)
-    assert find.find(workspace, workspace, project=True).sources[0].text == "hello\nthere"
+    assert instructions.find(workspace, workspace, project=True).sources[0].text == "hello\nthere"
 
 
 def test_a_hostile_project_reads_nothing_else_and_ends(workspace: Path, tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_a_hostile_project_reads_nothing_else_and_ends(workspace: Path, tmp_path
     put(workspace / "AGENTS.md", "@link.md @pipe.md @big.md @bad.md @AGENTS.md " + "@flood.md " * 400)
     (workspace / ".claude").mkdir()
     (workspace / ".claude" / "rules").symlink_to(tmp_path)
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     text = "".join(s.text for s in found.sources)
     assert "private" not in text and "\x1b" not in text and text.count("deep") < 120
     assert all("\x1b" not in n for n in found.notes)
@@ -160,7 +159,7 @@ def test_a_link_is_judged_where_it_leads(workspace: Path) -> None:
     (workspace / ".claude" / "commands" / "show.md").symlink_to("../../.env")
     put(workspace / ".claude" / "skills" / "env" / "notes", "")
     (workspace / ".claude" / "skills" / "env" / "SKILL.md").symlink_to("../../../.env")
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert [s.text for s in found.sources] == ["@env.md @hard.md @.env @docs/.env"]
     assert found.notes[0].startswith("AGENTS.md: left out, it holds secrets")
     assert skills.load(workspace, project=True).skills == ()
@@ -169,16 +168,16 @@ def test_a_link_is_judged_where_it_leads(workspace: Path) -> None:
 def test_imports_that_multiply_end(workspace: Path) -> None:
     put(workspace / "long.md", "x\n" * 400_000)
     put(workspace / "AGENTS.md", "@long.md " * 100_000)
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert any("the rest is left as text" in n for n in found.notes)
-    assert sum(len(instructions_bytes(s)) for s in found.sources) <= find.LIMIT
+    assert sum(len(instructions_bytes(s)) for s in found.sources) <= instructions.LIMIT
 
 
 def test_hidden_characters_are_left_out_and_said(workspace: Path) -> None:
     tags = "".join(chr(0xE0000 + ord(c)) for c in "run this")
     flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
     put(workspace / "AGENTS.md", f"be\u200b kind{tags} {flag} \u0645\u06cc\u200c\u062e")
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert found.sources[0].text == f"be kind {flag} \u0645\u06cc\u200c\u062e"
     assert found.notes == ("AGENTS.md: 9 hidden characters left out.",)
 
@@ -188,19 +187,19 @@ def test_an_import_needs_no_ending_where_such_a_file_is_there(workspace: Path) -
     put(workspace / "package.json", '{"name": "x"}')
     (workspace / "docs").mkdir()
     put(workspace / "AGENTS.md", "See @README, @package.json. Ask @alice about @docs and @types/node.")
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert found.sources[0].text == 'See read me, {"name": "x"}. Ask @alice about @docs and @types/node.'
     assert found.notes == ()
 
 
-def instructions_bytes(source: find.InstructionSource) -> bytes:
-    return find.block(source).encode()
+def instructions_bytes(source: instructions.InstructionSource) -> bytes:
+    return instructions.block(source).encode()
 
 
 def test_secrets_are_masked(workspace: Path) -> None:
     key = "ghp_" + "a1B2" * 9
     put(workspace / "AGENTS.md", f"use {key}")
-    assert key not in find.find(workspace, workspace, project=True).sources[0].text
+    assert key not in instructions.find(workspace, workspace, project=True).sources[0].text
 
 
 def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Path) -> None:
@@ -209,11 +208,14 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
     put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
-    loaded = {r.name: r for r in find.project_rules(workspace, [])}
+    loaded = {r.name: r for r in instructions.project_rules(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
-    assert loaded[".sakti/rules/broken.md"] == find.InstructionSource(".sakti/rules/broken.md", "still read")
-    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
+    assert loaded[".sakti/rules/broken.md"] == instructions.InstructionSource(".sakti/rules/broken.md", "still read")
+    assert [s.text for s in instructions.find(workspace, workspace, project=True).sources] == [
+        "still read",
+        "always",
+    ]
 
 
 def test_links_in_a_circle_end_nothing(workspace: Path, home: Path) -> None:
@@ -223,7 +225,7 @@ def test_links_in_a_circle_end_nothing(workspace: Path, home: Path) -> None:
     (home / ".claude" / "rules" / "a.md").symlink_to("a.md")
     put(workspace / "AGENTS.md", "root")
     assert trust.review(workspace).project.files
-    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["root"]
+    assert [s.text for s in instructions.find(workspace, workspace, project=True).sources] == ["root"]
 
 
 def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path, home: Path) -> None:
@@ -235,11 +237,14 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
     (home / ".claude" / "rules" / "py.md").symlink_to(home / "dotfiles" / "py.md")
     put(home / ".ssh" / "id_ed25519", "secret")
     (home / ".claude" / "rules" / "key.md").symlink_to(home / ".ssh" / "id_ed25519")
-    found = find.find(workspace, workspace, project=True)
+    found = instructions.find(workspace, workspace, project=True)
     assert [s.text for s in found.sources] == ["user", "rule of the user", "project", "rule of the project"]
-    assert [s.text for s in find.find(workspace, workspace, project=False).sources] == ["user", "rule of the user"]
-    (typed,) = [r for r in find.all_rules(workspace, project=False) if r.paths]
-    assert typed == find.InstructionSource("~/.claude/rules/py.md", "typed", ("*.py",))
+    assert [s.text for s in instructions.find(workspace, workspace, project=False).sources] == [
+        "user",
+        "rule of the user",
+    ]
+    (typed,) = [r for r in instructions.all_rules(workspace, project=False) if r.paths]
+    assert typed == instructions.InstructionSource("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +259,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
 )
 def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
     put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
-    assert [r.paths for r in find.project_rules(workspace, [])] == [patterns]
+    assert [r.paths for r in instructions.project_rules(workspace, [])] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.mentions import mention, pasted_images, replace_images, with_files
-from sakti.core import images
+from sakti.core import content
 from sakti.core.errors import SaktiError
 from sakti.core.types import ContextPart, FilePart, ImagePart, TextPart
 from sakti.providers.scripted import Answer
@@ -45,7 +45,7 @@ def test_an_image_that_cannot_be_sent_is_refused_before_anything_is(folder: Path
     with pytest.raises(SaktiError, match=r"ollama/x takes no images: cat\.png was not sent"):
         with_files("@cat.png", folder, (), blind="ollama/x")
     assert with_files("@fake.png", folder, (), blind="ollama/x")[1:]
-    (folder / "large.png").write_bytes(PNG + b"\0" * images.LIMIT)
+    (folder / "large.png").write_bytes(PNG + b"\0" * content.LIMIT)
     with pytest.raises(SaktiError, match=r"large\.png has 3\.9 MB, models take 3\.9 MB at most"):
         with_files("@large.png", folder, ())
 

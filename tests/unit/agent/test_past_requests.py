@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.threads import past_requests
+from sakti.agent.threads import history
 from sakti.core.types import plain_text
 from sakti.providers.scripted import Answer, Call
 from sakti.store.threads import messages, removal
@@ -35,7 +35,7 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
     sent = run.provider.requests
     assert len(sent) == 3
     for number, request in enumerate(sent, 1):
-        past = await store.read(past_requests.show, thread, number)
+        past = await store.read(history.read_request, thread, number)
         pieces = [p for p in past.pieces if p.kind != "tools"]
         assert [p.text for p in pieces] == [
             *(b.text for b in request.system),
@@ -44,8 +44,8 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
         ]
         assert past.pieces[0].kind == "tools" and all(f"{t.name}: " in past.pieces[0].text for t in request.tools)
         assert past.step.number == number
-    assert (await store.read(past_requests.show, thread)).step.number == 3
-    assert await store.read(past_requests.show, thread, 4) is None
+    assert (await store.read(history.read_request, thread)).step.number == 3
+    assert await store.read(history.read_request, thread, 4) is None
 
 
 async def test_what_was_sent_before_is_kept_once(run, store):
@@ -60,13 +60,13 @@ async def test_a_message_that_was_removed_for_good_is_in_no_request(run, store):
     await run.ask("the password is hunter2")
     await run.ask("and now?")
     thread = run.session.thread
-    past = await store.read(past_requests.show, thread.id, 1)
+    past = await store.read(history.read_request, thread.id, 1)
     (mine,) = [p for p in past.pieces if p.kind == "user"]
     assert "hunter2" in mine.text
     message = (await run.session.views.transcript(thread.id))[mine.index]
     await store.write(removal.delete_messages, message.id, store.clock.now())
     for number in (1, 2):
-        past = await store.read(past_requests.show, thread.id, number)
+        past = await store.read(history.read_request, thread.id, number)
         assert all("hunter2" not in p.text for p in past.pieces)
 
 

@@ -14,11 +14,28 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.processors import registry
-from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
-from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
-from sakti.agent.processors.compose import Chain, Parallel, When, title
-from sakti.agent.processors.registry import NOTE, clean_text, reads_like_instructions
-from sakti.agent.structured import StructuredOutput
+from sakti.agent.processors.base import (
+    Chain,
+    Parallel,
+    Processor,
+    StepInput,
+    StepOutput,
+    TurnInput,
+    TurnResult,
+    When,
+    abort,
+    title,
+)
+from sakti.agent.processors.builtin import (
+    NOTE,
+    MessageHistory,
+    TokenLimiter,
+    ToolCallFilter,
+    ToolSearch,
+    clean_text,
+    reads_like_instructions,
+)
+from sakti.agent.program_io import StructuredOutput
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice, StepStarted, TextDelta, ToolFinished, TurnFinished
 from sakti.core.types import Block, TextPart, ToolResultPart

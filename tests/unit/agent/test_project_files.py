@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.project import trust
+from sakti.agent.project import instructions, skills, trust
 from sakti.agent.project.files import CONFIG, DEEPEST, HOOKS, MOST, TABLE, Location, discover, list_files
-from sakti.agent.project.instructions import find
-from sakti.agent.project.skills import library
 
 SKILL = "---\nname: x\ndescription: d\n---\n"
 NAMES = (
@@ -46,9 +44,9 @@ def test_readers_use_no_file_that_trust_has_not_reviewed(tree: dict[str, str]) -
         workspace = write(Path(folder).resolve(), tree)
         project = discover(workspace)
         names = {f.name for f in project.files}
-        read = {s.source for s in library.load(workspace, project=True).skills}
-        read |= {r.name for r in find.project_rules(workspace, [])}
-        read |= {s.name for s in find.find(workspace, workspace, project=True).sources}
+        read = {s.source for s in skills.load(workspace, project=True).skills}
+        read |= {r.name for r in instructions.project_rules(workspace, [])}
+        read |= {s.name for s in instructions.find(workspace, workspace, project=True).sources}
         assert project.problem or {name for name in read if not name.startswith("~")} <= names
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent import project_summary
+from sakti.agent import file_list
 from sakti.core.events import PromptRead
 from sakti.core.types import Request
 from sakti.providers.protocol import PromptProgress, StreamEvent
@@ -29,10 +29,10 @@ line-length = 120
 
 def told(paths: list[str], **texts: str) -> str:
     readme, manifest = (
-        project_summary.choose_file(paths, ("readme.md",)),
-        project_summary.choose_file(paths, ("pyproject.toml", "package.json")),
+        file_list.choose_file(paths, ("readme.md",)),
+        file_list.choose_file(paths, ("pyproject.toml", "package.json")),
     )
-    return project_summary.text(paths, readme, texts.get("readme", ""), manifest, texts.get("manifest", ""))
+    return file_list.text(paths, readme, texts.get("readme", ""), manifest, texts.get("manifest", ""))
 
 
 def test_files_start_manifest_and_readme() -> None:
@@ -70,14 +70,14 @@ async def test_it_is_read_from_the_files_and_links_are_not_followed(tmp_path: Pa
     (root / "README.md").symlink_to(tmp_path / "secret")
     (root / "package.json").write_text('{"name": "x\x1b[31m"}')
     (root / ".env").write_text("KEY=1")
-    text = await project_summary.of(root)
+    text = await file_list.describe_project(root)
     assert "name: x" in text and "\x1b" not in text and "key = 1" not in text and ".env" not in text
 
 
 async def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("")
-    monkeypatch.setattr(project_summary, "PATIENCE", 0.0)
-    assert await project_summary.of(tmp_path) == ""
+    monkeypatch.setattr(file_list, "PATIENCE", 0.0)
+    assert await file_list.describe_project(tmp_path) == ""
 
 
 @pytest.mark.parametrize("small", [True, False])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.session import system_prompt
+from sakti.agent.session import prompt
 from sakti.agent.tools import catalog
 from sakti.core.types import ModelInfo, Request
 from sakti.providers import anthropic
@@ -34,12 +34,12 @@ def names(request: Request) -> set[str]:
 
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version: another prompt, `glob` is gone, `find` is new."""
-    build, tools = system_prompt.build, catalog.all_tools
+    build, tools = prompt.build, catalog.all_tools
 
     def all_tools(*args, **options):
         return [replace(t, name="find") if t.name == "glob" else t for t in tools(*args, **options)]
 
-    monkeypatch.setattr(system_prompt, "build", lambda *a, **k: "Version 2. " + build(*a, **k))
+    monkeypatch.setattr(prompt, "build", lambda *a, **k: "Version 2. " + build(*a, **k))
     monkeypatch.setattr(catalog, "all_tools", all_tools)
 
 

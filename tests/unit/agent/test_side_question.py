@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.session.side_question import complete
+from sakti.agent.session.side_calls import complete
 from sakti.core.errors import SaktiError
 from sakti.core.events import SideQuestion, StepStarted
 from sakti.core.types import Request

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sakti.agent.project import trust
-from sakti.agent.project.frontmatter import split_frontmatter
-from sakti.agent.project.skills import catalog, template
-from sakti.agent.project.skills.library import Library, create_skill, load
+from sakti.agent.project import markdown, skills, trust
+from sakti.agent.project.markdown import split_frontmatter
+from sakti.agent.project.skills import Library, create_skill, load
 from sakti.agent.reports import doctor
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config
@@ -178,7 +177,7 @@ def test_thirty_skills_take_at_most_3000_tokens_and_hold_no_body(ws: Path) -> No
         skill(
             ws / ".claude", f"skill-number-{number:02}", "Extract, transform and check documents. " * 25, "SECRET BODY"
         )
-    text = catalog.block(load(ws, project=True), O200k(), 200_000)
+    text = skills.block(load(ws, project=True), O200k(), 200_000)
     assert 0 < O200k().count(text) <= 3_000
     assert text.count("\n- skill-number-") == 30 and "SECRET BODY" not in text
 
@@ -187,10 +186,10 @@ def test_what_is_beyond_the_share_of_the_window_is_counted_and_found_by_words(ws
     for number in range(40):
         skill(ws / ".claude", f"skill-{number:02}", f"Handles topic{number} with care. " * 6)
     found = load(ws, project=True)
-    text = catalog.block(found, O200k(), 32_000)
+    text = skills.block(found, O200k(), 32_000)
     assert O200k().count(text) < 900 and "more: call `skill`" in text
-    assert [s.name for s in catalog.near(found, "topic39 please")] == ["skill-39"]
-    assert catalog.near(Library(), "x") == []
+    assert [s.name for s in skills.find_similar(found, "topic39 please")] == ["skill-39"]
+    assert skills.find_similar(Library(), "x") == []
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -203,7 +202,7 @@ async def fill(body: str, argument: str) -> tuple[str, list[str]]:
         ran.append(command)
         return f"<{command}>"
 
-    return await template.fill_template(body, argument, shell), ran
+    return await markdown.fill_template(body, argument, shell), ran
 
 
 @pytest.mark.parametrize(
@@ -253,7 +252,7 @@ def test_whatever_is_given_is_one_word_of_the_shell(argument: str) -> None:
         _, ran = asyncio.run(fill("!`show $ARGUMENTS`", argument))
     except SaktiError:
         return
-    assert shlex.split(ran[0])[1:] == template.words(argument)
+    assert shlex.split(ran[0])[1:] == markdown.words(argument)
 
 
 # --- in a session ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 from sakti.agent.checkpoints import undoing
 from sakti.agent.reports import memory_report
 from sakti.agent.subagents.child import Child
-from sakti.agent.subagents.tools import AgentTask
+from sakti.agent.subagents.report import AgentTask
 from sakti.agent.threads.actions import ThreadActions
 from sakti.core.errors import ToolError
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted, JobsChanged, Notice, get_thread_id

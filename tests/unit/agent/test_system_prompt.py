@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent import file_list
-from sakti.agent.reports.overview import LINES, ROOT_FILES, overview
+from sakti.agent.file_list import LINES, ROOT_FILES, overview
 from sakti.core.events import Notice
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import O200k, count_tools

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import FORMATS, file_name, render
 from sakti.core.errors import SaktiError

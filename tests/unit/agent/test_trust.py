@@ -13,7 +13,7 @@ import pytest
 from sakti.agent import settings_file
 from sakti.agent.project import trust
 from sakti.agent.project.files import BRANDS, CONFIG, ProjectFile, ProjectFiles
-from sakti.agent.session import trusting
+from sakti.agent.session import lifecycle
 from sakti.agent.session.session import Options, Session
 from sakti.core.errors import ConfigError
 
@@ -187,9 +187,9 @@ async def test_a_chat_asks_before_it_starts(workspace: Path, answer: bool) -> No
         asked.append(found)
         return answer
 
-    await trusting.settle(session.workspace, ask)
+    await lifecycle.settle_trust(session.workspace, ask)
     assert session.workspace.config.memory.enabled is not answer
-    await trusting.settle(session.workspace, ask)
+    await lifecycle.settle_trust(session.workspace, ask)
     assert len(asked) == 1
     assert trust.review(workspace).state == ("trusted" if answer else "new")
 
@@ -199,7 +199,7 @@ async def test_a_chat_where_there_is_nothing_to_trust_does_not_ask(tmp_path: Pat
         raise AssertionError("asked")
 
     session = Session(Options.load_unasked(tmp_path))
-    await trusting.settle(session.workspace, ask)
+    await lifecycle.settle_trust(session.workspace, ask)
     assert not session.workspace.options.unasked
 
 

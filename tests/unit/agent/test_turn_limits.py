@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.repetition import Circles
+from sakti.agent.limits import LoopDetector
 from sakti.core.events import Notice, RetryScheduled, StepStarted
 from sakti.core.types import ModelInfo, Request, ToolCallPart, ToolResultPart, Usage
 from sakti.providers.protocol import StreamEvent, TextChunk
@@ -40,7 +40,7 @@ async def test_patterns_of_calls_are_told_and_then_stopped(store: Store, tmp_pat
     assert told.index(True) == 3 * size - 1, "after three rounds"
 
 
-def rounds(circles: Circles, times: int, results) -> Circles:
+def rounds(circles: LoopDetector, times: int, results) -> LoopDetector:
     for n in range(times):
         for name in ("a", "b"):
             call = ToolCallPart(f"{name}{n}", "bash", {"command": name})
@@ -49,13 +49,13 @@ def rounds(circles: Circles, times: int, results) -> Circles:
 
 
 def test_a_pattern_that_brings_something_new_has_more_time() -> None:
-    assert rounds(Circles(), 5, lambda _n: "same").stopped
-    assert not rounds(Circles(), 7, str).stopped
-    assert rounds(Circles(), 8, str).stopped
+    assert rounds(LoopDetector(), 5, lambda _n: "same").stopped
+    assert not rounds(LoopDetector(), 7, str).stopped
+    assert rounds(LoopDetector(), 8, str).stopped
 
 
 def test_work_is_no_circle() -> None:
-    circles = Circles()
+    circles = LoopDetector()
     for n in range(40):  # edit and test, edit and test
         for call in (ToolCallPart(f"e{n}", "edit", {"n": n}), ToolCallPart(f"t{n}", "bash", {"command": "make"})):
             assert circles.see([call], [ToolResultPart(call.id, call.name, "ok")]) == ""

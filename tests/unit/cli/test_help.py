@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from sakti.actions import help as help_action
+from sakti.actions import screen as help_action
 from sakti.cli import common
 from tests.fakes.shell import sakti
 

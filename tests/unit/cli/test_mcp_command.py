@@ -14,7 +14,7 @@ from sakti.agent import workspace as workspaces
 from sakti.agent.mcp import administration
 from sakti.agent.project import trust
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session import trusting
+from sakti.agent.session import lifecycle
 from sakti.agent.session.session import Options, Session
 from sakti.store.database import Store
 from tests.fakes.shell import sakti
@@ -176,7 +176,7 @@ async def test_the_chat_asks_about_each_need_once(workspace: Path, store: Store)
 
         options = Options.load_unasked(workspace, env={"DB_TOKEN": "s3cret"})
         session = Session(options, store=store)
-        await trusting.settle(session.workspace, agree, allow)
+        await lifecycle.settle_trust(session.workspace, agree, allow)
         return session
 
     await start(None)

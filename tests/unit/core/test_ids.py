@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from sakti.core.ids import TimeIds, short
+from sakti.core.clock import TimeIds, short
 from tests.fakes.clock import FakeClock
 
 

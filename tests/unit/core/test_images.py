@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from sakti.core.images import in_words, look
+from sakti.core.content import in_words, look
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480)
 JPEG = (

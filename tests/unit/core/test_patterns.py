@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from sakti.core import patterns
-from sakti.core.patterns import lazy_pattern
+from sakti.core import lazy as core_lazy
+from sakti.core.lazy import lazy_pattern
 
 
 def test_it_does_what_a_compiled_one_does() -> None:
@@ -25,7 +25,7 @@ def test_it_is_compiled_at_its_first_use_and_once(monkeypatch: pytest.MonkeyPatc
         compiled.append(source)
         return real(source, flags)
 
-    monkeypatch.setattr(patterns.re, "compile", compile_)
+    monkeypatch.setattr(core_lazy.re, "compile", compile_)
     lazy = lazy_pattern("a+")
     assert compiled == []
     assert [lazy.search("baa") is not None for _ in range(3)] == [True] * 3

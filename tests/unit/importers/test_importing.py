@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from sakti import importers
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
 from sakti.importers import service

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, StaleLeases
 from sakti.core.types import TextPart
+from sakti.memory import compaction
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.observe.transcript import format_messages
 from sakti.store import leases, memory
@@ -342,7 +343,7 @@ async def test_compact_and_undo_give_back_exactly_what_was(buffer: float | bool,
         await driver.engine.wait_idle()
     before = driver.engine.preview()
     lines = await driver.store.read(lambda db: db.execute_sql(LINES).fetchone()[0])
-    count, tokens, estimate = driver.engine.compact_preview()
+    count, tokens, estimate = compaction.preview(driver.engine.state)
     done = await driver.engine.compact("the tests")
     assert (done.messages, done.tokens_before) == (count, tokens)
     assert done.lines == await driver.store.read(lambda db: db.execute_sql(LINES).fetchone()[0]) - lines
@@ -387,7 +388,7 @@ async def test_a_stopped_compaction_keeps_what_is_finished_and_can_be_taken_back
     for _ in range(9):
         await driver.turn(LINE * 12, [{"text": LINE * 5}])
     before = driver.engine.preview()
-    count, _, _ = driver.engine.compact_preview()
+    count, _, _ = compaction.preview(driver.engine.state)
     if finished:
         gate.set()
     task = asyncio.create_task(driver.engine.compact())

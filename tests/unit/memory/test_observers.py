@@ -25,7 +25,6 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.memory.context import for_actor
-from sakti.memory.factory import build_observers
 from sakti.memory.log import lines, parse
 from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.extractive import ExtractiveObserver
@@ -36,6 +35,7 @@ from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk
 from tests.fakes.clock import FakeClock
+from tests.fakes.observers import build_observers
 
 COUNTER = Estimator()
 GOOD = """<observations>

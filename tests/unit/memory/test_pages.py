@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sakti.core.clock import short
 from sakti.core.errors import MemoryFailure
-from sakti.core.ids import short
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
 from sakti.memory.recall import PAGE_MESSAGES, recall

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.core import resources
 from sakti.core.errors import SaktiError
 from sakti.plain.commands import PlainCommands

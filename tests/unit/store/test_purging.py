@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.core.errors import StoreError
 from sakti.core.types import ImagePart, Message, TextPart, ToolResultPart
 from sakti.store import copies, files, user_state

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.threads import redact as redaction
+from sakti.agent.threads import erasure as redaction
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart
 from sakti.store import copies, secrets, user_state

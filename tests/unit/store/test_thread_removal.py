@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
 from sakti.store import leases

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sakti.core.clock import TimeIds
 from sakti.core.errors import TaskError
-from sakti.core.ids import TimeIds
 from sakti.store.database import Store
 from sakti.store.tasks import graph
 from sakti.store.tasks.deadlocks import find_deadlocks

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sakti.core.clock import TimeIds
 from sakti.core.errors import TaskError
-from sakti.core.ids import TimeIds
 from sakti.store.database import Store
 from sakti.store.tasks import graph as task_graph
 from sakti.store.tasks import questions as task_store

@@ -1,6 +1,7 @@
-"""Run the hooks of an event and show their messages: the entry point of a session to hooks.
+"""Choose and run the hooks of an event and show their messages, for a session.
 
-Hooks of one event run at the same time. Whatever goes wrong with one becomes a notice, never the end of a chat.
+A pattern of plain names matches whole names; any other is a regular expression that may match anywhere in the name, as
+in claude-code. Hooks of one event run at the same time. A failing hook becomes a notice and never ends a chat.
 """
 
 from __future__ import annotations
@@ -9,22 +10,118 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge import shell
-from sakti.agent.project.hooks import answers, matching, payload, running, settings
-from sakti.agent.project.hooks.answers import HookDecision, HookText, Ran
-from sakti.agent.project.hooks.matching import HookSubject
-from sakti.agent.project.hooks.running import HookSurroundings
+from sakti.agent.project.hooks import answers, payload, settings
+from sakti.agent.project.hooks.answers import HookDecision, HookSurroundings, HookText, Ran
 from sakti.agent.project.hooks.settings import Hook, HookList
 from sakti.agent.sandbox import quarantine
+from sakti.core.config.fields import EVENTS, TOOL_EVENTS
 from sakti.core.events import Event, Notice
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import ContextPart, MarkerPart, Part
+
+_PLAIN = lazy_pattern(r"[\w\s,|-]*")
+_RULE = lazy_pattern(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_ASSIGNMENT = lazy_pattern(r"(?:[A-Za-z_]\w*=\S*\s+)+")
+
+# The names of a tool for patterns: ours, and what others call it.
+NAMES = {
+    "bash": ("Bash",),
+    "bash_output": ("BashOutput",),
+    "kill": ("KillShell", "KillBash"),
+    "read": ("Read",),
+    "write": ("Write",),
+    "edit": ("Edit", "MultiEdit"),
+    "apply_patch": ("Edit", "MultiEdit", "Write"),  # it does what they do
+    "ls": ("LS",),
+    "glob": ("Glob",),
+    "grep": ("Grep",),
+    "ask_user": ("AskUserQuestion",),
+    "webfetch": ("WebFetch",),
+    "websearch": ("WebSearch",),
+}
+
+
+class HookSubject(Struct, frozen=True):
+    """What the pattern of a hook is compared with: names of a tool, or what an event says of itself.
+
+    `command` is that of a call, `paths` the files in it, absolute and relative to the workspace.
+    """
+
+    names: tuple[str, ...] = ()
+    command: str | None = None
+    paths: tuple[str, ...] = ()
+
+
+def names_of(tool: str) -> tuple[str, ...]:
+    """Return the names of a tool, ours first."""
+    return (tool, *NAMES.get(tool, ()))
+
+
+def choose_hooks(
+    hooks: Iterable[Hook], event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]
+) -> list[Hook]:
+    """Return the hooks that an event starts, each command once.
+
+    `commands` gives the single commands in a command line, None where it cannot be read.
+    """
+    out: dict[tuple[str, tuple[str, ...] | None], Hook] = {}
+    for hook in hooks:
+        if hook.event == event and not hook.why_not and _fits(hook, event, subject, commands):
+            out.setdefault((hook.command, hook.args), hook)
+    return list(out.values())
+
+
+def _fits(hook: Hook, event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+    if EVENTS.get(event) and not matches(hook.match, subject.names):
+        return False
+    return not hook.condition or (event in TOOL_EVENTS and fulfils(hook.condition, subject, commands))
+
+
+def matches(pattern: str, names: Collection[str]) -> bool:
+    """Return whether a pattern fits one of the names; an empty one and `*` fit all."""
+    pattern = pattern.strip()
+    if pattern in ("", "*"):
+        return True
+    if _PLAIN.fullmatch(pattern):
+        words = {word.strip().casefold() for word in re.split(r"[|,]", pattern)}
+        return any(name.casefold() in words for name in names)
+    try:
+        expression = re.compile(pattern, re.IGNORECASE)
+    except re.error:
+        return False
+    return any(expression.search(name) for name in names)
+
+
+def fulfils(rule: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+    """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; unparsed commands do."""
+    match = _RULE.fullmatch(rule)
+    if match is None or not matches(match[1], subject.names):
+        return False
+    pattern = match[2]
+    if pattern is None or pattern in ("", "*"):
+        return True
+    if subject.command is not None:
+        each = commands(subject.command)
+        return each is None or any(_fits_words(pattern, _ASSIGNMENT.sub("", one, count=1)) for one in each)
+    return any(fnmatchcase(path, pattern) or PurePath(path).match(pattern) for path in subject.paths)
+
+
+def _fits_words(pattern: str, command: str) -> bool:
+    if pattern.endswith(":*"):  # the words that a command begins with
+        begin = pattern[:-2]
+        return command == begin or command.startswith(f"{begin} ")
+    return fnmatchcase(command, pattern) or (pattern.endswith(" *") and command == pattern[:-2])
+
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +161,7 @@ class Hooks(Struct):
     listed: HookList
     host: HookHost
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
-    run: Runner = running.run
+    run: Runner = answers.run
     agent: Mapping[str, str] = field(default_factory=dict[str, str])
     _background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
@@ -90,7 +187,7 @@ class Hooks(Struct):
         several = [fields] if isinstance(fields, Mapping) else list(fields)
         subject = subject or HookSubject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
         try:
-            hooks = matching.choose_hooks(self.listed.hooks, event, subject, _commands)
+            hooks = choose_hooks(self.listed.hooks, event, subject, _commands)
             decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
         except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
             log.exception("hooks of %s failed", event)

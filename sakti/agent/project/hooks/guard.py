@@ -6,10 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
-from sakti.agent.project.hooks import answers, matching, payload
+from sakti.agent.project.hooks import answers, fire, payload
 from sakti.agent.project.hooks.answers import HookDecision
-from sakti.agent.project.hooks.fire import Hooks
-from sakti.agent.project.hooks.matching import HookSubject
+from sakti.agent.project.hooks.fire import Hooks, HookSubject
 from sakti.agent.project.hooks.payload import Told
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolState
@@ -87,9 +86,7 @@ class HookGuard:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
         paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
-        return HookSubject(
-            matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative)
-        )
+        return HookSubject(fire.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
 
 
 def _name_call(told: Told) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""Translate events to the JSON of claude-code's hooks, with its fields and names, and back. Pure.
+"""Translate events and threads to the JSON of claude-code's hooks and back. Pure.
 
-A path is absolute there, with links followed, a command's timeout is in milliseconds.
+A path is absolute there, with links followed; a timeout is in milliseconds. A thread is written as JSON Lines.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from msgspec import Struct
@@ -14,7 +15,17 @@ from msgspec import Struct
 from sakti.agent.tools import patch
 from sakti.agent.tools.context import Outcome
 from sakti.core.text import head_and_tail, one_line
-from sakti.core.types import Json
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    Message,
+    OutputPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from sakti.store.secrets import masked
 
 # Of each approval mode; `auto` has a namesake there.
@@ -160,7 +171,7 @@ def name_of(tool: str) -> str:
     return {"edit": "Edit"}.get(tool) or _TOOLS.get(tool, tool)
 
 
-def lines(text: str) -> Sequence[str]:
+def split_lines(text: str) -> Sequence[str]:
     """Return the lines of a log that hold something."""
     return [line for line in text.splitlines() if line.strip()]
 
@@ -173,3 +184,42 @@ def error_of(outcome: Outcome) -> str:
 def format_input(given: Json) -> str:
     """Return a call's input on one line, for the model."""
     return one_line(masked(json.dumps(given, ensure_ascii=False, default=str)), 400)
+
+
+def format_transcript(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) -> Iterator[str]:
+    """Yield one line a message, without thinking, volatile facts and withheld messages."""
+    for message in messages:
+        content = [block for part in message.parts for block in _blocks(part, resolve)]
+        if message.state == "withheld" or message.role == "system" or not content:
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        record: dict[str, Any] = {
+            "type": role,
+            "uuid": message.id,
+            "sessionId": message.thread_id,
+            "timestamp": datetime.fromtimestamp(message.created_at / 1000, UTC).isoformat().replace("+00:00", "Z"),
+            "cwd": cwd,
+            "message": {"role": role, "content": content},
+        }
+        if message.role == "user" and all(b["type"] == "text" for b in content):
+            record["message"]["content"] = "\n".join(b["text"] for b in content)
+        yield json.dumps(record, default=str) + "\n"
+
+
+def _blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any]]:
+    match part:
+        case TextPart(text) if text.strip():
+            yield {"type": "text", "text": text}
+        case FilePart(path, text):
+            yield {"type": "text", "text": f"@{path}\n{text}"}
+        case OutputPart(command, text):
+            yield {"type": "text", "text": f"!{command}\n{text}"}
+        case ImagePart(name=name):
+            yield {"type": "text", "text": f"[image {name}]"}
+        case ToolCallPart(call_id, name, arguments):
+            for tool_call in translate_call(name, arguments or {}, resolve)[:1]:
+                yield {"type": "tool_use", "id": call_id, "name": tool_call.name, "input": tool_call.input}
+        case ToolResultPart(call_id, _, content, is_error):
+            yield {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
+        case _:
+            return

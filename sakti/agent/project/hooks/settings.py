@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.config.check import wrong
+from sakti.core.config.conversion import table_of
 from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
-from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import display_path, one_line
 
 OFF = "disableAllHooks"

@@ -18,7 +18,7 @@ from sakti.agent.checkpoints.records import Mark
 from sakti.agent.checkpoints.shadow import FirstLook
 from sakti.agent.tools import changes
 from sakti.agent.tools.context import ToolState
-from sakti.core.ids import TimeIds
+from sakti.core.clock import TimeIds
 from tests.fakes.checkpoints import Place, git, tree
 
 FILE = stat.S_IFREG | 0o644

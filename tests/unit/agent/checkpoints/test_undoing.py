@@ -11,7 +11,7 @@ from sakti.actions import line, undo
 from sakti.actions.scope import Scope
 from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
-from sakti.agent.threads import purge
+from sakti.agent.threads import erasure
 from sakti.core.errors import SaktiError
 from sakti.core.types import TextPart
 from sakti.providers.scripted import Answer, Call
@@ -307,7 +307,7 @@ async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
     records = session.current.recorder.shadow.records
     await store.write(thread_removal.delete_thread, session.thread.id, 1)
     assert records.turns(session.thread.id)
-    await purge.purge(store, before=2, do=True)
+    await erasure.purge(store, before=2, do=True)
     assert records.turns(session.thread.id) == []
     await session.close()
 

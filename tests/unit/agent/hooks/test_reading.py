@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sakti.agent.project.files import CONFIG, HOOKS
-from sakti.agent.project.hooks import answers, matching, payload, settings, transcript
+from sakti.agent.project.hooks import answers, fire, payload, settings
 from sakti.agent.project.hooks.answers import Ran
-from sakti.agent.project.hooks.matching import HookSubject
+from sakti.agent.project.hooks.fire import HookSubject
 from sakti.agent.project.hooks.settings import Hook
 from sakti.agent.tools.context import Outcome
 from sakti.core.config import HookSettings, load
@@ -159,7 +159,7 @@ def test_wrong_tables_of_the_user_are_said_at_once() -> None:
     ],
 )
 def test_patterns_of_tools(pattern: str, tool: str, found: bool) -> None:
-    assert matching.matches(pattern, matching.names_of(tool)) is found
+    assert fire.matches(pattern, fire.names_of(tool)) is found
 
 
 @pytest.mark.parametrize(
@@ -175,22 +175,22 @@ def test_patterns_of_tools(pattern: str, tool: str, found: bool) -> None:
     ],
 )
 def test_conditions_on_commands(rule: str, command: str, found: bool) -> None:
-    subject = HookSubject(matching.names_of("bash"), command)
-    assert matching.fulfils(rule, subject, lambda text: None if text == "unreadable" else [text]) is found
+    subject = HookSubject(fire.names_of("bash"), command)
+    assert fire.fulfils(rule, subject, lambda text: None if text == "unreadable" else [text]) is found
 
 
 def test_conditions_on_files() -> None:
-    subject = HookSubject(matching.names_of("edit"), None, ("/w/src/a.ts", "src/a.ts"))
-    assert matching.fulfils("Edit(*.ts)", subject, lambda _: None)
-    assert matching.fulfils("Edit(src/*)", subject, lambda _: None)
-    assert not matching.fulfils("Edit(*.py)", subject, lambda _: None)
+    subject = HookSubject(fire.names_of("edit"), None, ("/w/src/a.ts", "src/a.ts"))
+    assert fire.fulfils("Edit(*.ts)", subject, lambda _: None)
+    assert fire.fulfils("Edit(src/*)", subject, lambda _: None)
+    assert not fire.fulfils("Edit(*.py)", subject, lambda _: None)
 
 
 def test_equal_commands_run_once_and_matchers_of_other_events_count_for_nothing() -> None:
     hooks = [Hook("Stop", "x", "a", "Bash"), Hook("Stop", "x", "b"), Hook("SessionStart", "y", "a", "resume")]
-    assert [h.source for h in matching.choose_hooks(hooks, "Stop", HookSubject(), lambda _: None)] == ["a"]
-    assert matching.choose_hooks(hooks, "SessionStart", HookSubject(("startup",)), lambda _: None) == []
-    assert len(matching.choose_hooks(hooks, "SessionStart", HookSubject(("resume",)), lambda _: None)) == 1
+    assert [h.source for h in fire.choose_hooks(hooks, "Stop", HookSubject(), lambda _: None)] == ["a"]
+    assert fire.choose_hooks(hooks, "SessionStart", HookSubject(("startup",)), lambda _: None) == []
+    assert len(fire.choose_hooks(hooks, "SessionStart", HookSubject(("resume",)), lambda _: None)) == 1
 
 
 # --- payload --------------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_a_transcript_leaves_out_what_is_nobodys_words() -> None:
     parts = (ThinkingPart("hm"), TextPart("hello"), ContextPart({"now": "noon"}))
     said = Message("m", "t", "r", "assistant", parts, 0)
     withheld = Message("n", "t", "r", "user", (TextPart("bad"),), 0, state="withheld")
-    (line,) = transcript.lines([said, withheld], "/w", str)
+    (line,) = payload.format_transcript([said, withheld], "/w", str)
     assert json.loads(line)["message"] == {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}
 
 

@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from sakti.agent.mcp import messages, tools
 from sakti.agent.mcp.servers import McpServer, ServerState, StateName
 from sakti.agent.tools.context import Outcome, ToolState
-from sakti.core.clock import SystemClock
+from sakti.core.clock import SystemClock, TimeIds
 from sakti.core.errors import SaktiError
-from sakti.core.ids import TimeIds
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=())),

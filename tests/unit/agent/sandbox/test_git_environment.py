@@ -12,8 +12,7 @@ import pytest
 from sakti.agent.sandbox.environment import variables
 from sakti.agent.tools.bash import OWN, bash
 from sakti.agent.tools.context import Outcome, ToolState
-from sakti.core.clock import SystemClock
-from sakti.core.ids import TimeIds
+from sakti.core.clock import SystemClock, TimeIds
 from tests.fakes.repository import Trap, lacking_objects, nested, plain, run_git, touch
 
 USER = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "LANG": "C.UTF-8"}

@@ -14,8 +14,7 @@ from sakti.agent.sandbox.boundary import Boundary
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
-from sakti.core.clock import SystemClock
-from sakti.core.ids import TimeIds
+from sakti.core.clock import SystemClock, TimeIds
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 from tests.fakes.tools import call
 

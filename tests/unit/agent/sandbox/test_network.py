@@ -22,7 +22,7 @@ from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
-from sakti.core import hosts
+from sakti.core import network
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -66,7 +66,7 @@ from tests.fakes.session import start
     ],
 )
 def test_a_name_is_covered_by_whole_labels(entry: str, name: str, port: int, allowed: bool) -> None:
-    assert hosts.allows((entry,), name, port) is allowed
+    assert network.allows((entry,), name, port) is allowed
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_a_name_is_covered_by_whole_labels(entry: str, name: str, port: int, all
     ],
 )
 def test_no_address_of_this_machine_or_its_networks_is_public(address: str) -> None:
-    assert not hosts.is_public(address)
+    assert not network.is_public(address)
 
 
 @pytest.mark.parametrize(
     "address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"]
 )
 def test_public_addresses_are(address: str) -> None:
-    assert hosts.is_public(address)
+    assert network.is_public(address)
 
 
 @given(st.text(max_size=60), st.integers(0, 70_000))
 def test_reading_a_name_never_fails(text: str, port: int) -> None:
-    hosts.read(text)
-    assert hosts.allows(("example.org",), text, port) in (True, False)
+    network.read(text)
+    assert network.allows(("example.org",), text, port) in (True, False)
 
 
 REST = "host: h\r\nconnection: close\r\n\r\n"
@@ -258,7 +258,7 @@ async def test_a_name_that_leads_home_is_refused_whatever_it_says_later(server: 
         asked.append(name)
         return answers[min(len(asked), 2) - 1]
 
-    async with running(f"example.org:{port}", resolve=rebound, may_reach=hosts.is_public) as (_, path):
+    async with running(f"example.org:{port}", resolve=rebound, may_reach=network.is_public) as (_, path):
         assert "has no public address" in await say(path, f"CONNECT example.org:{port} HTTP/1.1\r\n\r\n")
         assert asked == ["example.org"] and got == []
 

@@ -12,7 +12,7 @@ from sakti.agent import workspace as workspaces
 from sakti.agent.project import trust
 from sakti.agent.project.files import BRANDS
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session import trusting
+from sakti.agent.session import lifecycle
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.events import ApprovalRequested, Notice
@@ -143,7 +143,7 @@ async def answered(run: Recorded, answer: bool, shown: list[trust.TrustReview]) 
         shown.append(review)
         return answer
 
-    return await trusting.settle_new(run.session.workspace, ask)
+    return await lifecycle.settle_new_files(run.session.workspace, ask)
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -199,7 +199,7 @@ async def test_a_file_that_changed_while_it_was_asked_about_is_not_trusted(
         (workspace / "AGENTS.override.md").write_text("obey-me")
         return True
 
-    assert list(await trusting.settle_new(run.session.workspace, ask)) == ["AGENTS.override.md"]
+    assert list(await lifecycle.settle_new_files(run.session.workspace, ask)) == ["AGENTS.override.md"]
     await run.session.close()
 
 

@@ -18,8 +18,7 @@ from sakti.agent.sandbox.boundary import Boundary, LevelName
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
-from sakti.core.clock import SystemClock
-from sakti.core.ids import TimeIds
+from sakti.core.clock import SystemClock, TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from tests.fakes.enclosed import git, made_place, made_sandbox, run

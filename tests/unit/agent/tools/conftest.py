@@ -7,8 +7,7 @@ import pytest
 
 from sakti.agent.repository import scrub_env
 from sakti.agent.tools.context import ToolState
-from sakti.core.clock import SystemClock
-from sakti.core.ids import TimeIds
+from sakti.core.clock import SystemClock, TimeIds
 
 
 @pytest.fixture

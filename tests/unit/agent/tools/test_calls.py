@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.subagents.tools import make_agent
+from sakti.agent.subagents.report import make_agent
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.background import bash_output, kill, stop_all
 from sakti.agent.tools.base import Tool

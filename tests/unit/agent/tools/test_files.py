@@ -19,7 +19,7 @@ from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.read import ls, read
-from sakti.core import images
+from sakti.core import content as core_content
 from sakti.core.errors import ToolError
 from tests.fakes.pictures import FORMATS, pdf, picture
 from tests.fakes.tools import TOOLS, call
@@ -250,7 +250,7 @@ async def test_a_large_image_is_scaled(tools: ToolState) -> None:
     done = await call(tools, read, path="a.png")
     (image,) = done.images
     assert (image.width, image.height) == (1568, 784)
-    assert images.look(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
+    assert core_content.look(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
     assert "3000 × 1500" in done.content
 
 
@@ -291,7 +291,7 @@ async def test_a_cut_image_is_unreadable(tools: ToolState, form: str) -> None:
         (tools.workspace / "cut").write_bytes(data)
         with pytest.raises(ToolError, match="cut cannot be shown: .*([Tt]runcated|broken)"):
             await call(tools, read, path="cut")
-        assert number or images.look(data) is not None, "it looks like an image"
+        assert number or core_content.look(data) is not None, "it looks like an image"
 
 
 @pytest.mark.parametrize("form", FORMATS)

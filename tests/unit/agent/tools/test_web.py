@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.tools.context import MOST_TOKENS
-from sakti.agent.web_pages import WebPages, to_markdown
+from sakti.agent.web import WebPages, to_markdown
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import ToolResultPart
 from sakti.providers.scripted import Answer, Call

@@ -10,7 +10,7 @@ import pytest
 
 from sakti.agent.reports.memory_report import spent_rows
 from sakti.agent.tools.web import KEYED, SearchChoice
-from sakti.agent.web_search import LIMITS, SessionSearch
+from sakti.agent.web import LIMITS, SessionSearch
 from sakti.core.config import load
 from sakti.core.errors import HttpError, ProviderError, SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, ToolFinished

@@ -1,1 +1,0 @@
-"""Skills, which the model may load, and commands, which are typed as `/name`."""

@@ -1,0 +1,229 @@
+"""Run what a message of the user calls: skills and commands (`/name`, `$name`), and `!command`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sakti.agent.mentions import MENTION
+from sakti.agent.project import markdown, skills
+from sakti.agent.project.skills import Skill
+from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.core import resources
+from sakti.core.errors import RAN, ConfigError, SaktiError, StoreError
+from sakti.core.events import MessageSaved, Notice, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.lazy import lazy_pattern
+from sakti.core.text import one_line
+from sakti.core.tokens import count_parts, message_tokens
+from sakti.core.types import ContextPart, FilePart, Message, OutputPart, ToolCallPart, ToolResultPart
+from sakti.store.secrets import masked
+from sakti.store.threads import codec, messages
+
+if TYPE_CHECKING:
+    from sakti.agent.mcp.clients import McpClients
+    from sakti.agent.open_thread import OpenThread
+    from sakti.agent.tools.context import ToolContext
+
+
+INIT = "init"
+_COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
+_AGENT = lazy_pattern(r"(?<!\S)@agent-([\w-]+)")
+_INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
+
+
+class Sent(Struct, frozen=True):
+    """A text to send with a message.
+
+    `naming` is what of it may name files as `@path`: all but the outputs of its commands. `typed` are words of the
+    user: only these may name files outside of the workspace, None where the text is the user's own.
+    """
+
+    file: FilePart
+    naming: str = ""
+    typed: frozenset[str] | None = None
+
+
+class ExpandedCommands(Struct, frozen=True):
+    """Result of the commands in a user message: texts to send with it, and the model.
+
+    The model is "" for the usual one.
+    """
+
+    texts: tuple[Sent, ...] = ()
+    model: str = ""
+
+
+def command_of(text: str) -> tuple[str, str] | None:
+    """Return name and argument of a message that looks like a command; None for any other."""
+    match = _COMMAND.match(text.strip())
+    return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
+
+
+async def find_skill_calls(thread: OpenThread, text: str) -> ExpandedCommands:
+    """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
+
+    Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
+    """
+    command = command_of(text)
+    if command is not None and (typed := await _run_command(thread, *command)) is not None:
+        return typed
+    named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
+    skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
+    return ExpandedCommands(tuple([await _prepare(thread, s, "") for s in skills]))
+
+
+async def _run_command(thread: OpenThread, name: str, argument: str) -> ExpandedCommands | None:
+    """Prepare the texts of `/name argument`; None for a command of another kind."""
+    if name == INIT:
+        return ExpandedCommands((_init(thread.workspace.root),))
+    clients = _clients(thread)
+    if clients is not None and name in clients.prompt_names():
+        text = await clients.get_prompt(name, argument, _context(thread))
+        return ExpandedCommands((Sent(FilePart(f"/{name}", text)),))
+    skill = thread.workspace.files.library.get(name)
+    if skill is not None and name in thread.workspace.options.own_commands():
+        where = f"rename {skill.source} to call that one"
+        raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
+    if skill is not None and skill.typed:
+        if skill.hint and markdown.lacks(skill.body, argument):
+            thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
+        return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
+    if not thread.workspace.options.interactive:
+        raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
+    return None
+
+
+def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
+    """Return what tells the model of custom agents that a message calls as `@agent-NAME`."""
+    names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
+    agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
+    return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
+
+
+async def mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
+    """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
+    clients = _clients(thread)
+    if clients is None or "@" not in text:
+        return ()
+    offered = set(clients.resource_names())
+    names = [n if n in offered else n.rstrip(".,;:!?)") for n in MENTION.findall(text)]
+    named = [n for n in dict.fromkeys(names) if n in offered or clients.is_template(n)]
+    return tuple([FilePart(f"@{n}", await clients.read_resource(n, _context(thread))) for n in named])
+
+
+def _clients(thread: OpenThread) -> McpClients | None:
+    return thread.workspace.servers.clients if thread.workspace.has_servers else None
+
+
+def _context(thread: OpenThread) -> ToolContext:
+    return thread.toolbox.state.context("", thread.id, "")
+
+
+def _init(root: Path) -> Sent:
+    if (root / "AGENTS.md").exists():
+        text = "AGENTS.md already exists: edit it, or ask for changes to it."
+        raise SaktiError(text, title="Not sent", code="refused")
+    return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
+
+
+async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
+    async def shell(command: str) -> str:
+        return await _output(thread, skill, command)
+
+    text = await markdown.fill_template(skill.body, argument, shell)
+    naming = await markdown.fill_template(skill.body, argument, _nothing)
+    brought = skill.path.is_relative_to(thread.workspace.root)
+    typed = frozenset(markdown.words(argument)) if brought else None
+    return Sent(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
+
+
+async def _nothing(command: str) -> str:
+    return ""
+
+
+async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
+    """Run a command that the text of a skill names, judged and asked about as one of the model's."""
+    tools = thread.toolbox
+    await thread.load_rules()
+    call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": command, "timeout": markdown.SECONDS})
+    result = await tools.run_single(call, thread.id, thread.emit)
+    if "denied" in result.details:
+        why = result.details["denied"]
+        raise SaktiError(
+            f"/{skill.name} runs `{one_line(command, 100)}`, which was denied{f' ({why})' if why else ''}: nothing "
+            "was sent.",
+            title="Not sent",
+        )
+    return result.content
+
+
+KEPT = ("exit_code", "stopped", "duration_ms", "characters", "output_file")  # with the message: for the screen
+
+
+async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
+    """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
+    task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
+    run.state.own_commands[run.call_id] = task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True, details={"stopped": True})
+    finally:
+        run.state.own_commands.pop(run.call_id, None)
+        task.cancel()
+
+
+async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
+    """Run `command` in the thread's current folder, with the events of a tool call.
+
+    Its outcome becomes a user message.
+
+    `during`: an answer streams, which is stored later than this and stands above it.
+    """
+    ws, tools = thread.workspace, thread.toolbox.state
+    store = ws.store
+    call = ToolCallPart(store.ids.new(), "bash", {"command": command})
+    thread.emit(ToolStarted(call, own=True))
+    started = ws.clock.monotonic()
+    printed: list[str] = []
+
+    def stream(piece: str) -> None:
+        printed.append(piece)
+        thread.emit(ToolOutput(call.id, piece))
+
+    context = tools.context(call.id, thread.id, "", stream)
+    outcome = tools.limit_output(await _run_stoppable(context, command, printed), call.id)
+    duration = round((ws.clock.monotonic() - started) * 1000)
+    details = {**outcome.details, "duration_ms": duration}
+    thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    stored = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
+    parts = codec.mask_parts((OutputPart(command, outcome.content),))
+    counted = count_parts(ws.counter, parts)
+    message = Message(
+        store.ids.new(),
+        thread.id,
+        ws.resource_id,
+        "user",
+        parts,
+        ws.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=ws.counter.name,
+        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
+    )
+    try:
+        saved = await store.write(messages.append, message)
+    except StoreError as e:
+        raise SaktiError(
+            f"{e.message} The command ran, but the agent does not see its output.", title=e.title, code=RAN
+        ) from e
+    thread.engine.add(saved)
+    thread.emit(MessageSaved(saved))

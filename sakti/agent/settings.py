@@ -1,0 +1,174 @@
+"""Load the settings of a workspace, and show them to people: value, origin, and values as typed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sakti.agent.project import trust
+from sakti.agent.project.files import CONFIG, PAGES, ProjectFiles, resolve_inside
+from sakti.core import resources
+from sakti.core.config import (
+    Config,
+    LoadedConfig,
+    Meaning,
+    check,
+    flat,
+    load,
+    masked_value,
+    meaning,
+    replace_setting,
+    takes,
+)
+from sakti.core.errors import ConfigError
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
+
+with lazy_imports:
+    from sakti.memory import policy
+    from sakti.memory.working import schema as page_schema
+
+HERE = "this window"  # set on the command line, or while it runs
+
+
+class Setting(Struct, frozen=True):
+    """`origin`: a file, a variable, "default", or `HERE`."""
+
+    name: str
+    value: Any
+    default: Any
+    origin: str
+    meaning: Meaning
+
+    @property
+    def text(self) -> str:
+        return as_toml(self.value)
+
+    @property
+    def takes(self) -> str:
+        """Describe what may be written for a setting."""
+        return takes(self.name)
+
+    @property
+    def from_environment(self) -> bool:
+        """Return whether a variable sets it, which goes before every file."""
+        return self.origin.startswith("SAKTI_")
+
+
+def list_settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
+    """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
+    project = project_file if trust.review_settings(project_file).holds else None
+    loaded = load(user_file=user_file, project_file=project, env=env)
+    stored, defaults = flat(loaded.config), flat(Config())
+    return [
+        Setting(
+            name,
+            masked_value(name, value),
+            defaults.get(name),
+            loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
+            meaning(name),
+        )
+        for name, value in flat(config).items()
+    ]
+
+
+def as_toml(value: Any) -> str:
+    """Format a value as TOML; "" if it is not set."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return as_toml({n: v for n, v in fields if v not in ("", ())})
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def value_of(config: Config, name: str, text: str) -> Any:
+    """Read typed text as in a settings file; None for an empty text, which removes the setting.
+
+    Raises `ConfigError` where it takes no such value, or another setting contradicts it.
+    """
+    if not text.strip():
+        return None
+    try:
+        value: Any = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if isinstance(value, dict | list) and any(isinstance(v, dict | list) for v in value):  # pyright: ignore[reportUnknownVariableType]
+        raise ConfigError(f"{name} cannot be {text!r}.")
+    try:
+        changed = replace_setting(config, name, value, name)
+        check(changed)
+    except ConfigError as e:
+        raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
+    setting = flat(changed)[name]
+    return "none" if setting is None else setting
+
+
+def as_lines(name: str, value: Any) -> str:
+    """Return the lines of a config file that set `name`."""
+    table, _, key = name.rpartition(".")
+    line = f"{key} = {as_toml(value)}"
+    return f"[{table}]\n{line}" if table else line
+
+
+IDLE_MS = (1_000, 86_400_000)  # between which a project may have groups activated after a pause
+
+
+def load_user_settings(overrides: Sequence[str] = ()) -> LoadedConfig:
+    """Merge every source but the project's. Raises `ConfigError`."""
+    return load(user_file=resources.config_home() / "config.toml", env=os.environ, overrides=overrides)
+
+
+def load_settings(project: ProjectFiles, *, use: bool, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """Merge every source, the project's as it was looked at where `use` says so. Raises `ConfigError`."""
+    return load(
+        user_file=resources.config_home() / "config.toml",
+        project_file=project.workspace / CONFIG if use and project.config is not None else None,
+        project_bytes=project.config,
+        env=os.environ,
+        overrides=overrides,
+        usable=usable_in(project.workspace),
+    )
+
+
+def usable_in(workspace: Path) -> Callable[[str, Any], str]:
+    """Return a check that gives the reason why a project's value would not work there, or ""."""
+
+    def usable(name: str, value: Any) -> str:
+        try:
+            if name in PAGES and value != "none":
+                if resolve_inside(workspace, value) is None:
+                    return f"{name} must name a file in the workspace and is not used."
+                if name == PAGES[0]:
+                    page_schema.load(value, workspace)
+                else:
+                    page_schema.template(value, workspace)
+            elif name == "memory.activate_after_idle":
+                pause = policy.parse_activation_ttl(value, name)
+                if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:
+                    return f"{name} is not used; a project may set 1 s to 24 h."
+        except ConfigError as e:
+            return f"{e.message} It is not used."
+        return ""
+
+    return usable
+
+
+def describe_changes(loaded: LoadedConfig) -> str:
+    """Return one line on the settings that the project changed; empty if it changed none."""
+    changes = [f"{name} = {one_line(as_toml(value) or 'none', 60)}" for name, value in loaded.changed.items()]
+    return f"{CONFIG} sets {', '.join(changes)}." if changes else ""

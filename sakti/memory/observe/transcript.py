@@ -79,13 +79,8 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
         case ToolCallPart(name=name, arguments=arguments, raw=raw):
             body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
             return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
-        case ToolResultPart(name="skill", content=content) if content.startswith(_LOADED):
-            return "[Instructions of a skill were loaded]"
-        case ToolResultPart(name="agent", details=details) if "child" in details:
-            return f"[A child thread reported: {details.get('marks', '')}. Its findings are lines of the log already.]"
-        case ToolResultPart(name=name, content=content, is_error=is_error):
-            kind = "Tool error" if is_error else "Tool result"
-            return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"
+        case ToolResultPart():
+            return _format_result(part, count)
         case ImagePart(name=name):
             return f"[Image #{image}: {name or 'without a name'}]"
         case FilePart(path, text) if text.startswith(_LOADED):
@@ -96,6 +91,16 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return f"[Its output]\n{cut(_readable(text), RESULT_TOKENS, count)}"
         case ThinkingPart() | MarkerPart() | ContextPart():
             return ""
+
+
+def _format_result(result: ToolResultPart, count: Callable[[str], int]) -> str:
+    if result.name == "skill" and result.content.startswith(_LOADED):
+        return "[Instructions of a skill were loaded]"
+    if result.name == "agent" and "child" in result.details:
+        marks = result.details.get("marks", "")
+        return f"[A child thread reported: {marks}. Its findings are lines of the log already.]"
+    kind = "Tool error" if result.is_error else "Tool result"
+    return f"[{kind}: {result.name}]\n{cut(_readable(result.content), RESULT_TOKENS, count)}"
 
 
 def _mark_quotations(text: str) -> str:

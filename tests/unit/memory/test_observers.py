@@ -542,6 +542,35 @@ def test_what_the_actor_sees() -> None:
     assert for_actor(log) == ("* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
 
 
+def test_lines_of_one_speaker_share_a_head_and_a_time() -> None:
+    log = """Date: Jan 15, 2026
+* 🔴 (9:00) User stated: The port is 8080.
+* 🔴 (9:10) User stated: Our region is eu-2.
+* 🟡 (9:20) Agent said: I like plums.
+* 🔴 (9:29) User stated: We use uv. [earlier; see 9:31]
+* 🔴 (9:31) User stated: We use pip. [replaces 9:29: We use uv]
+* 🔴 (9:40) User stated: Bob reviews.
+* 🔴 (9:59) User wants a cache.
+* 🔴 (10:00) User stated: Tests run nightly.
+* 🔴 (10:01) User stated: Ann deploys.
+Date: Jan 16, 2026
+* 🔴 (10:02) User stated: Eve tests."""
+    assert for_actor(log).split("\n") == [
+        "Date: Jan 15, 2026",
+        "* 🔴 (9:00) User stated: The port is 8080.",
+        "  * Our region is eu-2.",
+        "* Agent said: I like plums.",
+        "* 🔴 (9:29) User stated: We use uv. [earlier; see 9:31]",
+        "* 🔴 (9:31) User stated: We use pip. [replaces 9:29: We use uv]",
+        "  * Bob reviews.",
+        "* 🔴 (9:59) User wants a cache.",
+        "* 🔴 User stated: Tests run nightly.",
+        "* 🔴 (10:01) User stated: Ann deploys.",
+        "Date: Jan 16, 2026",
+        "* 🔴 (10:02) User stated: Eve tests.",
+    ]
+
+
 def test_answers_are_plain_json() -> None:
     assert (
         json.dumps([r.metadata for r in lines.rows("* see a/b.py:3")])

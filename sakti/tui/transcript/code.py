@@ -87,7 +87,7 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
 
 
 def _tokens_of(code: str, language: str) -> list[tuple[Any, str]] | None:
-    """Return the tokens of `code` and a line end, which some lexers need; None if they cannot be had."""
+    """Return the tokens of `code` and a line end, which some lexers need; None without a lexer."""
     lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
     if lexer is None:
         return None

@@ -388,8 +388,9 @@ def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
 def _leaf_source(rows: Sequence[Row], begin: int) -> str | None:
     """Return the source of `rows` if they are all that was made from it, read from character `begin` on."""
     leaf = rows[0].leaf
-    is_all = leaf is not None and len(rows) == leaf.rows and begin <= rows[0].skip
-    return leaf.source if leaf is not None and is_all else None
+    if leaf is None or len(rows) != leaf.rows or begin > rows[0].skip:
+        return None
+    return leaf.source
 
 
 def _joint(rows: Sequence[Row], at: int) -> str:

@@ -87,11 +87,11 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
 
 
 def _tokens_of(code: str, language: str) -> list[tuple[Any, str]] | None:
-    """Return the tokens of `code` and a line end, which some lexers need; None without a lexer."""
+    """Return the tokens of `code` and a line end; None without a lexer, or if it changes the text."""
     lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
     if lexer is None:
         return None
-    tokens = list(lexer.get_tokens(code + "\n"))
+    tokens = list(lexer.get_tokens(code + "\n"))  # some lexers need the last line end
     return tokens if "".join(value for _, value in tokens) == code + "\n" else None
 
 

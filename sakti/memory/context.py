@@ -109,7 +109,7 @@ class ContextBuilder:
             self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
-        out: list[Block] = [self.text("instructions", self._instructions())]
+        out: list[Block] = [self.text("memory", self._instructions())]
         fresh: dict[tuple[str, str, int, int | None], Block] = {}
         for group in active:
             if not group.text:

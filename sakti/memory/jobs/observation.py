@@ -261,6 +261,7 @@ class Observation:
             state.settings.thread_title and not window.thread.title_pinned,
             next((str(g.metadata["timezone"]) for g in reversed(earlier) if "timezone" in g.metadata), ""),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
+            state.numbers().reflect_at,
         )
 
     def _earlier(self, index: int) -> tuple[list[Group], list[str]]:

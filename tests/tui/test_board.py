@@ -12,8 +12,7 @@ from sakti.tasks import service
 from sakti.tasks.queries import board as read_board
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.task_card import TaskCardScreen
-from sakti.tui.screens.task_tree import TreeScreen
+from sakti.tui.screens.task_card import TaskCardScreen, TreeScreen
 from tests.tui.conftest import screen_text, settle
 from tests.tui.test_search_screen import hit
 

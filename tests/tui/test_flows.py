@@ -28,13 +28,12 @@ from sakti.core.events import (
 from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
-from sakti.tui.app import SaktiApp
+from sakti.tui.app import SaktiApp, log_path
 from sakti.tui.chat.stopping import AGAIN
-from sakti.tui.error_log import log_path
 from sakti.tui.panes.sidebar import panes_width
-from sakti.tui.screens.command_palette import SafePalette
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
+from sakti.tui.widgets.safe_input import SafePalette
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
 from tests.tui.scene import scene

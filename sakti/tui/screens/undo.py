@@ -23,7 +23,7 @@ from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.approval import GUARD
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.go(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
+            host.start_worker(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
 
     host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
@@ -210,12 +210,12 @@ async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing,
 def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
     """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
-        host.say("There is nothing to undo.", title="Undo")
+        host.show_notice("There is nothing to undo.", title="Undo")
         return
 
     def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
     host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
@@ -225,14 +225,14 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
     def run_redo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_redo, host, found, preview, take, group="undo", exclusive=True)
 
     host.push(RedoScreen(preview, host.session.workspace.clock), run_redo)
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.describe_result(await found.redo(preview, take=take), redo=True)
-    host.note(done.sentence, TOLD_S)
+    host.set_hint(done.sentence, TOLD_S)
 
 
 async def _undo(
@@ -241,7 +241,7 @@ async def _undo(
     result = await found.undo(preview, take=take)
     done = words.describe_result(result)
     if not result.done.went_to:
-        host.say(done.sentence, title=done.title)
+        host.show_notice(done.sentence, title=done.title)
         return
-    host.note(done.sentence, TOLD_S)  # in the chat another thread is being shown
+    host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
     give_back(result.prompt)

@@ -99,7 +99,7 @@ def describe_unsent(messages: int, tokens: int) -> str:
     size = f"{counted(messages, 'message')}, {tokens:,} tokens"
     note = (
         f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
-        " observed. /compact observes now; search finds them whole."
+        " observed. /compact observes now; search finds them in full."
     )
     return note if tokens else ""
 

@@ -103,7 +103,7 @@ class InstructionReader(Struct):
             self._note(files.left_out(real.relative_to(self.roots[0]).as_posix()))
             return written
         if len(above) > DEEPEST_IMPORT:
-            self._note(f"{path.name}: @{name} is too deep; left as text.")
+            self._note(f"{path.name}: @{name} is nested too deep; left as text.")
             return written
         text = self.plain(real)
         if text is None:

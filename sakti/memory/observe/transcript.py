@@ -43,7 +43,7 @@ _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
 
 def divide(message: Message, limit: int, count: Callable[[str], int]) -> list[Message]:
-    """Divide a message into several whose texts have at most `limit` tokens each; all else is in the last one."""
+    """Divide a message into several with texts of at most `limit` tokens; other parts go with the last."""
     if message.tokens <= limit:
         return [message]
     texts = [chunk for part in message.parts if isinstance(part, TextPart) for chunk in _split(part.text, limit, count)]

@@ -108,7 +108,9 @@ def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -
     if ruled and new is None:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
     if ruled and known and old is None and not replace:
-        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
+        raise MemoryFailure(
+            "The page is Markdown, but its schema requires JSON: replace the whole page.", code="bad_json"
+        )
     if replace or not known:
         if new is not None:
             merged, changed = merge_json({}, new)

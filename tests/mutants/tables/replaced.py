@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     M(
         "marks-not-shown",
-        "sakti.store.log.lines:LogLine.marked",
+        "sakti.store.log.lines:LogLine.marked_text",
         "self.earlier, self.date",
         "(), self.date",
         by="tests/unit/memory/test_marking.py::test_words_are_found_again_whatever_their_case_and_only_in_older_lines",

@@ -53,8 +53,8 @@ MUTANTS = (
     M("correct-any-line", "sakti.store.log.corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
         "correct-empty",
-        "sakti.store.log.corrections:correct",
-        'if action == "edit" and not text.strip():',
+        "sakti.store.log.corrections:_fields_changed_by",
+        "if not text.strip():",
         "if False:",
     ),
     M(

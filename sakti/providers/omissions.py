@@ -327,13 +327,13 @@ def find_refused_field(body: Json, error: ProviderError) -> str:
         return _IN_MESSAGES + name
     named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", text)]
     renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", text)), "")
-    return renamed or next((k for k in server_words.read().fields["optional"] if k in named), "")
+    return renamed or next((k for k in server_words.read().fields.optional if k in named), "")
 
 
 def _message_field(body: Json, text: str) -> str:
     """Return the field of a message in `body` that an error text names."""
     used = {key for message in _messages_of(body) for key in message}
-    fields = server_words.read().fields["of_messages"]
+    fields = server_words.read().fields.of_messages
     return next((f for f in fields if f in used and re.search(rf"(?<!\w){f}(?!\w)", text)), "")
 
 

@@ -16,18 +16,33 @@ from msgspec import Struct
 from sakti.core.lazy import lazy_pattern
 
 
+class ListingNames(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names in lists of models: fields, the best first, and parts of the names of models that do not chat."""
+
+    windows: tuple[str, ...]
+    outputs: tuple[str, ...]
+    not_for_chat: tuple[str, ...]
+
+
+class RequestFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields that may be left out of a request, and those of its messages."""
+
+    optional: tuple[str, ...]
+    of_messages: tuple[str, ...]
+
+
 class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
     """The tables of the file.
 
     `texts` of errors, and `ends` of answers, by what they mean; `statuses` by a word in the type of an error, which
-    the first one decides; `listings` are names of fields and of models in lists of models, `fields` those of requests.
+    the first one decides.
     """
 
     texts: Mapping[str, tuple[str, ...]]
     statuses: Mapping[str, int]
     ends: Mapping[str, tuple[str, ...]]
-    listings: Mapping[str, tuple[str, ...]]
-    fields: Mapping[str, tuple[str, ...]]
+    listings: ListingNames
+    fields: RequestFields
 
 
 @cache

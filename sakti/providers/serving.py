@@ -123,7 +123,7 @@ def from_listing(listing: Json, model: str) -> Served:
     entry = _entry_of(listing, model)
     nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
     names = server_words.read().listings
-    return Served(_number((entry, *nested), names["windows"]), _number((entry, *nested), names["outputs"]))
+    return Served(_number((entry, *nested), names.windows), _number((entry, *nested), names.outputs))
 
 
 def from_show(shown: Json) -> int | None:
@@ -201,6 +201,6 @@ def _names(body: bytes) -> list[str] | None:
         return None
     if not isinstance(value, dict) or not isinstance(cast("Json", value).get("data"), list):
         return None
-    excluded = server_words.read().listings["not_for_chat"]
+    excluded = server_words.read().listings.not_for_chat
     names = (name for name, _ in list_models(cast("Json", value)))
     return [n for n in names if not any(word in n.lower() for word in excluded)]

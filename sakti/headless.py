@@ -90,7 +90,7 @@ class Limits(Struct, frozen=True):
     steps: int | None = None
     seconds: float | None = None
 
-    def left(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
+    def limit_turn(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
         """Return the limits of the next turn after the usage so far, or None if a limit is reached."""
         usd = None if self.usd is None else self.usd - (usage.cost_usd or 0.0)
         calls = None if self.steps is None else self.steps - steps
@@ -104,7 +104,7 @@ class Limits(Struct, frozen=True):
             max_seconds=_least(settings.max_seconds, time),
         )
 
-    def reached(self, usage: Usage, steps: int, seconds: float) -> str:
+    def describe_reached(self, usage: Usage, steps: int, seconds: float) -> str:
         """Describe the limit that is reached, or return ""."""
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
@@ -176,7 +176,7 @@ class _Run:
         except TimeoutError:
             if self._limits.seconds is None:
                 raise
-            status = self._fail("limit", self._limits.reached(Usage(), 0, self._limits.seconds))
+            status = self._fail("limit", self._limits.describe_reached(Usage(), 0, self._limits.seconds))
         except NoModelError as e:
             status = self._fail("no_model", e.message)
         except SaktiError as e:
@@ -212,19 +212,25 @@ class _Run:
         self._warming = asyncio.create_task(
             session.workspace.models.warm()
         )  # beside the preparation of the first request
-        warnings = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
-        for text in (*warnings, session.workspace.options.told):
-            if text:
-                print(f"sakti: {sanitise(text)}", file=sys.stderr)
+        self._print_warnings()
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
         if lines is not None and status in GOES_ON:
-            async with contextlib.aclosing(program_io.messages(lines)) as following:
-                while (text := await self._next(following)) is not None:
-                    status = await self._answer(text)
-                    if status not in GOES_ON:
-                        break
+            status = await self._answer_lines(lines, status)
         if status in GOES_ON:
             await observe_on_exit(session.current, session.interrupt, lambda text: print(text, file=sys.stderr))
+        return status
+
+    def _print_warnings(self) -> None:
+        workspace = self._session.workspace
+        warnings = (*workspace.options.warnings, workspace.not_saved) if self._output != "text" else ()
+        for text in filter(None, (*warnings, workspace.options.told)):
+            print(f"sakti: {sanitise(text)}", file=sys.stderr)
+
+    async def _answer_lines(self, lines: int, status: str) -> str:
+        """Answer the messages of a file descriptor until one of them fails; return the last status."""
+        async with contextlib.aclosing(program_io.messages(lines)) as following:
+            while status in GOES_ON and (text := await self._next(following)) is not None:
+                status = await self._answer(text)
         return status
 
     async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
@@ -258,7 +264,7 @@ class _Run:
     async def _turn(self, prompt: str) -> str:
         """Play one turn within the rest of the run's limits; return its status."""
         session = self._session
-        limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
+        limits = self._limits.limit_turn(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
             thread = session.thread.id if session.thread else ""
             text = self._describe_limit(self._usage, self._steps)
@@ -278,21 +284,28 @@ class _Run:
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
     def _describe_limit(self, usage: Usage, steps: int) -> str:
-        return self._limits.reached(usage, steps, time.monotonic() - self._began)
+        return self._limits.describe_reached(usage, steps, time.monotonic() - self._began)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
-            if event.status == "limit" and (
-                text := self._describe_limit(self._usage + event.usage, self._steps + event.steps)
-            ):  # the turn's own limit is what was left of the run's
-                event = replace(event, error=text, error_title="Limit reached", error_code="run_limit")
+            event = self._name_limit(event)
             self._finished.append(event)
-        if isinstance(event, MessageSaved):
+        elif isinstance(event, MessageSaved):
             self._saved = True
-        if isinstance(event, ToolFinished) and event.result.name == "present_plan":
+        elif isinstance(event, ToolFinished) and event.result.name == "present_plan":
             self._plan = event.result.details.get("plan") or self._plan
-        if isinstance(event, StoreWaiting):
+        elif isinstance(event, StoreWaiting):
             self._waits.hear(event.seconds)
+        self._show(event)
+
+    def _name_limit(self, event: TurnFinished) -> TurnFinished:
+        """Name the limit of the run that ended a turn; the turn's own limit is the rest of it."""
+        if event.status != "limit":
+            return event
+        text = self._describe_limit(self._usage + event.usage, self._steps + event.steps)
+        return replace(event, error=text, error_title="Limit reached", error_code="run_limit") if text else event
+
+    def _show(self, event: Event) -> None:
         if self._output == "stream-json":
             for one in self._masked.of(event):
                 _print(json_line(mask_output(to_json(one))))
@@ -309,21 +322,7 @@ class _Run:
 
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
-        last = self._finished[-1] if self._finished else None
-        usage = self._usage if last is not None else self._session.current.usage
-        is_saved = last is not None and self._session.workspace.saved and last.thread_id
-        result: Json = {
-            "thread_id": last.thread_id if last is not None and is_saved else None,
-            "text": text,
-            "status": status,
-            "steps": self._steps,
-            "usage": to_builtins(usage),
-            "cost_usd": usage.cost_usd,
-            "error": error or (last.error if last is not None else None),
-        }
-        if last is not None and last.metadata:
-            result["metadata"] = last.metadata
-        result |= self._name_left_out()
+        result = self._describe(status, text, error) | self._name_left_out()
         if self._plan is not None:
             result["plan"] = self._plan
             result["text"] = text = text or plans.to_markdown(plans.read_plan(self._plan))
@@ -331,6 +330,25 @@ class _Run:
             result["structured_output"] = value
         self._print_result(result, text)
         return status
+
+    def _describe(self, status: str, text: str, error: str | None) -> Json:
+        """Describe the last turn, or a run that has none."""
+        last = self._finished[-1] if self._finished else None
+        usage = self._usage if last is not None else self._session.current.usage
+        result: Json = {
+            "thread_id": None,
+            "text": text,
+            "status": status,
+            "steps": self._steps,
+            "usage": to_builtins(usage),
+            "cost_usd": usage.cost_usd,
+            "error": error,
+        }
+        if last is None:
+            return result
+        thread_id = last.thread_id if self._session.workspace.saved else None
+        more = {"metadata": last.metadata} if last.metadata else {}
+        return {**result, "thread_id": thread_id or None, "error": error or last.error, **more}
 
     def _print_result(self, result: Json, text: str) -> None:
         if self._output == "json":

@@ -30,6 +30,11 @@ GROUP = CommandGroup("db", "Check, repair, back up and clean the database.", UPK
 YES = flag("--yes", help="Do not ask for confirmation.")
 
 
+def _describe_finding(finding: checks.Finding) -> str:
+    line = f"{'✓' if finding.ok else '✗'} {finding.name}: {finding.detail}"
+    return f"{line}\n  {finding.mend}" if finding.mend and not finding.ok else line
+
+
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Check for damage and repair the search index, even in a damaged file. Exit 1 if a problem remains."""
@@ -37,11 +42,11 @@ async def check(scope: Scope) -> Value:
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)
     ok = all(f.ok for f in findings)
-    lines = (
-        f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + (f"\n  {f.mend}" if f.mend and not f.ok else "")
-        for f in findings
+    return Text(
+        tuple(map(_describe_finding, findings)),
+        json={"ok": ok, "findings": [to_builtins(f) for f in findings]},
+        exit=int(not ok),
     )
-    return Text(tuple(lines), json={"ok": ok, "findings": [to_builtins(f) for f in findings]}, exit=int(not ok))
 
 
 @action(shell="db recover")
@@ -169,6 +174,16 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
 
 
+def _confirm_masking(scope: Scope, found: thread_purge.Redacted) -> bool:
+    """Show the texts with secrets and ask; False without a terminal. Raises `Refused` for no."""
+    if scope.json or not sys.stdin.isatty():
+        return False
+    print("\n".join(found.in_words()))
+    if not confirm("Mask these secrets for good? Copies of the database are removed."):
+        raise Refused("Nothing was changed.")
+    return True
+
+
 @action(
     flag("--yes", help="Do not ask for confirmation."),
     flag("--keep-copies", help="Keep copies of the database, which hold the secrets."),
@@ -184,21 +199,16 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
         return scope.in_store(lambda store: thread_purge.redact(store, do=do, keep_copies=keep_copies))
 
     found = run(do=False)
-    asks = not yes and not scope.json and sys.stdin.isatty()
-    if not found.empty and asks:
-        print("\n".join(found.in_words()))
-        yes = confirm("Mask these secrets for good? Copies of the database are removed.")
-        if not yes:
-            raise Refused("Nothing was changed.")
-    if yes:
+    if yes or (not found.empty and _confirm_masking(scope, found)):
+        yes = True
         found = run(do=True)
-    told = thread_purge.wipe_free_space(found) if yes else ""
+    remains = thread_purge.wipe_free_space(found) if yes else ""
     out = [f"{'masked' if yes else 'found'}  {line}" for line in found.in_words()]
     if found.empty:
         out.append("No secrets found.")
     elif not yes:
         out.append("Nothing was changed. --yes masks them for good.")
-    return Text((*out, *([told] if told else [])), json={"masked": yes, **found.as_json(), "left": told})
+    return Text((*out, *filter(None, [remains])), json={"masked": yes, **found.as_json(), "left": remains})
 
 
 @action(YES, shell="db vacuum")

@@ -141,9 +141,13 @@ def describe(source: SourceReport) -> str:
     )
 
 
+def _has_content(source: SourceReport) -> bool:
+    return bool(source.messages or source.tasks or source.raw)
+
+
 def _show(report: RunReport, dry_run: bool) -> Value:
     lines = [line for source in report.sources for line in _lines(source, dry_run)]
-    is_empty = not any(s.messages or s.tasks or s.raw for s in report.sources)
+    is_empty = not any(_has_content(s) for s in report.sources)
     if is_empty:
         where = "no thread matches the options" if report.sources else "no history of another program was found"
         lines.append(f"Nothing to import: {where}.")

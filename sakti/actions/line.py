@@ -215,12 +215,11 @@ def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
         exact.append((0 if at == name else 1 if at > name else 2, len(low), candidate))
     exact.sort()
     best = [c for _, _, c in exact[:limit]]
-    if len(best) < limit:
-        pattern = re.compile(".*?".join(map(re.escape, wanted)))
-        loose: list[tuple[int, int, str]] = []
-        for candidate in rest:
-            if match := pattern.search(candidate.lower()):
-                loose.append((match.end() - match.start(), len(candidate), candidate))
-        loose.sort()
-        best += [c for _, _, c in loose[: limit - len(best)]]
-    return best
+    return best if len(best) == limit else best + _match_loosely(wanted, rest)[: limit - len(best)]
+
+
+def _match_loosely(wanted: str, candidates: Iterable[str]) -> list[str]:
+    """Return those of `candidates` that hold the characters in order, those close together first."""
+    pattern = re.compile(".*?".join(map(re.escape, wanted)))
+    loose = [(m.end() - m.start(), len(c), c) for c in candidates if (m := pattern.search(c.lower()))]
+    return [c for _, _, c in sorted(loose)]

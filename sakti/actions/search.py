@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
@@ -41,21 +41,18 @@ WHAT = "shows the message with its neighbours"
     panel=MEMORY,
 )
 async def search(
-    scope: Scope,
-    query: list[str],
-    kind: list[str],
-    thread: str | None,
-    all_workspaces: bool,
-    since: str | None,
-    explain: bool,
-    limit: int,
-    offset: int,
+    scope: Scope, query: list[str], all_workspaces: bool, explain: bool, limit: int, offset: int, **chosen: Any
 ) -> Value:
     """Search all messages, observations and tasks."""
     asked = " ".join(query)
-    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), read_since(since))
+    where = text_search.Scope(
+        None if all_workspaces else scope.resource,
+        chosen["thread"],
+        tuple(chosen["kind"]),
+        read_since(chosen["since"]),
+    )
     page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
-    told = {
+    described = {
         "query": asked,
         "total": page.total,
         "with_all": page.with_all,
@@ -65,10 +62,10 @@ async def search(
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
         more = f" {'; '.join(page.notes)}." if page.notes else ""
-        return Rows((), empty=nothing + more, json=told)
+        return Rows((), empty=nothing + more, json=described)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
     tail = "; ".join((f"{page.found}{shown}", *page.notes))
-    return Rows(_lines(page, explain), tail=tail, json=told)
+    return Rows(_lines(page, explain), tail=tail, json=described)
 
 
 def read_since(since: str | None) -> int | None:
@@ -98,6 +95,11 @@ def _lines(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
     return tuple(lines.values())
 
 
+def _explain_score(hit: Hit) -> str:
+    parts = ", ".join(f"{name} {value:.3f}" for name, value in to_builtins(hit.parts).items() if value)
+    return f"score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {parts}"
+
+
 def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
     where = " · ".join(n for n in (hit.origin, hit.thread_title or hit.thread_id) if n)
@@ -106,9 +108,7 @@ def _line(hit: Hit, explain: bool = False) -> str:
     if notes:
         lines[0] += f"  ({notes})"
     if explain:
-        parts = ((name, value) for name, value in to_builtins(hit.parts).items() if value)
-        made = ", ".join(f"{name} {value:.3f}" for name, value in parts)
-        lines.append(f"     score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {made}")
+        lines.append(f"     {_explain_score(hit)}")
     return "\n".join(lines)
 
 

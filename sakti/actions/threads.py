@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
@@ -44,6 +44,18 @@ WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="thread
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
 
+def _describe_summary(summary: ThreadSummary) -> dict[str, Any]:
+    return {
+        **to_builtins(summary.thread),
+        "preview": summary.preview,
+        "messages": summary.messages,
+        "tokens": summary.tokens,
+        "undone": [b.thread.id for b in summary.undone],
+        "children": [c.thread.id for c in summary.children],
+        "state": summary.state,
+    }
+
+
 @action(limit(20), flag("--deleted", help="Only deleted threads."),
         flag("--all-workspaces", help="Threads of all workspaces."),
         option("--origin", metavar="NAME", choices=ORIGINS, help="Only threads imported from a program."),
@@ -73,20 +85,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
             "No thread yet." if all_workspaces else "No thread in this workspace yet.",
             what=WHAT,
             pick=go_on if live is not None else None,
-            json={
-                "threads": [
-                    {
-                        **to_builtins(s.thread),
-                        "preview": s.preview,
-                        "messages": s.messages,
-                        "tokens": s.tokens,
-                        "undone": [b.thread.id for b in s.undone],
-                        "children": [c.thread.id for c in s.children],
-                        "state": s.state,
-                    }
-                    for s in found
-                ]
-            },
+            json={"threads": [_describe_summary(s) for s in found]},
         )
 
     return Open("threads", instead=list_rows)

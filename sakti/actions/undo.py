@@ -168,13 +168,17 @@ def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
+def _enumerate(names: Sequence[str]) -> str:
+    """Join the first ten names."""
+    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
 def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
-    names = [one_line(p, 80) for p in (*result.left, *result.kept)]
-    if names:
-        text += f" Left as they are: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
+    if names := [one_line(p, 80) for p in (*result.left, *result.kept)]:
+        text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
     text += _describe_tasks(result.tasks, redo=redo)

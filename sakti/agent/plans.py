@@ -147,7 +147,7 @@ def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, me
     """
     message = message_store.get(db, message_id)
     epic = service.create(
-        db, actor, ids.new(), plan.title, description=plan.summary, type="epic", message_id=message_id
+        db, actor, service.NewTask(ids.new(), plan.title, description=plan.summary, type="epic", message_id=message_id)
     )
     task_ids: list[str] = []
     for step in plan.steps:
@@ -155,12 +155,14 @@ def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, me
         task = service.create(
             db,
             actor,
-            ids.new(),
-            step.title,
-            description=_describe_step(step),
-            parent=epic.id,
-            depends_on=blockers,
-            message_id=message_id,
+            service.NewTask(
+                ids.new(),
+                step.title,
+                description=_describe_step(step),
+                parent=epic.id,
+                depends_on=blockers,
+                message_id=message_id,
+            ),
         )
         task_ids.append(task.id)
     stored: Json = masked_value(

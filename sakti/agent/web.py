@@ -31,7 +31,7 @@ from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
 from sakti.core.network import Target
 from sakti.core.text import byte_size, one_line
 from sakti.core.tokens import Counter
-from sakti.core.types import ImagePart, Json, Usage
+from sakti.core.types import ImagePart, Json, ModelCall, Usage
 from sakti.providers import registry
 from sakti.providers.protocol import read_table
 from sakti.providers.web_search import WebAnswer, WebHit, search
@@ -147,14 +147,11 @@ class SessionSearch:
         run.state.spend(answer.usage)
         await self._store.write(
             stored_messages.add_step,
+            run.thread_id,
+            "search",
+            ModelCall(answer.model, answer.usage, duration_ms, "end"),
             id=self._store.ids.new(),
-            thread_id=run.thread_id,
-            purpose="search",
-            model=answer.model,
-            usage=answer.usage,
             now=run.state.clock.now(),
-            duration_ms=duration_ms,
-            stop_reason="end",
         )
 
     async def _ask_service(self, name: str, query: str, limit: int, site: str) -> tuple[str, WebAnswer]:

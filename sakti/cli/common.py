@@ -124,15 +124,15 @@ def options(
     model: str | None = None,
     approval: str | None = None,
     mode: str | None = None,
-    interactive: bool = True,
     no_save: bool = False,
-    trusted: bool = False,
+    trusted: bool | None = None,
     added: Sequence[str] = (),
     **thread: Any,
 ) -> Options:
     """Make a session's options from the command line's; raises `ConfigError`, and `Refused` for a folder.
 
-    `thread`: resume, fork or continue_last. In a chat the project's settings are asked about after the first paint.
+    `thread`: resume, fork or continue_last. `trusted`: the project is trusted this time; None for a chat, which
+    asks about the project's settings after the first paint.
     """
     if mode is not None and (reason := refuse_mode(mode)):
         raise Refused(f"--mode: {reason}", code=values.USAGE)
@@ -143,7 +143,7 @@ def options(
     more += ["memory.read_only=true"] if no_save else []
     folders = tuple(dict.fromkeys(map(_resolve_added, added)))
     chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
-    if interactive:
+    if trusted is None:
         return sessions.Options.load_unasked(**chosen)
     return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 

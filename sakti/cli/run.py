@@ -117,7 +117,7 @@ def _options(chosen: dict[str, Any]) -> Options:
     more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
     effort, overrides, trust = chosen.pop("effort"), chosen.pop("overrides"), chosen.pop("trust")
     more += [f'agent.effort="{effort}"'] if effort else []
-    return common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
+    return common.options(overrides=[*overrides, *more], trusted=trust, **chosen)
 
 
 _MESSAGE_LIMITS = ("max_steps", "max_seconds", "max_tokens", "max_usd")

@@ -85,7 +85,7 @@ class ShellScope(Scope):
         return common.settings(overrides)
 
     def make_workspace(self) -> Workspace:
-        return sessions.Session(common.options(interactive=False)).workspace
+        return sessions.Session(common.options(trusted=False)).workspace
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         return common.in_store(work)
@@ -111,11 +111,11 @@ class ShellScope(Scope):
     async def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[sessions.Session]:
-        def made(resume: str | None) -> sessions.Session:
-            chosen = common.options(overrides=overrides, resume=resume, interactive=False)
+        def make_session(resume: str | None) -> sessions.Session:
+            chosen = common.options(overrides=overrides, resume=resume, trusted=False)
             return sessions.Session(chosen, store=self._store)
 
-        session = made(thread)
+        session = make_session(thread)
         for warning in session.workspace.options.warnings:
             print(f"sakti: {sanitise(warning)}", file=sys.stderr)
         if models == "chosen":
@@ -127,7 +127,7 @@ class ShellScope(Scope):
             models == "called" and session.thread and not session.workspace.config.memory.read_only
         ):  # else the engine says it
             await session.close()
-            session = made(session.thread.id)
+            session = make_session(session.thread.id)
             await session.start()
         try:
             yield session

@@ -141,20 +141,21 @@ class once(Generic[T, V]):
 class _LazyPattern:
     """Regular expression that is compiled at its first use; looked-up attributes are cached."""
 
-    def __init__(self, source: str, flags: int) -> None:
+    def __init__(self, source: str | Callable[[], str], flags: int) -> None:
         self._source = source
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(re.compile(self._source, self._flags), name)
+        source = self._source if isinstance(self._source, str) else self._source()
+        attribute = getattr(re.compile(source, self._flags), name)
         self.__dict__[name] = attribute  # the next look-up does not come here
         return attribute
 
 
-def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(source: str | Callable[[], str], flags: int = 0) -> re.Pattern[str]:
     """Return what `re.compile(source, flags)` returns, compiled at its first use.
 
-    Its methods and attributes are those of a pattern; functions of `re` do not take it. A mistake in `source` is
-    found at the first use.
+    A callable `source` is called then. The result has the methods and attributes of a pattern; functions of `re` do not
+    take it. A mistake in `source` is found at the first use.
     """
     return cast("re.Pattern[str]", _LazyPattern(source, flags))

@@ -67,7 +67,12 @@ def proxy_for(url: str) -> str:
         return ""
     if "no" not in proxies and urllib.request.proxy_bypass(host):  # the settings of macOS and Windows
         return ""
-    if proxy.startswith("socks://"):  # the desktop's way to write it, which the client does not know
+    return _complete_proxy(proxy)
+
+
+def _complete_proxy(proxy: str) -> str:
+    """Return the address of a proxy in the form that the client knows."""
+    if proxy.startswith("socks://"):  # the desktop's way to write it
         return proxy.replace("socks", "socks5", 1)
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -153,6 +158,10 @@ class NetworkHost(NamedTuple):
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) < 65_536
+
+
 def read(text: str) -> NetworkHost | None:
     """Read `example.org`, `*.example.org` or `example.org:8443`; None for anything else.
 
@@ -162,7 +171,7 @@ def read(text: str) -> NetworkHost | None:
     if not _DIFFERENT.isdisjoint(text):
         return None
     name, colon, port = text.strip().partition(":")
-    if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+    if colon and not _is_port(port):
         return None
     name = name.lower().removesuffix(".")
     try:
@@ -206,6 +215,13 @@ def missing(wanted: Iterable[str], allowed: Collection[str]) -> list[str]:
     return list(dict.fromkeys(out))
 
 
+def _embedded_address(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that is reached by `ip`: mapped, by 6to4, or translated."""
+    if ip in _TRANSLATED:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.sixtofour if ip.ipv4_mapped is None else ip.ipv4_mapped
+
+
 def is_public(address: str) -> bool:
     """Return whether an address belongs to the public internet: none of this machine and its networks."""
     try:
@@ -213,12 +229,8 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            return is_public(str(ip.ipv4_mapped))
-        if ip.sixtofour is not None:
-            return is_public(str(ip.sixtofour))
-        if ip in _TRANSLATED:
-            return is_public(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
+        if (inner := _embedded_address(ip)) is not None:
+            return is_public(str(inner))
         if ip.teredo is not None or ip in _TRANSLATED_LOCALLY or ip not in _UNICAST:
             return False
     if any(ip in network for network in _OTHERS):

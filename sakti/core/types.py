@@ -258,6 +258,16 @@ class Usage(Struct, frozen=True):
         )
 
 
+class ModelCall(Struct, frozen=True):
+    """One finished call of a model; `counted_tokens` is our own count of its input."""
+
+    model: str
+    usage: Usage
+    duration_ms: int = 0
+    stop_reason: str = ""
+    counted_tokens: int = 0
+
+
 class Spent(Struct, frozen=True):
     """Usage of a thread.
 

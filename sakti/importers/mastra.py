@@ -29,7 +29,6 @@ from sakti.store.database import Store
 from sakti.store.imports import THREAD, EntryOrigin
 from sakti.store.memory import group_rows, records
 from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.memory.records import put_working_memory, working_memory
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
@@ -326,11 +325,8 @@ def _open_record(db: Database, writer: ImportWriter, record: Generations, first:
     newest = record.rows[-1]
     return records.get_or_create(
         db,
+        records.RecordOwner(first.resource_id, None if record.is_shared else first.thread_id),
         id=writer.ids.new(),
-        lookup_key=f"resource:{first.resource_id}" if record.is_shared else f"thread:{first.thread_id}",
-        scope="resource" if record.is_shared else "thread",
-        thread_id=None if record.is_shared else first.thread_id,
-        resource_id=first.resource_id,
         timezone=inputs.as_text(newest, "observedTimezone") or "UTC",
         now=inputs.read_time(newest.get("updatedAt")),
     )
@@ -462,20 +458,19 @@ def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
         return ""
     resource = writer.workspace_of(page.thread.cwd)
     scope, owner = ("thread", origin.thread_id) if page.of_thread else ("resource", resource)
-    current = working_memory(db, scope, owner)
+    current = records.working_memory(db, scope, owner)
     content = masked(page.content)
     if current is not None:
         return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} already exists and was kept"
-    put_working_memory(
-        db,
+    version = records.PageVersion(
         id=writer.ids.new(),
         scope=scope,
         owner_id=owner,
+        resource_id=resource,
         content=content,
         tokens=writer.counter.count(content),
         actor=page_actor(writer.run),
         now=page.time,
-        expected_version=0,
-        resource_id=resource,
     )
+    records.put_working_memory(db, version, expected_version=0)
     return ""

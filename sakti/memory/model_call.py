@@ -11,8 +11,7 @@ from sakti.core.clock import Clock
 from sakti.core.config import MAX_OUTPUT_TOKENS, ModelSettings
 from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
-from sakti.memory.protocol import ModelCall
+from sakti.core.types import Block, ImagePart, Message, ModelCall, Part, Request, TextPart
 from sakti.providers import limits
 from sakti.providers.facts import takes_images
 from sakti.providers.limits import Retries

@@ -7,18 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from sakti.core.types import Json, Message, Usage
+from sakti.core.types import Json, Message, ModelCall
 from sakti.store.log.replaced import Earlier
-
-
-class ModelCall(Struct, frozen=True):
-    """One model call of memory; `counted_tokens` is our own count of its input."""
-
-    model: str
-    usage: Usage
-    duration_ms: int
-    stop_reason: str
-    counted_tokens: int
 
 
 class ObserveInput(Struct, frozen=True):

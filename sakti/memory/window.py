@@ -277,20 +277,11 @@ async def open_record(
 
     `read_only`: it is read as it is.
     """
-    key = f"thread:{thread.id}" if scope == "thread" else f"resource:{thread.resource_id}"
+    owner = memory_store.RecordOwner(thread.resource_id, thread.id if scope == "thread" else None)
     zone = timezone or "UTC"
 
     def make(db: Database) -> OpenedRecord:
-        record = memory_store.get_or_create(
-            db,
-            id=new_id,
-            lookup_key=key,
-            scope=scope,
-            thread_id=thread.id if scope == "thread" else None,
-            resource_id=thread.resource_id,
-            timezone=zone,
-            now=now,
-        )
+        record = memory_store.get_or_create(db, owner, id=new_id, timezone=zone, now=now)
         if timezone and record.observed_timezone != timezone:
             memory_store.set_timezone(db, record.id, timezone)
         stale = (*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id))
@@ -302,8 +293,8 @@ async def open_record(
             return await store.write(make)
         except StoreError as e:
             failure = e.message
-    existing = await store.read(memory_store.get_record, key)
-    empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
+    existing = await store.read(memory_store.get_record, owner.lookup_key)
+    empty = Record("", owner.lookup_key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
     return OpenedRecord(existing or empty, failure=failure)
 
 

@@ -13,14 +13,13 @@ from sakti.core.clock import Clock, Ids
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Event, Notice
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, Message, plain_text
+from sakti.core.types import Json, Message, ModelCall, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import model, speaking
 from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, find_losses, flags
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
-    ModelCall,
     ObserveInput,
     Observer,
     ObserveResult,
@@ -344,18 +343,7 @@ class MemoryWorker:
         self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]
     ) -> None:
         for call in calls:
-            await self.store.write(
-                messages.add_step,
-                id=self.ids.new(),
-                thread_id=thread_id,
-                purpose=purpose,
-                model=call.model,
-                usage=call.usage,
-                now=self.clock.now(),
-                counted_tokens=call.counted_tokens,
-                duration_ms=call.duration_ms,
-                stop_reason=call.stop_reason,
-            )
+            await self.store.write(messages.add_step, thread_id, purpose, call, id=self.ids.new(), now=self.clock.now())
 
 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:

@@ -41,6 +41,7 @@ from sakti.plain.speech import READY, Speech
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
+    from sakti.core.types import Message
 
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class Chat:
         block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not block:
             return
-        typed, before, self._typed = self._lines.typed, self._typed, self._lines.typed
+        typed, before, self._typed = self._lines.unfinished_line, self._typed, self._lines.unfinished_line
         try:
             sys.stdout.write(f"\n{block}" if typed and typed != before else block)
             sys.stdout.flush()
@@ -172,14 +173,14 @@ class Chat:
         files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         brings = f"this folder brings files that change what sakti does, {state}: {files}"
         self.say([brings, *trust_view.effects(review), TRUST])
-        return bool(await self._read_answer(typed, lambda line: self._trusted(line, review)))
+        return bool(await self._read_answer(typed, lambda line: self._read_trust(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
         """Ask whether an MCP server of the project may have a need; None without a terminal."""
         if not self._lines.terminal:
             return None
         self.say([f"the MCP server {need.sentence}", ALLOW])
-        return await self._read_answer(typed, self._allowed)
+        return await self._read_answer(typed, self._read_permission)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
         """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
@@ -193,13 +194,13 @@ class Chat:
             if (answered := read(reply.result() or "n")) is not None:
                 return answered
 
-    def _allowed(self, line: str) -> bool | None:
+    def _read_permission(self, line: str) -> bool | None:
         answer = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
         if answer is None:
             self.say([ALLOW])
         return answer
 
-    def _trusted(self, line: str, review: trust.TrustReview) -> bool | None:
+    def _read_trust(self, line: str, review: trust.TrustReview) -> bool | None:
         """Return the answer in a line; None if it is none, and the question was repeated."""
         match line.strip().lower():
             case "y" | "yes":
@@ -220,7 +221,7 @@ class Chat:
             self.say(left_out.values())
 
     def _decide(self, line: str, review: trust.TrustReview, decided: asyncio.Future[bool]) -> None:
-        if (trusted := self._trusted(line, review)) is not None and not decided.done():
+        if (trusted := self._read_trust(line, review)) is not None and not decided.done():
             decided.set_result(trusted)
 
     async def _ask_about(self, review: trust.TrustReview) -> bool:
@@ -269,7 +270,7 @@ class Chat:
     def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run `work(*args)` in the background and print its error."""
 
-        async def guarded() -> None:
+        async def run_guarded() -> None:
             try:
                 await work(*args)
             except SaktiError as e:
@@ -278,7 +279,7 @@ class Chat:
                 log.exception("a command failed")
                 self.say([f"error: {type(e).__name__}: {one_line(str(e), 300)}; the log file has the details"])
 
-        task = asyncio.ensure_future(guarded())
+        task = asyncio.ensure_future(run_guarded())
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
 
@@ -344,20 +345,30 @@ class Chat:
                  "put the text into a file and attach it with @; /send sends it as it arrived, /drop discards it"]
             )  # fmt: skip
             return
-        if self._new_files is not None:
-            self._decide(line, *self._new_files)
-            return
-        question = self.speech.question
-        if question is not None and not self._begun and (reply := plain_lines.answer(line, question)) is not None:
-            self._answer(question, reply)
+        if self._is_answer(line):
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
             return
         text = "\n".join([*self._begun, line])
         self._begun.clear()
-        if not text.strip():
-            return
+        if text.strip():
+            self._on_text(text)
+
+    def _is_answer(self, line: str) -> bool:
+        """Take a line as the answer to an open question; False if it is something else."""
+        if self._new_files is not None:
+            self._decide(line, *self._new_files)
+            return True
+        question = self.speech.question
+        if question is None or self._begun or (reply := plain_lines.answer(line, question)) is None:
+            return False
+        self._answer(question, reply)
+        return True
+
+    def _on_text(self, text: str) -> None:
+        """Send a text of one or more lines, choose by its number, or run its command."""
+        question = self.speech.question
         if question is not None and parse(text).kind == "message":
             self.say([f"a question is waiting: answer {words.keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
@@ -420,7 +431,7 @@ class Chat:
     # --- what is not sent -------------------------------------------------------------------------------------
 
     def _draft(self) -> str:
-        parts = ["\n".join([*self._begun, self._lines.typed]), self.unsent]
+        parts = ["\n".join([*self._begun, self._lines.unfinished_line]), self.unsent]
         return "\n\n".join(p for p in reversed(parts) if p.strip())
 
     async def _take_unsent(self) -> None:
@@ -461,10 +472,14 @@ class Chat:
         if self.session.busy or self.commands.thread != thread.id:
             return
         self._version = version
+        if new := self._take_unseen(page):
+            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+
+    def _take_unseen(self, page: Iterable[Message]) -> list[Message]:
+        """Return the complete messages that were not shown yet, and mark them as seen."""
         new = [m for m in page if m.id not in self._seen and m.state != "provisional"]
         self._seen.update(m.id for m in new)
-        if new:
-            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+        return new
 
     async def _show_thread(self, thread_id: str) -> None:
         """Print a summary of the opened thread."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +23,7 @@ from sakti.plain.prose import Prose
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.plain.speech import Speech
+    from sakti.store.log.lines import LogLine
 
 
 class PlainHost(Protocol):
@@ -251,6 +252,12 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
             return list(value.lines)
 
 
+def _filter_log(log: Sequence[LogLine], wanted: Sequence[str]) -> list[str]:
+    """Return the lines of the log with all `wanted` words, without any the newest lines."""
+    entries = list(words.log_lines(log))
+    return [x for x in entries if all(w in x.lower() for w in wanted)] if wanted else entries[-SHOWN:]
+
+
 def items(rows: Rows, thread_id: str = "") -> list[str]:
     """Return the lines of a list's items, with their numbers where one may be chosen."""
     match rows.kind:
@@ -258,11 +265,7 @@ def items(rows: Rows, thread_id: str = "") -> list[str]:
             numbered = enumerate(rows.items, 1)
             return [words.thread(s, n, current=s.thread.id == thread_id) for n, s in numbered]
         case "log":
-            log, filter_words = rows.items
-            entries = list(words.log_lines(log))
-            return (
-                [x for x in entries if all(w in x.lower() for w in filter_words)] if filter_words else entries[-SHOWN:]
-            )
+            return _filter_log(*rows.items)
         case "around":
             messages, target = rows.items
             return [x for m in messages for x in _around(m, m.id == target)]

@@ -59,7 +59,7 @@ class Lines:
         threading.Thread(target=self._read, name="lines", daemon=True).start()
 
     @property
-    def typed(self) -> str:
+    def unfinished_line(self) -> str:
         """Return the text of the unfinished line, if the system tells."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
 
@@ -168,6 +168,15 @@ class TypedAnswer(Struct, frozen=True):
     fresh: bool = False
 
 
+def _answer_edited(command: str, asked: ApprovalRequested) -> TypedAnswer:
+    """Answer with the command that is run in place of the asked one."""
+    if asked.tool != "bash":
+        return TypedAnswer(problem="only a command can be edited; answer n with a note")
+    if not command:
+        return TypedAnswer(problem="write the command after e, on the same line")
+    return TypedAnswer(True, edited=command)
+
+
 def answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
     """Parse a line as an answer to the open question; None if it is something else."""
     if asked.is_card:
@@ -187,11 +196,7 @@ def answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
         case (("n" | "no"), note):
             return TypedAnswer(note=note)
         case (("e" | "edit"), command):
-            if asked.tool != "bash":
-                return TypedAnswer(problem="only a command can be edited; answer n with a note")
-            if not command:
-                return TypedAnswer(problem="write the command after e, on the same line")
-            return TypedAnswer(True, edited=command)
+            return _answer_edited(command, asked)
         case _:
             return None
 
@@ -219,11 +224,13 @@ def _answer_card(line: str, questions: Sequence[CardQuestion]) -> TypedAnswer | 
         return None
     if len(pieces) < len(questions):
         return TypedAnswer(problem=f"there are {len(questions)} questions: separate the answers with semicolons")
-    answers = [_answer_one(piece, question) for question, piece in zip(questions, pieces, strict=True)]
-    problems = [one for one in answers if isinstance(one, str)]
-    if problems:
-        return TypedAnswer(problem=problems[0])
-    return TypedAnswer(True, answers=tuple(one for one in answers if isinstance(one, CardAnswer)))
+    answers: list[CardAnswer] = []
+    for question, piece in zip(questions, pieces, strict=True):
+        answer_or_problem = _answer_one(piece, question)
+        if isinstance(answer_or_problem, str):
+            return TypedAnswer(problem=answer_or_problem)
+        answers.append(answer_or_problem)
+    return TypedAnswer(True, answers=tuple(answers))
 
 
 def _answer_one(piece: str, question: CardQuestion) -> CardAnswer | str:

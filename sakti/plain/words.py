@@ -90,12 +90,20 @@ def describe_result(asked: ToolCallPart | None, result: ToolResultPart, duration
         parts.append(f"exit code {code}")
     if isinstance(denied := details.get("denied"), str):
         return ", ".join([*parts, f"denied: {one_line(denied, 200)}" if denied else "denied"])
-    if details.get("stopped") is True:
-        return ", ".join([*parts, "stopped", duration(duration_ms)])
-    parts += ["failed" if result.is_error else "ok", duration(duration_ms)]
-    if result.is_error and not isinstance(code, int):
+    outcome = _outcome(result)
+    parts += [outcome, duration(duration_ms)]
+    if outcome == "failed" and not isinstance(code, int):
         parts.append(one_line(result.content, 200))
     return ", ".join(parts)
+
+
+def _outcome(result: ToolResultPart) -> str:
+    """Return how a call ended, in a word."""
+    if isinstance(result.details.get("denied"), str):
+        return "denied"
+    if result.details.get("stopped") is True:
+        return "stopped"
+    return "failed" if result.is_error else "ok"
 
 
 def _counts(details: Mapping[str, object]) -> Iterator[str]:
@@ -276,9 +284,7 @@ def _part_lines(part: Part) -> list[str]:
         case ToolCallPart():
             return [f"tool: {call(part)}"]
         case ToolResultPart():
-            denied = isinstance(part.details.get("denied"), str)
-            state = "denied" if denied else "failed" if part.is_error else "ok"
-            return [f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}"]
+            return [f"result of {one_line(part.name, 40)}, {_outcome(part)}: {one_line(part.content, 200)}"]
         case FilePart(path, text):
             return [f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}"]
         case OutputPart(command, text):
@@ -347,7 +353,7 @@ def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
         day = f"{sanitise(line.date)} " if line.date != date else ""
         date = line.date
         about = f" ({', '.join(marks)})" if marks else ""
-        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked, 500)}"
+        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked_text, 500)}"
 
 
 def activation(event: MemoryActivation) -> str:

@@ -27,7 +27,7 @@ from sakti.core.types import (
 from sakti.providers import facts
 from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
-from sakti.providers.history import call_arguments, file_text, merged, read_arguments, turns, valid_id
+from sakti.providers.history import call_arguments, file_text, merge_extra, read_arguments, turns, valid_id
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
@@ -43,12 +43,13 @@ _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 def render(request: Request, provider: str = "anthropic") -> Json:
     """Render the JSON body of `request`, without `stream`."""
     messages = _messages(request.messages, provider, request.model)
-    system = [_text(b.text) for b in request.system if b.text.strip()]
+    blocks = [b for b in request.system if b.text.strip()]
+    system = [_text(b.text) for b in blocks]
     tools: list[Json] = [
         {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
         for t in request.tools
     ]
-    used = _mark_prefix(system, tools, _edges([b for b in request.system if b.text.strip()]))
+    used = _mark_prefix(system, tools, _edges(blocks))
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 
@@ -64,7 +65,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
     if request.schema is not None:
         schema = {"format": {"type": "json_schema", "schema": request.schema}}
         body["output_config"] = {**body.get("output_config", {}), **schema}
-    return merged(body, request.extra)
+    return merge_extra(body, request.extra)
 
 
 def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[int]) -> int:

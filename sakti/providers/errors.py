@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from sakti.core import network
 from sakti.core.errors import ProviderError
-from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import limits
+from sakti.providers import limits, server_words
+from sakti.providers.server_words import text_pattern
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
@@ -30,84 +30,16 @@ _RETRYABLE = frozenset(
         *("stream_cut", "unreadable", "line_too_long"),
     }
 )
-# Overflow texts of: OpenAI and servers like it; Anthropic; Gemini; llama.cpp; vLLM; Kimi; GLM; DashScope; Copilot; TGI
-# and Together; Bedrock; Ollama; xAI; Mistral.
-_TOO_LONG = lazy_pattern(
-    r"context[ _-]?(length|window|size)|context_length_exceeded|(prompt|input|request|conversation) is too long|"
-    r"too many (input |prompt )?tokens(?! per|, please wait)|model_context_window_exceeded|"
-    r"maximum (context|prompt|number of (input )?tokens|input|model length|sequence length|allowed (input|prompt))|"
-    r"input (is )?too long|exceed_context_size|max(imum)?[ _]model[ _]len|"
-    r"(exceed(s|ed|ing)?|larger than|longer than|greater than) (the |its )?(available |model'?s? )?"
-    r"(maximum |max )?(context|model length|prompt length|input length|number of input tokens)|"
-    r"(exceed(s|ed|ing)?|over|beyond) (the )?(model'?s? )?(max(imum)? )?(input )?tokens? limit|"
-    r"input length and `?max_tokens`? exceed|reduce the (length|size) of (the|your) (messages|prompt|input|context)|"
-    r"(prompt|input|messages?)( length| size)?( of)?( \d+)?( tokens)? exceeds? (the )?max(imum)? "
-    r"(allowed )?(length|size)|"
-    r"range of input length|input tokens? (limit )?(is |was |are )?exceed(s|ed)|"
-    r"(prompt|input) token count .*exceeds?|tokens? (in|of) (the|your) (prompt|input) exceeds?|"
-    r"`?inputs`? tokens \+|`?inputs`? must have less than|prompt too long|prompt contains \d+ tokens",
-    re.I,
-)
-_OUTPUT_TOO_LONG = lazy_pattern(
-    r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
-)
-_QUOTA_KINDS = lazy_pattern(
-    r"insufficient_quota|billing|credit_balance|insufficient_(balance|credits|funds)|spend_limit|arrearage|"
-    r"(?<!rate_)usage_limit|exceeded_current_quota|payment_required",
-    re.I,
-)
-_QUOTA_TEXT = lazy_pattern(
-    r"credit balance is too low|insufficient (account )?(balance|credits?|funds|quota)|no credits? (left|remaining)|"
-    r"account .{0,30}\b(arrears|overdue)|(please )?(recharge|top up)|billing (hard limit|is not active|not active)",
-    re.I,
-)
-_POLICY_KINDS = lazy_pattern(r"(cyber|bio|usage|misalignment)_policy", re.I)
-# Servers refuse images with many statuses: OpenRouter with 404, llama.cpp and Ollama with 500.
-NO_IMAGES = lazy_pattern(
-    r"(not|n't|no endpoints? found that) support (the )?(image|vision|multi-?modal)|image (input|content)s? "
-    r"(is|are) not (supported|enabled|allowed)|not a (multi-?modal|vision)|unknown variant `?image|"
-    r"\b(image|vision|multi-?modal|picture)\w*( input| content)?s? (is |are )?(un|not )(supported|available|enabled)|"
-    r"missing data required for image|only (supports? )?text|content\W.{0,20}must be (a )?string|"
-    r"(takes|accepts) no images?",
-    re.I,
-)
-FILTERED = lazy_pattern(
-    r"content[ _]?(filter|management|policy|moderation)|responsible ?ai|flagged|inappropriate|moderation|"
-    r"data_?inspection|sensitive (content|word|information)|(violat|safety|harmful)|prohibited|risk control|"
-    r"invalid_prompt|content exists risk",
-    re.I,
-)
-_REGION = lazy_pattern(
-    r"country|territor|(your|this|current|from) (region|location)|user location|region (is )?not|geo", re.I
-)
-_SUSPENDED = lazy_pattern(
-    r"\b(account|organi[sz]ation|user|key|workspace|consumer)\b.{0,60}"
-    r"\b(suspended|deactivated|disabled|banned|terminated|locked|blocked)\b",
-    re.I,
-)
+_TOO_LONG = text_pattern("too_long")
+_OUTPUT_TOO_LONG = text_pattern("output_too_long")
+_QUOTA_KINDS = text_pattern("quota_kinds")
+_QUOTA_TEXT = text_pattern("quota")
+_POLICY_KINDS = text_pattern("policy_kinds")
+NO_IMAGES = text_pattern("no_images")
+FILTERED = text_pattern("filtered")
+_REGION = text_pattern("region")
+_SUSPENDED = text_pattern("suspended")
 
-_KINDS = (  # the first word in an error's type or code decides
-    ("image_", 400),
-    ("_image", 400),
-    ("overloaded", 529),
-    ("unavailable", 503),
-    ("rate_limit", 429),
-    ("throttl", 429),
-    ("resource_exhausted", 429),
-    ("authentication", 401),
-    ("invalid_api_key", 401),
-    ("permission", 403),
-    ("unsupported_country", 403),
-    ("not_found", 404),
-    ("context_length", 400),
-    ("invalid", 400),
-    ("content_filter", 400),
-    ("policy", 400),
-    ("validation", 400),
-    ("residency", 400),
-    ("timeout", 408),
-    ("server", 500),
-)
 _STATUS_CODES = {
     401: "authentication",
     402: "authentication",
@@ -177,7 +109,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where
 def from_event(body: Any, where: Where) -> ProviderError:
     """Build the error for an error event inside a stream that had begun well."""
     report = read_report(body)
-    status = next((s for word, s in _KINDS if word in report.kind.lower()), None)
+    status = next((s for word, s in server_words.read().statuses.items() if word in report.kind.lower()), None)
     if status is None:
         number = re.search(r"\b([45]\d\d)\b", report.kind)
         status = int(number[1]) if number else 500
@@ -200,15 +132,20 @@ def classify(status: int, report: ServerReport) -> str:
         return "authentication"  # waiting does not fill an account
     if _POLICY_KINDS.search(report.kind):
         return "refused"
-    if NO_IMAGES.search(report.text) and status in (400, 404, 415, 422, 500, 501):
-        return "invalid_request"
-    if status == 403 and FILTERED.search(report.everything):
+    if _refuses_content(status, report):
         return "invalid_request"
     if status in _MAY_OVERFLOW and (code := _length_code(status, report)):
         return code
     if status in _STATUS_CODES:
         return _STATUS_CODES[status]
     return "server" if status >= 500 else "invalid_request"
+
+
+def _refuses_content(status: int, report: ServerReport) -> bool:
+    """Return whether an image, or a text that a filter rejects, is why a request was refused."""
+    if status == 403:
+        return bool(FILTERED.search(report.everything))
+    return status in (400, 404, 415, 422, 500, 501) and bool(NO_IMAGES.search(report.text))
 
 
 def _is_quota(status: int, report: ServerReport) -> bool:
@@ -229,19 +166,26 @@ def _length_code(status: int, report: ServerReport) -> str:
     return "context_too_long" if too_long else ""
 
 
+def _account_sentence(code: str, status: int, report: ServerReport, why: str, where: Where) -> str:
+    """Explain that a server takes nothing from this account or key; `why` is its own reason, as a clause."""
+    name = where.provider
+    if code == "authentication" and _is_quota(status, report):
+        return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
+    if report.kind != "page" and _SUSPENDED.search(report.text):
+        return f"{name} has suspended this account or key ({status}){why} Contact its support, or use another key."
+    if code == "permission":
+        return _permission_sentence(status, report, why, where)
+    key = f"check {where.key_env}" if where.key_env else "check its key"
+    text = clean(report.text, where)
+    return f'Invalid API key for "{name}" ({status}): {key}{f" — {text}" if text else "."}'
+
+
 def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str:
     name, text = where.provider, clean(report.text, where)
     why = f": {text}{'' if text[-1] in '.!?…' else '.'}" if text else "."
     match code:
-        case "authentication" if _is_quota(status, report):
-            return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
-        case "authentication" | "permission" if report.kind != "page" and _SUSPENDED.search(report.text):
-            return f"{name} has suspended this account or key ({status}){why} Contact its support, or use another key."
-        case "authentication":
-            key = f"check {where.key_env}" if where.key_env else "check its key"
-            return f'Invalid API key for "{name}" ({status}): {key}{f" — {text}" if text else "."}'
-        case "permission":
-            return _permission_sentence(status, report, why, where)
+        case "authentication" | "permission":
+            return _account_sentence(code, status, report, why, where)
         case "not_found":
             return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists its models."
         case "output_too_long":
@@ -284,12 +228,17 @@ def _passing_sentence(code: str, status: int, name: str, why: str) -> str:
             return f"{name} had an internal error ({status}){why}"
 
 
-def read_report(body: Any) -> ServerReport:
-    """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
+def _outer_object(body: Any) -> Json:
+    """Return the object of a server's error, the first one of a list; {} without one."""
     node: Any = body
     if isinstance(node, list) and node:
         node = cast("list[Any]", node)[0]
-    outer = cast("Json", node) if isinstance(node, dict) else {}
+    return cast("Json", node) if isinstance(node, dict) else {}
+
+
+def read_report(body: Any) -> ServerReport:
+    """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
+    outer = _outer_object(body)
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
         return ServerReport(_line(inner), str(outer.get("code") or ""))
@@ -363,9 +312,9 @@ def boundary(where: Where) -> Generator[None]:
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
     """Convert an exception of an SDK, of its HTTP client or of a cloud's login to a ProviderError."""
-    for cause in _causes(error):
-        if isinstance(cause, ProviderError):  # raised while the SDK was sending, and wrapped by it
-            return cause
+    wrapped = next((c for c in _causes(error) if isinstance(c, ProviderError)), None)
+    if wrapped is not None:  # raised while the SDK was sending
+        return wrapped
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
         return _from_sdk(status, error, where)

@@ -80,11 +80,15 @@ def _limits(
 ) -> tuple[int | None, int | None]:
     """Return a model's context window and longest answer; None if neither server nor table has them."""
     window, output = own.context_window or served.window, served.max_output
-    # a server on this machine decides how much of a model it serves
-    if not (preset.local if preset is not None else is_loopback(own.base_url or "")):
+    if not _sets_own_limits(own, preset):
         window = window or (listed.window if listed is not None else None) or family.window
         output = output or family.max_output
     return window, min(output, window) if output and window else output
+
+
+def _sets_own_limits(own: ProviderSettings, preset: Preset | None) -> bool:
+    """Return whether the server decides how much of a model it serves, as those on this machine do."""
+    return preset.local if preset is not None else is_loopback(own.base_url or "")
 
 
 def assumption(info: ModelInfo) -> str:

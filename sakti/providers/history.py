@@ -215,13 +215,13 @@ def read_arguments(raw: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the settings' `extra` into `body`; tables are merged, anything else is replaced."""
+def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the settings' `extra` into `body`; tables are merge_extra, anything else is replaced."""
     out = dict(body)
     for key, value in extra.items():
         mine = out.get(key)
         if isinstance(mine, dict) and isinstance(value, Mapping):
-            out[key] = merged(cast("dict[str, Any]", mine), cast("Mapping[str, Any]", value))
+            out[key] = merge_extra(cast("dict[str, Any]", mine), cast("Mapping[str, Any]", value))
         else:
             out[key] = value
     return out

@@ -27,10 +27,11 @@ from sakti.core.types import (
     TextPart,
     ToolResultPart,
 )
-from sakti.providers import facts
+from sakti.providers import facts, server_words
 from sakti.providers.errors import FILTERED, NO_IMAGES
 from sakti.providers.history import valid_id
 from sakti.providers.protocol import StreamEvent
+from sakti.providers.server_words import text_pattern
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ Kind: TypeAlias = Literal["image", "result", "file", "output"]
 
 MOST_REFUSALS = 8  # of one request, after which every new piece of the refused kind is left out
 EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
-_IMAGE = lazy_pattern(r"\bimages?|_image|\bpictures?\b|\bvision\b|multi-?modal|media[ _]type|base64", re.I)
+_IMAGE = text_pattern("about_image")
 _PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
 _CONTAINERS = ("messages", "input", "content", "output")
 _CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")
@@ -283,13 +284,9 @@ def choose_settings(
 ) -> AcceptedSettings:
     """Return the settings that `model` of `provider` takes."""
     family = facts.family(provider, model)
-    no_temperature = no_thinking = ""
     if provider == "anthropic":
         no_temperature = "its API has none"
-        if family is not facts.UNKNOWN and not family.thinking:
-            no_thinking = "the model does not think"
-        elif (thinking_tokens or 0) < ANTHROPIC_LEAST_THINKING:
-            no_thinking = f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least"
+        no_thinking = _refuse_anthropic_thinking(family, thinking_tokens or 0)
     else:
         no_temperature = "" if family.temperature else "models that think take none"
         no_thinking = "" if family.thinking else "the model is not known to think"
@@ -303,50 +300,56 @@ def choose_settings(
     )
 
 
-# Parts of a body without which the same is asked, by the names that a refusal calls them.
-_OPTIONAL = (
-    *("reasoning_effort", "reasoning", "thinking", "output_config", "temperature"),
-    *("stream_options", "prompt_cache_key", "include", "store"),
-)
-# Fields of an assistant's message that go back as they came; a server that sends one may still refuse to take it.
-_MESSAGE_FIELDS = ("reasoning_content", "reasoning_details", "reasoning", "phase")
+def _refuse_anthropic_thinking(family: facts.Family, tokens: int) -> str:
+    """Return why Anthropic's API takes no thinking of that length, or ""."""
+    if family is not facts.UNKNOWN and not family.thinking:
+        return "the model does not think"
+    return f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least" if tokens < ANTHROPIC_LEAST_THINKING else ""
+
+
 _IN_MESSAGES = "messages."  # before the name of such a field
 _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_UNKNOWN = lazy_pattern(
-    r"unsupported|(not|n't) support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (input|field)|"
-    r"additional propert|deprecated|remove the|invalid (parameter|argument|field)|no such (parameter|argument|field)",
-    re.I,
-)
+_UNKNOWN = text_pattern("unknown_field")
+
+
+def _rejects_field(error: ProviderError) -> bool:
+    """Return whether a server says that it does not know a field."""
+    is_rejected = error.code == "invalid_request" and error.status in (400, 422)
+    return is_rejected and bool(_UNKNOWN.search(error.server_text))
 
 
 def find_refused_field(body: Json, error: ProviderError) -> str:
     """Return the field of `body` that a server rejects as unknown and that may be omitted, or ""."""
     text = error.server_text
-    if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
+    if not _rejects_field(error):
         return ""
     if re.search(r"messages?|input\b", text) and (name := _message_field(body, text)):
         return _IN_MESSAGES + name
     named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", text)]
     renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", text)), "")
-    return renamed or next((k for k in _OPTIONAL if k in named), "")
+    return renamed or next((k for k in server_words.read().fields.optional if k in named), "")
 
 
 def _message_field(body: Json, text: str) -> str:
     """Return the field of a message in `body` that an error text names."""
     used = {key for message in _messages_of(body) for key in message}
-    return next((f for f in _MESSAGE_FIELDS if f in used and re.search(rf"(?<!\w){f}(?!\w)", text)), "")
+    fields = server_words.read().fields.of_messages
+    return next((f for f in fields if f in used and re.search(rf"(?<!\w){f}(?!\w)", text)), "")
 
 
 def _messages_of(body: Json) -> list[Json]:
     return body.get("messages") or body.get("input") or []
 
 
+def _without(fields: Json, names: Collection[str]) -> Json:
+    return {k: v for k, v in fields.items() if k not in names}
+
+
 def without_fields(body: Json, names: Collection[str]) -> Json:
     """Return `body` without what its server does not know; a limit of the answer gets its other name."""
-    out = {k: v for k, v in body.items() if k not in names}
+    out = _without(body, names)
     if fields := {n.removeprefix(_IN_MESSAGES) for n in names if n.startswith(_IN_MESSAGES)}:
-        key = "messages" if "messages" in out else "input"
-        out[key] = [{k: v for k, v in m.items() if k not in fields} for m in _messages_of(out)]
+        out["messages" if "messages" in out else "input"] = [_without(m, fields) for m in _messages_of(out)]
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 

@@ -29,7 +29,7 @@ from sakti.providers.history import (
     call_arguments,
     data_url,
     file_text,
-    merged,
+    merge_extra,
     split_tool_images,
     turns,
     words,
@@ -63,7 +63,7 @@ def render(request: Request, provider: str) -> Json:
     body: Json = {"model": request.model, "messages": messages, **_tools(request)}
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return merged(body | _options(request, provider), request.extra)
+    return merge_extra(body | _options(request, provider), request.extra)
 
 
 def _tools(request: Request) -> Json:
@@ -127,6 +127,14 @@ def _append_tail(messages: list[Json], tail: str) -> None:
         last["content"].append({"type": "text", "text": tail})
 
 
+def _add_thinking(message: Json, part: ThinkingPart) -> None:
+    """Add thinking in the fields of a message in which the server sent it."""
+    if (name := part.opaque.get("field")) in THINKING_FIELDS:
+        message[name] = message.get(name, "") + part.text
+    if "details" in part.opaque:
+        message.setdefault("reasoning_details", []).extend(part.opaque["details"])
+
+
 def _assistant(turn: HistoryTurn) -> Json:
     message: Json = {"role": "assistant", "content": None}
     extras: Json = {}
@@ -139,11 +147,8 @@ def _assistant(turn: HistoryTurn) -> Json:
             case ToolCallPart(call_id, name):
                 arguments = json.dumps(call_arguments(part), ensure_ascii=False)
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
-            case ThinkingPart(text, opaque=opaque):
-                if (name := opaque.get("field")) in THINKING_FIELDS:
-                    message[name] = message.get(name, "") + text
-                if "details" in opaque:
-                    message.setdefault("reasoning_details", []).extend(opaque["details"])
+            case ThinkingPart(opaque=opaque):
+                _add_thinking(message, part)
                 extras.update(opaque.get("extra", {}))
             case ToolResultPart() | ImagePart() | FilePart() | OutputPart() | MarkerPart() | ContextPart():
                 pass  # nothing that this API takes back from an assistant

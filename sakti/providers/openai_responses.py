@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 from collections.abc import AsyncGenerator
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
 from sakti.core.errors import ProviderError
-from sakti.core.lazy import lazy_pattern
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -39,7 +37,7 @@ from sakti.providers.history import (
     call_arguments,
     data_url,
     file_text,
-    merged,
+    merge_extra,
     split_tool_images,
     turns,
     valid_id,
@@ -47,13 +45,12 @@ from sakti.providers.history import (
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, TextChunk, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
+from sakti.providers.server_words import text_pattern
 
 log = logging.getLogger(__name__)
 
-_ID_UNKNOWN = lazy_pattern(
-    r"item with id .{0,200}not found|items are not persisted|provided without its required", re.I
-)
-_ID_MISSING = lazy_pattern(r"\bid\b.{0,80}(required|missing)|(required|missing).{0,80}\bid\b", re.I)
+_ID_UNKNOWN = text_pattern("unknown_item")
+_ID_MISSING = text_pattern("missing_item")
 
 
 def render(request: Request, provider: str = "openai", *, with_ids: bool | None = None) -> Json:
@@ -75,7 +72,7 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
-    return merged(body | _options(request, provider), request.extra)
+    return merge_extra(body | _options(request, provider), request.extra)
 
 
 def _tools(request: Request) -> Json:
@@ -237,7 +234,7 @@ class ResponsesStreamParser(StreamParser):
         return not self._failed and all(map(_is_completed, blocks)) and bool(blocks) and _can_be_last(blocks[-1])
 
     @property
-    def refused(self) -> bool:
+    def is_refusal(self) -> bool:
         return any(map(_is_refusal, self.blocks.values()))
 
     def take(self, event: Json) -> list[StreamEvent]:

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.core.lazy import lazy_pattern
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, ToolCallPart, Usage, storable
-from sakti.providers import sse
+from sakti.providers import server_words, sse
 from sakti.providers.errors import Where, only_keep_alives, stream_cut
 from sakti.providers.history import CallIds, read_arguments
 from sakti.providers.protocol import (
@@ -27,6 +26,7 @@ from sakti.providers.protocol import (
     ToolCallChunk,
     read_table,
 )
+from sakti.providers.server_words import end_pattern
 from sakti.providers.sse import DONE, OTHER_PROTOCOL, other_protocol, protocol_errors
 
 log = logging.getLogger(__name__)
@@ -35,24 +35,16 @@ _PINGS = ("ping", "keepalive")
 
 Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the answer is to be asked for again
 
-_ENDS = frozenset({"", "stop", "eos", "end_turn", "stop_sequence", "complete", "completed", "done"})
-_LIKE_AN_END = lazy_pattern(r"(stop|eos|eot|end)(_\w+)?")  # "eos_token", "end_of_turn"
-_CALLS = frozenset({"tool_use", "tool_call", "tool_calls", "function_call", "function_calls"})
-_FILTERED = lazy_pattern(
-    r"filter|safety|sensitive|refus|moderat|guardrail|prohibit|blocklist|recitation|spii|policy|flagged"
-)
-_LENGTH = lazy_pattern(r"length|max_.*tokens|context|token_?limit|window")
-_FAILED = lazy_pattern(
-    r"error|fail|abort|cancel|timeout|timed_out|interrupt|insufficient|overload|unavailable|disconnect|malformed"
-)
+_FILTERED, _LENGTH, _FAILED, _LIKE_AN_END = map(end_pattern, ("filtered", "length", "failed", "like_an_end"))
 
 
 def classify(reason: str) -> Stop:
     """Return how an answer ended; a reason that is not known is never taken for a complete answer."""
     name = reason.strip().lower()
-    if name in _ENDS:
+    ends = server_words.read().ends
+    if name in ends["complete"]:
         return "end"
-    if name in _CALLS:
+    if name in ends["calls"]:
         return "tool_use"
     if name == "pause_turn":
         return "pause"
@@ -118,7 +110,7 @@ class StreamParser(ABC):
         return self._is_complete_without_end()
 
     @property
-    def refused(self) -> bool:
+    def is_refusal(self) -> bool:
         """Return whether the answer is a refusal."""
         return self._refused
 
@@ -249,7 +241,7 @@ def complete_answer(parser: StreamParser, where: Where) -> Completed:
     if stop in ("end", "tool_use", "unknown") and has_calls:
         stop = "tool_use"
     elif stop in ("end", "tool_use"):
-        stop = "refusal" if parser.refused else "end"
+        stop = "refusal" if parser.is_refusal else "end"
     return Completed(parts, stop, parser.usage, parser.model, unknown)
 
 

@@ -74,7 +74,7 @@ class Provider(Protocol):
 
     async def models(self) -> Sequence[ModelInfo]: ...
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return the limits that the server states for `model`, None without an answer. Called once."""
         ...
 

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -16,9 +16,7 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
 from sakti.core.network import is_loopback
-from sakti.core.types import ModelInfo
 from sakti.providers import endpoint as endpoints
-from sakti.providers import facts
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.protocol import Provider
@@ -108,14 +106,15 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
         for preset in PRESETS.values():
             if preset.names and re.match(preset.names, name):
                 return f"{preset.name}/{name}"
-    close = difflib.get_close_matches(head, names, n=3)
-    hint = (
-        f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?"
-        if close
-        else (f"write provider/name, with one of {', '.join(sorted(names))}.")
-    )
     what = f"There is no provider {head!r}" if slash else f"The provider of {name!r} is not clear"
-    raise NoModelError(f"{what}: {hint}")
+    raise NoModelError(f"{what}: {_hint(head, rest or '…', names)}")
+
+
+def _hint(head: str, model: str, names: Collection[str]) -> str:
+    """Suggest the providers whose names are like `head`, else name them all."""
+    if close := difflib.get_close_matches(head, names, n=3):
+        return f"did you mean {' or '.join(f'{c}/{model}' for c in close)}?"
+    return f"write provider/name, with one of {', '.join(sorted(names))}."
 
 
 def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
@@ -268,19 +267,24 @@ def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring:
     return (names[0] if names else ""), None
 
 
+async def _by_local_address(env: Mapping[str, str], probe: Probe) -> SelectedModel | None:
+    """Return the first model of a server on this machine whose address is in the environment."""
+    for preset in PRESETS.values():
+        url = env.get(preset.base_url_env) if preset.base_url_env else None
+        if url and is_loopback(url) and (names := await probe(_with_v1(url))):
+            return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
+    return None
+
+
 async def _by_key(
     env: Mapping[str, str], settings: Mapping[str, ProviderSettings], keyring: KeyLookup | None, probe: Probe
 ) -> SelectedModel | None:
     candidates = list(_key_variables(settings))
     for provider, variable in candidates:
-        if env.get(variable):
-            model = await _default_model(provider, env, settings, probe)
-            if model:
-                return SelectedModel(f"{provider}/{model}", f"{variable} is set")
-    for preset in PRESETS.values():
-        url = env.get(preset.base_url_env) if preset.base_url_env else None
-        if url and is_loopback(url) and (names := await probe(_with_v1(url))):
-            return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
+        if env.get(variable) and (model := await _default_model(provider, env, settings, probe)):
+            return SelectedModel(f"{provider}/{model}", f"{variable} is set")
+    if served := await _by_local_address(env, probe):
+        return served
     # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
     lookup = keyring or keys.keyring_lookup
     candidate = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
@@ -323,20 +327,6 @@ async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> 
         if names:
             return SelectedModel(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
     return None
-
-
-def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> ModelInfo:
-    """Return the facts about a model without asking its server; the settings' `context_window` wins.
-
-    Loads the price snapshot, which takes a moment: call it in a thread where nothing may wait.
-    """
-    name, _, model = resolve(full_name, settings).partition("/")
-    window = settings[name].context_window if name in settings else None
-    if name == "local":
-        return local_provider.info(window)
-    if name == "scripted":
-        return ModelInfo(model, name, window or 200_000)
-    return facts.get_facts(name, model, settings.get(name))
 
 
 def _local_model() -> str:

@@ -25,7 +25,7 @@ from sakti.providers import facts, serving
 from sakti.providers.endpoint import Endpoint
 from sakti.providers.errors import Where, boundary, from_status, not_a_model, proxy_login
 from sakti.providers.facts import Served
-from sakti.providers.history import CallIds, merged
+from sakti.providers.history import CallIds, merge_extra
 from sakti.providers.omissions import RefusedParameters
 from sakti.providers.parser import StreamParser, chunks, complete_answer
 from sakti.providers.presets import PRESETS
@@ -199,7 +199,7 @@ class RemoteProvider(ABC):
 
     def _with_extra(self, request: Request) -> Request:
         extra = dict(self._endpoint.extra)
-        return replace(request, extra=merged(extra, request.extra)) if extra else request
+        return replace(request, extra=merge_extra(extra, request.extra)) if extra else request
 
     @property
     def has_search(self) -> bool:
@@ -244,13 +244,13 @@ class RemoteProvider(ABC):
             await self._server.open()  # raises if something is missing to ask it
             return [facts.get_facts(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
-        rows = serving.listed(listing)
+        rows = serving.list_models(listing)
         return [
             facts.get_facts(self.name, name, settings, serving.from_listing({"data": [row]}, name))
             for name, row in rows
         ]
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return what the server says about `model`; None if it does not answer."""
         try:
             headers = await self._server.headers()

@@ -44,6 +44,12 @@ class Call(Struct, frozen=True):
     id: str = ""
     raw: str = ""
 
+    def as_json(self) -> str:
+        return self.raw or json.dumps(self.arguments or {}, ensure_ascii=False)
+
+    def as_part(self, id: str) -> ToolCallPart:
+        return ToolCallPart(id, self.name, None if self.raw else self.arguments or {}, self.raw)
+
 
 class Answer(Struct, frozen=True):
     """One model call.
@@ -147,10 +153,8 @@ class ScriptedProvider:
             parts.append(TextPart(answer.text))
         for call in answer.calls:
             call_id = ids.unique(call.id or None)
-            raw = call.raw or json.dumps(call.arguments or {}, ensure_ascii=False)
-            yield from (ToolCallChunk(call_id, call.name, piece) for piece in _pieces(raw, answer.chunk))
-            arguments = None if call.raw else call.arguments or {}
-            parts.append(ToolCallPart(call_id, call.name, arguments, call.raw))
+            yield from (ToolCallChunk(call_id, call.name, piece) for piece in _pieces(call.as_json(), answer.chunk))
+            parts.append(call.as_part(call_id))
 
     def _usage(self, request: Request, parts: Sequence[Part]) -> Usage:
         if self._count is None:
@@ -166,7 +170,7 @@ class ScriptedProvider:
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return nothing: all facts about `model` are known."""
         return Served()
 

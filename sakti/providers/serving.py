@@ -19,21 +19,11 @@ from sakti.core.errors import ProviderError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.network import is_loopback
 from sakti.core.types import Json
+from sakti.providers import server_words
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together
 LARGEST = 8 * 1024 * 1024  # bytes of an answer
-# what vLLM, OpenRouter, Groq, Mistral, LM Studio and Anthropic call it
-_WINDOWS = (
-    "loaded_context_length",
-    "max_model_len",
-    "context_length",
-    "context_window",
-    "max_context_length",
-    "max_input_tokens",
-    "n_ctx",
-)
-_OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
@@ -112,7 +102,7 @@ class _ServerClient:
 # --- pure -------------------------------------------------------------------------------------------------
 
 
-def listed(listing: Json) -> list[tuple[str, Json]]:
+def list_models(listing: Json) -> list[tuple[str, Json]]:
     """Return (id, entry) of each listed model that has an id."""
     entries: Any = listing.get("data")
     items = cast("list[Any]", entries) if isinstance(entries, list) else []
@@ -120,15 +110,20 @@ def listed(listing: Json) -> list[tuple[str, Json]]:
     return [(str(row["id"]), row) for row in rows if row.get("id")]
 
 
+def _entry_of(listing: Json, model: str) -> Json:
+    """Return the entry of `model`, else the only one; {} without either."""
+    entries: Any = listing.get("data") or listing.get("models") or []
+    rows = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
+    only = rows[0] if len(rows) == 1 else {}
+    return next((e for e in rows if model in (e.get("id"), e.get("name"), e.get("model"))), only)
+
+
 def from_listing(listing: Json, model: str) -> Served:
     """Read the entry of `model` in a list of models, or the only entry if the names differ."""
-    entries: Any = listing.get("data") or listing.get("models") or []
-    listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
-    entry = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
-    if entry is None:
-        entry = listed[0] if len(listed) == 1 else {}
+    entry = _entry_of(listing, model)
     nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
-    return Served(_number((entry, *nested), _WINDOWS), _number((entry, *nested), _OUTPUTS))
+    names = server_words.read().listings
+    return Served(_number((entry, *nested), names.windows), _number((entry, *nested), names.outputs))
 
 
 def from_show(shown: Json) -> int | None:
@@ -156,7 +151,6 @@ def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
 
 TIMEOUT = 0.3
 _LARGEST = 4 * 1024 * 1024
-_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
 
 
 async def served_models(base_url: str) -> list[str] | None:
@@ -205,9 +199,8 @@ def _names(body: bytes) -> list[str] | None:
         value: Any = json.loads(body)
     except ValueError:
         return None
-    listed: Any = cast("dict[str, Any]", value).get("data") if isinstance(value, dict) else None
-    if not isinstance(listed, list):
+    if not isinstance(value, dict) or not isinstance(cast("Json", value).get("data"), list):
         return None
-    models = cast("list[Any]", listed)
-    names = [str(cast("dict[str, Any]", m).get("id") or "") for m in models if isinstance(m, dict)]
-    return [n for n in names if n and not any(word in n.lower() for word in _NOT_FOR_CHAT)]
+    excluded = server_words.read().listings.not_for_chat
+    names = (name for name, _ in list_models(cast("Json", value)))
+    return [n for n in names if not any(word in n.lower() for word in excluded)]

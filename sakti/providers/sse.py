@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import MsgspecError
 from msgspec.json import Decoder
@@ -56,20 +56,28 @@ async def answer_events(response: Any, where: Where, split: Callable[[Json], Ite
     Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
     it says, and stream_cut for a stream that cannot be read.
     """
-    kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    content_type = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
     pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
     first = await _first_bytes(pieces, where)
-    sign = first.lstrip()[:1]
-    if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
-        for event in _split_object(_loads(await _all(first, pieces)), first, where, split):
-            yield event
-    elif sign == b"<" or kind == "text/html":
-        raise not_a_model(where, "a page", _text(await _all(first, pieces)))
-    elif kind == "text/plain" and not _may_be_events(first):
-        raise not_a_model(where, "a text", _text(await _all(first, pieces)))
-    else:
+    kind = _kind_of(first, content_type)
+    if kind == "events":
         async for event in json_events(_again(first, pieces), where):
             yield event
+    elif kind == "object":
+        for event in _split_object(_loads(await _all(first, pieces)), first, where, split):
+            yield event
+    else:
+        raise not_a_model(where, kind, _text(await _all(first, pieces)))
+
+
+def _kind_of(first: bytes, content_type: str) -> Literal["object", "events", "a page", "a text"]:
+    """Return the kind of an answer by its first bytes, and by its header if they leave it open."""
+    sign = first.lstrip()[:1]
+    if sign == b"{" or (content_type == "application/json" and sign not in (b"d", b":", b"e", b"i")):
+        return "object"
+    if sign == b"<" or content_type == "text/html":
+        return "a page"
+    return "a text" if content_type == "text/plain" and not _may_be_events(first) else "events"
 
 
 async def _first_bytes(pieces: AsyncIterator[bytes], where: Where) -> bytes:

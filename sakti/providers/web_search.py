@@ -141,9 +141,13 @@ def _responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str, str
         for content in cast("list[Json]", item.get("content") or []) if item.get("type") == "message" else []:
             text = str(content.get("text") or "")
             for note in cast("list[Json]", content.get("annotations") or []):
-                start, end = _as_place(note.get("start_index")), _as_place(note.get("end_index"))
-                line = text[text.rfind("\n", 0, start) + 1 : start].strip(" -*([") if 0 < start <= end else ""
-                yield str(note.get("url") or ""), str(note.get("title") or ""), line
+                yield str(note.get("url") or ""), str(note.get("title") or ""), _line_before(text, note)
+
+
+def _line_before(text: str, note: Json) -> str:
+    """Return the line of the answer up to the place of a citation, "" without a valid one."""
+    start, end = _as_place(note.get("start_index")), _as_place(note.get("end_index"))
+    return text[text.rfind("\n", 0, start) + 1 : start].strip(" -*([") if 0 < start <= end else ""
 
 
 def _as_place(value: Any) -> int:

@@ -231,7 +231,7 @@ def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
 MISSING = "The archive of this database is missing: put the file ending in .archive back beside the database."
 
 
-def keys_between(db: Connection, keys: Sequence[int], number: bytes) -> set[int]:
+def find_referred_keys(db: Connection, keys: Sequence[int], number: bytes) -> set[int]:
     """Return those of `keys` (in order) of an archive that messages refer to."""
     # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(

@@ -24,7 +24,6 @@ from sakti.store.search.folding import folded
 from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers, said_before
 from sakti.store.threads import codec
 
-MIGRATION = 10  # which leaves this to be done
 STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
 _ROWS = 50  # that are read in one go, of long texts fewer
 _LONG = 10_000  # characters of texts in one go

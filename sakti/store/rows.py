@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -74,13 +75,26 @@ def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
     return db.execute_sql(f"INSERT OR IGNORE {sql} RETURNING 1", row).fetchone() is not None
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def _fill(
+    shared: Sequence[Any], varied: Iterable[tuple[int, str, Callable[[Any], Any]]], row: Mapping[str, Any]
+) -> list[Any]:
+    """Return the values of a row: the shared ones, and those that it names itself."""
+    values = list(shared)
+    for at, name, convert in varied:
+        values[at] = convert(row[name])
+    return values
+
+
 def insert_many(
     db: Database,
     model: type[Model],
     rows: Iterable[Mapping[str, Any]],
     /,
     *,
-    same: Mapping[str, Any] | None = None,
+    same: Mapping[str, Any] = _NOTHING,
     unless_there: bool = False,
 ) -> None:
     """Insert rows that name the same fields, in one statement; raises as `insert`.
@@ -91,17 +105,12 @@ def insert_many(
         return
     fields, sql = _statement(model)
     names = listed[0].keys()
-    _check_names(model, {*names, *(same or {})})
+    _check_names(model, {*names, *same})
     if any(row.keys() != names for row in listed):
         raise TypeError(f"The rows of {model.__name__} name different fields.")
-    shared = [convert((same or {}).get(name, default())) for name, (convert, default) in fields.items()]
+    shared = [convert(same.get(name, default())) for name, (convert, default) in fields.items()]
     varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in names]
-    filled: list[list[Any]] = []
-    for row in listed:
-        values = shared.copy()
-        for at, name, convert in varied:
-            values[at] = convert(row[name])
-        filled.append(values)
+    filled = [_fill(shared, varied, row) for row in listed]
     connection: Any = db.connection()
     connection.executemany(f"INSERT {'OR IGNORE ' if unless_there else ''}{sql}", filled)
 

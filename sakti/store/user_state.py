@@ -67,23 +67,30 @@ def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: 
     row.delete().where(here, row.pk <= oldest).execute(db)
 
 
+class Unsent(Struct, frozen=True):
+    """Draft and queued messages of a window, and its open thread."""
+
+    draft: str
+    queued: Sequence[str] = ()
+    thread_id: str | None = None
+
+
 def keep_unsent(
-    db: Database,
-    resource_id: str,
-    owner: str,
-    draft: str,
-    queued: Sequence[str],
-    now: int,
-    *,
-    left: bool = False,
-    thread_id: str | None = None,
+    db: Database, resource_id: str, owner: str, unsent: Unsent, now: int, *, is_closing: bool = False
 ) -> None:
-    """Persist the draft and queue of `owner`'s window and its open thread; `left`: the window closes."""
+    """Persist what `owner`'s window holds unsent; a window that closes leaves it to the next one."""
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
-    if draft.strip() or queued:
-        holder = "" if left else owner
-        held = {"draft": draft, "queued": list(queued), "updated_at": now, "thread_id": thread_id}
-        rows.insert(db, UnsentRow, resource_id=resource_id, owner=holder, **held)
+    if unsent.draft.strip() or unsent.queued:
+        rows.insert(
+            db,
+            UnsentRow,
+            resource_id=resource_id,
+            owner="" if is_closing else owner,
+            draft=unsent.draft,
+            queued=list(unsent.queued),
+            thread_id=unsent.thread_id,
+            updated_at=now,
+        )
 
 
 def forget_unsent(db: Database, resource_id: str, owner: str) -> None:
@@ -128,7 +135,8 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
         drafts += filter(None, (draft,))
         queued += texts
     draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
-    keep_unsent(db, resource_id, owner, draft, queued, now, thread_id=threads.pop() if len(threads) == 1 else None)
+    unsent = Unsent(draft, queued, threads.pop() if len(threads) == 1 else None)
+    keep_unsent(db, resource_id, owner, unsent, now)
     return draft, queued
 
 

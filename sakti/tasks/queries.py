@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
@@ -25,13 +24,6 @@ from sakti.tasks.describe import (
     is_abandoned,
     reasons,
 )
-
-if TYPE_CHECKING:
-    from sakti.core.types import Json
-
-with lazy_imports:
-    from sakti.store.search import search as text_search
-
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -364,9 +356,8 @@ def search(db: Connection, resource_id: str, query: str, limit: int, include_mes
     tasks = list(questions.get_many(db, questions.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
-        scope = text_search.Scope(resource_id, kinds=("message",))
         out["messages"] = [
             {"id": h.id, "role": h.role, "text": h.snippet} | ({"task": h.task_id} if h.task_id else {})
-            for h in text_search.search(db, query, scope, limit=limit).hits
+            for h in questions.search_texts(db, resource_id, query, "message", limit)
         ]
     return out

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import Struct
+
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
@@ -69,43 +71,48 @@ def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
 # --- fields -----------------------------------------------------------------------------------------------
 
 
-def create(
-    db: Database,
-    actor: Actor,
-    id: str,
-    title: str,
-    *,
-    description: str = "",
-    priority: int = 2,
-    type: str = "task",
-    labels: Sequence[str] = (),
-    assignee: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    parent: str | None = None,
-    depends_on: Sequence[str] = (),
-    message_id: str | None = None,
-) -> Task:
-    """Create a task with its edges and link it to the user's message behind it.
+class NewTask(Struct, frozen=True):
+    """Fields and edges of a task that is to be created.
 
-    `message_id` is that message, or the answer whose tool call creates the task.
+    `message_id` is the user's message behind it, or the answer whose tool call creates it.
     """
-    check_text("description", description)
-    check_text("assignee", assignee)
-    check_choice("type", type, TYPES)
-    check_priority(priority)
-    title = clean_title(title)
-    if questions.exists(db, id):
-        raise TaskError(f"A task {id!r} already exists.", code="duplicate")
+
+    id: str
+    title: str
+    description: str = ""
+    priority: int = 2
+    type: str = "task"
+    labels: Sequence[str] = ()
+    assignee: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    parent: str | None = None
+    depends_on: Sequence[str] = ()
+    message_id: str | None = None
+
+    def check(self) -> None:
+        """Raise `TaskError` if a field has no valid value."""
+        check_text("description", self.description)
+        check_text("assignee", self.assignee)
+        check_choice("type", self.type, TYPES)
+        check_priority(self.priority)
+
+
+def create(db: Database, actor: Actor, new: NewTask) -> Task:
+    """Create a task with its edges and link it to the user's message behind it."""
+    new.check()
+    title = clean_title(new.title)
+    if questions.exists(db, new.id):
+        raise TaskError(f"A task {new.id!r} already exists.", code="duplicate")
     task = Task(
-        id=id,
+        id=new.id,
         resource_id=actor.resource_id,
-        handle=new_handle(db, actor.resource_id, id),
+        handle=new_handle(db, actor.resource_id, new.id),
         title=title,
-        description=description,
+        description=new.description,
         status="open",
-        priority=priority,
-        type=type,
-        assignee=assignee or None,
+        priority=new.priority,
+        type=new.type,
+        assignee=new.assignee or None,
         session_id=None,
         claimed_at=None,
         claim_expires_at=None,
@@ -115,15 +122,15 @@ def create(
         created_at=actor.now,
         updated_at=actor.now,
         closed_at=None,
-        labels=tuple(clean_labels(labels)),
-        metadata=merged_metadata({}, dict(metadata or {})),
+        labels=tuple(clean_labels(new.labels)),
+        metadata=merged_metadata({}, dict(new.metadata or {})),
     )
-    others = [(parent, g.PARENT)] if parent else []
-    others += [(other, g.BLOCKS) for other in depends_on]
+    others = [(new.parent, g.PARENT)] if new.parent else []
+    others += [(other, g.BLOCKS) for other in new.depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
     rows.insert(db, task)
     _connect_new(db, actor, task, targets)
-    if origin := _origin(db, message_id):
+    if origin := _origin(db, new.message_id):
         rows.add_link(db, task.id, origin, "reference", actor.now)
     rows.add_event(db, task, "create", actor.name, actor.now, (None, {"title": title}))
     return task

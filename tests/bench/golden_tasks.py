@@ -78,7 +78,9 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
     match op["op"]:
         case "create":
             service.create(
-                db, actor, at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task")
+                db,
+                actor,
+                service.NewTask(at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task")),
             )
         case "dep":
             service.depend(db, actor, at("task"), at("on"), op.get("type"))

@@ -84,7 +84,9 @@ async def _in_process(store: Store, actor: service.Actor, count: int, rounds: in
 
     def create(db: Database, _: int) -> None:
         on = [f"bench-{n:06d}" for n in chance.sample(range(count), 2)]
-        made.append(service.create(db, actor, store.ids.new(), f"one more {len(made)}", depends_on=on).id)
+        made.append(
+            service.create(db, actor, service.NewTask(store.ids.new(), f"one more {len(made)}", depends_on=on)).id
+        )
 
     def close(db: Database, _: int) -> None:
         first = queries.ready(db, who, 1)["tasks"][0]["id"]

@@ -94,5 +94,5 @@ async def test_every_protocol_asks(api):
         own = {"mine": ProviderSettings(api=api, base_url=f"{url}/v1")}
         provider = registry.create("mine/m", own, {}, lambda _name: None)
         assert provider.elsewhere
-        assert await provider.served("m") == Served(8_192, 700)
+        assert await provider.fetch_limits("m") == Served(8_192, 700)
         await provider.close()

@@ -89,7 +89,7 @@ async def play(talk: Talk, folder: Path, limits: tuple[int, int], repeat: int = 
 
 def mistaken(played: Played, talk: Talk) -> list[str]:
     """What still holds and is marked as if it did not."""
-    return [words for words in talk.valid if any(_closed(x.marked, words) for x in played.lines)]
+    return [words for words in talk.valid if any(_closed(x.marked_text, words) for x in played.lines)]
 
 
 def lost(played: Played, talk: Talk) -> list[str]:

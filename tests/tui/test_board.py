@@ -41,9 +41,9 @@ async def look(app, pilot):
 
 
 async def test_the_columns_say_what_blocks_and_who_works(running, board, store):
-    await store.write(service.create, board, "a", "first thing")
-    await store.write(service.create, board, "b", "second thing", depends_on=["a"])
-    await store.write(service.create, board, "c", "third thing")
+    await store.write(service.create, board, service.NewTask("a", "first thing"))
+    await store.write(service.create, board, service.NewTask("b", "second thing", depends_on=["a"]))
+    await store.write(service.create, board, service.NewTask("c", "third thing"))
     claimed, _ = await store.write(service.claim, board, "c")
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
@@ -79,8 +79,8 @@ async def test_tasks_are_made_claimed_closed_and_taken_back_by_keys(running, boa
 
 
 async def test_dependency_and_filter_and_a_refused_cycle(running, board, store):
-    first = await store.write(service.create, board, "a", "alpha")
-    second = await store.write(service.create, board, "b", "beta")
+    first = await store.write(service.create, board, service.NewTask("a", "alpha"))
+    second = await store.write(service.create, board, service.NewTask("b", "beta"))
     async with running((140, 30)) as (app, pilot):
         screen = await open_board(app, pilot)
         await pilot.press("d", *second.handle, "enter")
@@ -96,17 +96,17 @@ async def test_dependency_and_filter_and_a_refused_cycle(running, board, store):
 
 
 async def test_what_another_process_does_shows_and_the_cursor_stays(running, board, store):
-    await store.write(service.create, board, "b", "beta")
+    await store.write(service.create, board, service.NewTask("b", "beta"))
     async with running((120, 30)) as (app, pilot):
         screen = await open_board(app, pilot)
-        await store.write(service.create, board, "a", "urgent", priority=0)
+        await store.write(service.create, board, service.NewTask("a", "urgent", priority=0))
         await look(app, pilot)
         assert "urgent" in screen_text(app)
         assert screen._list("ready").current.title == "beta"
 
 
 async def test_enter_shows_what_was_said_and_nothing_is_markup(running, board, store):
-    await store.write(service.create, board, "a", "[/red] [@click=app.quit]x[/] \x1b]52;c;x\x07")
+    await store.write(service.create, board, service.NewTask("a", "[/red] [@click=app.quit]x[/] \x1b]52;c;x\x07"))
     await store.write(threads.create, Thread("th", board.resource_id, "", 1, 1))
     await store.write(messages.append, Message("m", "th", board.resource_id, "user", (TextPart("about it"),), 1))
     await store.write(service.link, board, "a", "m")
@@ -140,7 +140,7 @@ async def test_enter_shows_what_was_said_and_nothing_is_markup(running, board, s
 
 
 async def test_a_task_that_was_found_opens_whole_where_the_board_has_it_no_more(running, board, store, session):
-    await store.write(service.create, board, "a", "mend the redirect", description="it loses ?next=")
+    await store.write(service.create, board, service.NewTask("a", "mend the redirect", description="it loses ?next="))
     await store.write(service.close, board, "a", "completed", "safe_next in session.py")
     session.views.hits = [hit("a", kind="task", thread=None, text="mend the redirect")]
     async with running((120, 30)) as (app, pilot):
@@ -162,8 +162,8 @@ async def click_on(app, pilot, words, times=1):
 
 
 async def test_everything_goes_by_mouse_too(running, board, store):
-    await store.write(service.create, board, "a", "alpha")
-    await store.write(service.create, board, "b", "beta")
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
+    await store.write(service.create, board, service.NewTask("b", "beta"))
     async with running((100, 24)) as (app, pilot):
         screen = await open_board(app, pilot)
         await click_on(app, pilot, "beta")
@@ -197,8 +197,8 @@ async def test_everything_goes_by_mouse_too(running, board, store):
 
 
 async def test_a_task_is_deleted_and_its_dependants_are_free_until_undo(running, board, store):
-    await store.write(service.create, board, "a", "alpha")
-    await store.write(service.create, board, "b", "beta", depends_on=["a"])
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
+    await store.write(service.create, board, service.NewTask("b", "beta", depends_on=["a"]))
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
         await pilot.press("delete")
@@ -212,10 +212,10 @@ async def test_a_task_is_deleted_and_its_dependants_are_free_until_undo(running,
 
 
 async def test_the_tree_of_a_task_shows_both_ways_and_goes_on(running, board, store):
-    await store.write(service.create, board, "e", "epic", type="epic")
-    await store.write(service.create, board, "a", "alpha")
-    await store.write(service.create, board, "b", "beta", depends_on=["a"], parent="e")
-    await store.write(service.create, board, "c", "gamma [/red]", depends_on=["b"])
+    await store.write(service.create, board, service.NewTask("e", "epic", type="epic"))
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
+    await store.write(service.create, board, service.NewTask("b", "beta", depends_on=["a"], parent="e"))
+    await store.write(service.create, board, service.NewTask("c", "gamma [/red]", depends_on=["b"]))
     await store.write(service.depend, board, "c", "a", "blocks")
     await store.write(service.depend, board, "b", "c", "related")
     async with running((100, 24)) as (app, pilot):
@@ -250,7 +250,7 @@ async def test_the_tree_of_a_task_shows_both_ways_and_goes_on(running, board, st
 async def test_what_the_agent_makes_shows_at_once(running, board, store):
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
-        await store.write(service.create, board, "a", "made by the agent")
+        await store.write(service.create, board, service.NewTask("a", "made by the agent"))
         app.chat.panes.load_board()  # what its event does
         await settle(app, pilot)
         assert "made by the agent" in screen_text(app)
@@ -258,7 +258,9 @@ async def test_what_the_agent_makes_shows_at_once(running, board, store):
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 50), (1, 1)])
 async def test_it_fits_and_nothing_breaks(running, board, store, size):
-    await store.write(service.create, board, "a", "a very long title that does not fit on a line 修复 🐛 " * 5)
+    await store.write(
+        service.create, board, service.NewTask("a", "a very long title that does not fit on a line 修复 🐛 " * 5)
+    )
     async with running(size) as (app, pilot):
         screen = await open_board(app, pilot)
         for key in ("right", "left", "t", "escape", "n", "escape"):
@@ -273,14 +275,14 @@ async def test_it_fits_and_nothing_breaks(running, board, store, size):
 
 
 async def test_the_pane_names_who_works(running, board, store):
-    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
     await store.write(service.claim, board, "a")
     async with running((120, 30)) as (app, _):
         assert "agent-1" in screen_text(app)
 
 
 async def test_the_time_since_a_claim_goes_on(running, board, store, session, monkeypatch):
-    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
     await store.write(service.claim, board, "a")
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
@@ -293,7 +295,7 @@ async def test_the_time_since_a_claim_goes_on(running, board, store, session, mo
 
 async def test_what_another_chat_holds_is_changed_after_a_y(running, board, store):
     await store.write(threads.create, Thread("other", board.resource_id, "fix login", 1, 1))
-    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, service.NewTask("a", "alpha"))
     await store.write(service.claim, replace(board, session_id="other", thread_id="other"), "a")
     async with running((140, 30)) as (app, pilot):
         await open_board(app, pilot)
@@ -314,9 +316,9 @@ async def test_what_another_chat_holds_is_changed_after_a_y(running, board, stor
 
 
 async def test_containers_and_blocked_claims_have_their_place(running, board, store):
-    await store.write(service.create, board, "e", "the epic", type="epic")
-    child = await store.write(service.create, board, "c", "the child", parent="e")
-    await store.write(service.create, board, "b", "the blocker")
+    await store.write(service.create, board, service.NewTask("e", "the epic", type="epic"))
+    child = await store.write(service.create, board, service.NewTask("c", "the child", parent="e"))
+    await store.write(service.create, board, service.NewTask("b", "the blocker"))
     await store.write(service.claim, board, "c")
     await store.write(service.depend, board, "c", "b")
     async with running((140, 34)) as (app, pilot):
@@ -334,7 +336,7 @@ async def test_containers_and_blocked_claims_have_their_place(running, board, st
 
 async def test_a_column_longer_than_what_is_read_says_how_much_more(running, board, store, session, monkeypatch):
     for n in range(5):
-        await store.write(service.create, board, f"t{n}", f"task {n}")
+        await store.write(service.create, board, service.NewTask(f"t{n}", f"task {n}"))
 
     async def few():
         return await store.read(read_board, session.workspace.resource_id, 0, 2)

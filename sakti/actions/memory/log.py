@@ -57,12 +57,18 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
     async with scope.memory(thread, overrides) as session:
         every = await session.views.observations() if session.thread else []
     lines = [x for x in every if not x.forgotten]
-    known = sorted({x.category for x in (every if scope.json else lines) if x.category})
-    if category is not None and category not in known:
-        raise Refused(f"No line is in the section {category!r}; there are: {', '.join(known) or 'none'}.")
+    if category is not None:
+        _require_category(category, every if scope.json else lines)
     shown = [x for x in lines if category in (None, x.category)]
-    told = [to_builtins(x) for x in every if category in (None, x.category)]
-    return Rows(log_lines(shown), empty="No observations yet.", json={"lines": told})
+    described = [to_builtins(x) for x in every if category in (None, x.category)]
+    return Rows(log_lines(shown), empty="No observations yet.", json={"lines": described})
+
+
+def _require_category(category: str, lines: Sequence[LogLine]) -> None:
+    """Raise `Refused` if no line is in that section of the log."""
+    categories = sorted({x.category for x in lines if x.category})
+    if category not in categories:
+        raise Refused(f"No line is in the section {category!r}; there are: {', '.join(categories) or 'none'}.")
 
 
 def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
@@ -76,7 +82,7 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
         marks = f"{f' #{x.category}' if x.category else ''}{' pinned' if x.pinned else ''}"
         marks += f" ?{len(x.flags)}" if x.flags else ""
-        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.shown}{marks}")
+        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.text_beside_flags}{marks}")
     return tuple(out)
 
 

@@ -108,27 +108,30 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
 
-async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
-    """Show the price, ask if there is one, and observe one thread after the other."""
-    if focus or where["thread"]:
+def _check_imported(model: str, choice: str | None) -> None:
+    """Refuse a model without a price, and a `choice` of threads or a focus."""
+    if choice:
         raise Refused("--imported observes all imported threads: leave out the focus and --thread.", code=USAGE)
     if model != EXTRACTIVE and "/" not in model:
         raise Refused(f"--model takes PROVIDER/NAME or {EXTRACTIVE}, not {model!r}.", code=USAGE)
+
+
+async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
+    """Show the price, ask if there is one, and observe one thread after the other."""
+    _check_imported(model, focus or where["thread"])
     overrides = [*where["overrides"], f"memory.model={model}"]
     threads = await scope.store.read(imports.unobserved_threads, scope.resource)
     if not threads:
         return Text(("Nothing to observe in the imported threads of this workspace.",), json={"threads": 0})
     work = estimate(threads, scope.settings(overrides).config.memory, model)
     price = describe_price(len(threads), work, model)
-    if model != EXTRACTIVE and not yes:
-        if scope.json or not sys.stdin.isatty():
-            declined: dict[str, Any] = {"threads": len(threads), "observed": 0, "price": to_builtins(work)}
-            return Text((price, "Nothing was observed; --yes observes them."), json=declined, exit=1)
-        scope.tell(Text((price,)))
-        if not confirm("Observe them?"):
-            raise Refused("Nothing was observed.")
-    else:
-        scope.tell(Text((price,)))
+    must_ask = model != EXTRACTIVE and not yes
+    if must_ask and (scope.json or not sys.stdin.isatty()):
+        declined: dict[str, Any] = {"threads": len(threads), "observed": 0, "price": to_builtins(work)}
+        return Text((price, "Nothing was observed; --yes observes them."), json=declined, exit=1)
+    scope.tell(Text((price,)))
+    if must_ask and not confirm("Observe them?"):
+        raise Refused("Nothing was observed.")
     problems = await _observe_all(scope, threads, overrides)
     observed = len(threads) - len(problems)
     described = {"threads": len(threads), "observed": observed, "price": to_builtins(work), "problems": problems}

@@ -58,7 +58,7 @@ def line(task: Json) -> str:
     """Format a task as one line, with its blockers and holder."""
     more = f"  [{', '.join(task['labels'])}]" if task.get("labels") else ""
     more += f"  ← {', '.join(task['blockedBy'])}" if task.get("blockedBy") else ""
-    more += f"  ({children(task['waitsForChildren'])})" if task.get("waitsForChildren") else ""
+    more += f"  ({describe_children(task['waitsForChildren'])})" if task.get("waitsForChildren") else ""
     more += "  (ready to close)" if task.get("readyToClose") else ""
     if task.get("claimedBy"):
         more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
@@ -67,7 +67,7 @@ def line(task: Json) -> str:
     return f"{head} {task['title']}{more}"
 
 
-def children(count: int) -> str:
+def describe_children(count: int) -> str:
     """Format what a container waits for: `waits for its 3 children`."""
     return f"waits for its {count} children" if count > 1 else "waits for its child"
 
@@ -76,7 +76,7 @@ def notes(card: BoardTask) -> str:
     """Return the notes behind a card's title."""
     found = [f"for {card.urgent_for}"] if card.urgent_for else []
     found += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
-    found += [children(card.waits_for_children)] if card.waits_for_children else []
+    found += [describe_children(card.waits_for_children)] if card.waits_for_children else []
     found += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
     found += ["ready to close"] if card.ready_to_close else []
     return f"  {'; '.join(found)}" if found else ""
@@ -119,7 +119,9 @@ async def create(scope: Scope, title: str, label: list[str], meta: list[str], as
     """Create a task."""
     task_id = clock.TimeIds(clock.SystemClock()).new()
     task = await scope.change(
-        task_service.create, as_, task_id, title, labels=label, metadata=read_metadata(meta), **fields
+        task_service.create,
+        as_,
+        task_service.NewTask(task_id, title, labels=label, metadata=read_metadata(meta), **fields),
     )
     return report_change(task, f"{task.handle} was created.")
 

@@ -117,7 +117,7 @@ async def tree(scope: Scope, task: str) -> Value:
 
 
 @action(TASK, chat="tasks said", needs="session")
-async def said(scope: Scope, task: str) -> Value:
+async def show_messages(scope: Scope, task: str) -> Value:
     """Show messages about a task."""
     views = scope.session.views
     found = await views.task_messages((await scope.ask(task_queries.tree, task))[0].task.id)

@@ -1,7 +1,7 @@
 """Boundary of a command as values: the paths that it writes, only reads, or does not see.
 
-Nothing here runs anything. `drawn` looks at the file system, so that a boundary is true for one command only. `Masks`
-finds the files whose content no command sees, and tracks them as the workspace changes.
+Nothing here runs anything. `draw_boundary` looks at the file system, so that a boundary is true for one command only.
+`Masks` finds the files whose content no command sees, and tracks them as the workspace changes.
 """
 
 from __future__ import annotations
@@ -148,33 +148,53 @@ def hidden_at(home: Path) -> tuple[Path, ...]:
     return tuple(home / name for name in (*_HIDDEN, *(f"Library/{name}" for name in _HIDDEN_IN_LIBRARY)))
 
 
-def drawn(
-    workspace: Path,
+class OpenFolders(Struct, frozen=True):
+    """Folders that a command may use: the workspace, and those that were opened besides.
+
+    `added` folders are treated as the workspace is, others in `write` may be written; `shown` ones may be read although
+    the folder that holds them is hidden.
+    """
+
+    workspace: Path
+    added: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    temporary: tuple[Path, ...] = TEMPORARY
+
+
+class ProtectedPaths(Struct, frozen=True):
+    """Paths in open folders that a command cannot use freely.
+
+    Files with secrets (`masked`), the folders and files `.git` of nested repositories, and texts that instruct an
+    agent.
+    """
+
+    masked: tuple[Path, ...] = ()
+    gits: tuple[Path, ...] = ()
+    texts: tuple[Path, ...] = ()
+
+
+NOTHING_PROTECTED = ProtectedPaths()
+
+
+def draw_boundary(
+    folders: OpenFolders,
+    protected_paths: ProtectedPaths = NOTHING_PROTECTED,
     *,
     home: Path,
     own: Iterable[Path] = (),
-    write: Iterable[Path] = (),
-    added: Sequence[Path] = (),
-    masked: Sequence[Path] = (),
-    gits: Sequence[Path] = (),
-    texts: Sequence[Path] = (),
-    temporary: tuple[Path, ...] = TEMPORARY,
-    shown: Iterable[Path] = (),
 ) -> Boundary:
-    """Return the boundary of a command that starts now.
-
-    `added` are folders that are treated as the workspace is, `write` others that may be written. `own` are sakti's
-    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `texts` what
-    instructs an agent below a workspace, `shown` folders that may be read although what holds them is hidden.
-    """
-    opened = (workspace, *added)
-    roots = (*opened, *filter(Path.exists, write))
+    """Return the boundary of a command that starts now; `own` are sakti's paths besides the usual ones."""
+    opened = (folders.workspace, *folders.added)
+    roots = (*opened, *filter(Path.exists, folders.write))
+    masked, temporary = protected_paths.masked, folders.temporary
     read_only, git_folders = list[Path](), list[Path]()
     for root in opened:
-        git_paths = [g for g in (root / ".git", *(g for g in gits if g.is_relative_to(root))) if not g.is_symlink()]
-        folders = _git_folders(git_paths, root, workspace)
-        read_only += _read_only_below(root, git_paths, folders, texts)
-        git_folders += folders
+        nested = (g for g in protected_paths.gits if g.is_relative_to(root))
+        git_paths = [g for g in (root / ".git", *nested) if not g.is_symlink()]
+        repositories = _git_folders(git_paths, root, folders.workspace)
+        read_only += _read_only_below(root, git_paths, repositories, protected_paths.texts)
+        git_folders += repositories
     closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
     protected = tuple(dict.fromkeys(_there(read_only, (*roots, *git_folders))))
     above = _folders_above((*protected, *masked), opened)
@@ -186,7 +206,7 @@ def drawn(
         emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in closed if f.is_dir())),
         temporary=temporary,
-        shown=tuple(filter(Path.exists, shown)),
+        shown=tuple(filter(Path.exists, folders.shown)),
     )
 
 

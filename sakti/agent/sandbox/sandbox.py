@@ -28,7 +28,18 @@ from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.project.files import INSTRUCTIONS, list_files
 from sakti.agent.project.markdown import list_imports
 from sakti.agent.sandbox import backends, quarantine, restrict
-from sakti.agent.sandbox.boundary import TEMPORARY, WALKED, Boundary, Level, Masks, drawn, hidden_at, impossible
+from sakti.agent.sandbox.boundary import (
+    TEMPORARY,
+    WALKED,
+    Boundary,
+    Level,
+    Masks,
+    OpenFolders,
+    ProtectedPaths,
+    draw_boundary,
+    hidden_at,
+    impossible,
+)
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
 from sakti.core.lazy import lazy_pattern
@@ -391,17 +402,15 @@ class LinuxSandbox(Struct, dict=True):
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
         write, read = (*self.write, *shown), (*self.shown, *read)
-        git = drawn(
-            self.workspace,
+        git = draw_boundary(
+            OpenFolders(self.workspace, self.added, write, read, self.temporary),
+            ProtectedPaths(
+                masked=tuple(file for m in self._masks for file in m.files),
+                gits=tuple(git for m in self._masks for git in m.repositories),
+                texts=self._texts(),
+            ),
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),
-            write=write,
-            added=self.added,
-            masked=[file for m in self._masks for file in m.files],
-            gits=[git for m in self._masks for git in m.repositories],
-            texts=self._texts(),
-            temporary=self.temporary,
-            shown=read,
         )
         others = [s for s in backends.find_foreign_sockets((*git.write, *read)) if git.sees(s)]
         return replace(git, masked=(*git.masked, *others)) if others else git

@@ -30,7 +30,7 @@ from sakti.core.events import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from sakti.core.types import Message, Part, Request, TextPart, ThinkingPart, ToolCallPart
+from sakti.core.types import Message, ModelCall, Part, Request, TextPart, ThinkingPart, ToolCallPart
 from sakti.providers import limits, omissions
 from sakti.providers.omissions import Omission, is_refusal
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
@@ -200,17 +200,14 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
     completed = _require_answer(await _read_stream(turn, call))
     if call.filters:
         completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
+    duration_ms = round((clock.monotonic() - started) * 1000)
     await turn.store.write(
         message_store.add_step,
+        turn.thread_id,
+        turn.purpose,
+        ModelCall(turn.model.full_name, completed.usage, duration_ms, completed.stop_reason, call.counted),
         id=turn.store.ids.new(),
-        thread_id=turn.thread_id,
-        purpose=turn.purpose,
-        model=turn.model.full_name,
-        usage=completed.usage,
         now=clock.now(),
-        counted_tokens=call.counted,
-        duration_ms=round((clock.monotonic() - started) * 1000),
-        stop_reason=completed.stop_reason,
         sent=message_store.describe_request(call.request) if turn.purpose == "actor" else None,
     )
     return completed

@@ -115,7 +115,7 @@ class Models:
         configured = settings is not None and settings.context_window is not None
         self._learned = True
         if not configured and (self.provider.elsewhere or learned.context_window is None or learned.max_output is None):
-            served = await self.provider.served(info.name)
+            served = await self.provider.fetch_limits(info.name)
             self._learned = served is not None  # else it is asked again before the next turn
             if served is not None:
                 learned = await asyncio.to_thread(facts.get_facts, info.provider, info.name, settings, served)
@@ -179,7 +179,7 @@ class Models:
         if owner in WITHOUT_PRICES:
             return provider, next((m for m in await provider.models() if m.name == model), ModelInfo(model, owner))
         settings = self._config.providers.get(owner)
-        served = await provider.served(model) if provider.elsewhere else None
+        served = await provider.fetch_limits(model) if provider.elsewhere else None
         return provider, await asyncio.to_thread(facts.get_facts, owner, model, settings, served)
 
     def correct(self, info: ModelInfo) -> None:

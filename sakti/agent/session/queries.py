@@ -403,11 +403,9 @@ class Views:
                 user_state.keep_unsent,
                 ws.resource_id,
                 self._open.inbox.window,
-                draft,
-                tuple(queued),
+                user_state.Unsent(draft, tuple(queued), self._open.id or None),
                 ws.clock.now(),
-                left=left,
-                thread_id=self._open.id or None,
+                is_closing=left,
             )
 
     async def ui_state(self) -> dict[str, str]:

@@ -189,15 +189,11 @@ class Titling:
         text, call = await model.ask(read_prompt("title"), question)
         await ws.store.write(
             stored_messages.add_step,
+            thread.id,
+            "observer",  # what works in the background is one sum
+            call,
             id=ws.store.ids.new(),
-            thread_id=thread.id,
-            purpose="observer",  # what works in the background is one sum
-            model=call.model,
-            usage=call.usage,
             now=ws.clock.now(),
-            counted_tokens=call.counted_tokens,
-            duration_ms=call.duration_ms,
-            stop_reason=call.stop_reason,
         )
         title = titles.given_title(secrets.masked(text))
         renamed = await ws.store.write(_rename, thread.id, title, call.model, ws.clock.now()) if title else None

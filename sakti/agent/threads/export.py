@@ -117,7 +117,7 @@ def _heading(title: str) -> str:
 
 def _log_text(line: LogLine) -> str:
     sign = _SIGNS.get(line.priority, "")
-    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.marked).split())) if p)
+    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.marked_text).split())) if p)
 
 
 def _part_markdown(part: Part) -> str:

@@ -61,7 +61,7 @@ def _texts(lines: Sequence[LogLine]) -> list[str]:
             for p in (
                 f"{'  ' * x.depth}{signs.get(x.priority, '·')}",
                 sanitise(f"{x.date} {x.time}").strip(),
-                " ".join(sanitise(x.marked).split()),
+                " ".join(sanitise(x.marked_text).split()),
                 f"?{len(x.flags)}" if x.flags else "",
                 "⚑" if x.pinned else "",
             )

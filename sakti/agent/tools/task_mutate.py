@@ -190,9 +190,7 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
         parent: str | None = None,
         dependsOn: Sequence[str] = (),
     ) -> Json:
-        task = await change(
-            run,
-            service.create,
+        new = service.NewTask(
             store.ids.new(),
             title,
             description=description,
@@ -205,7 +203,7 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
             depends_on=dependsOn,
             message_id=run.message_id,
         )
-        return _build_result(task)
+        return _build_result(await change(run, service.create, new))
 
     async def update(
         run: ToolContext,

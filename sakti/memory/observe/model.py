@@ -14,13 +14,13 @@ from msgspec import structs
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.types import ImagePart, Message, TextPart
+from sakti.core.types import ImagePart, Message, ModelCall, TextPart
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.speaking import plain
 from sakti.memory.observe.transcript import RESULT_TOKENS, divide, format_messages, log_tail
-from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
+from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.window import slices
 from sakti.store.log.lines import UNVERIFIED
 from sakti.store.log.replaced import Earlier, remove_marks

@@ -6,11 +6,12 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.types import ModelCall
 from sakti.memory import modes, shared
 from sakti.memory.log import parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.model import system_prompt
-from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
+from sakti.memory.protocol import ReflectInput, ReflectResult
 
 LEVELS = 4
 MORE_LEVELS = 3  # above the level it starts at

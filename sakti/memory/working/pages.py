@@ -179,15 +179,17 @@ async def update(
         page_schema.check(page, schema)
     await store.write(
         rows.put_working_memory,
-        id=store.ids.new(),
-        scope=scope,
-        owner_id=owner_id,
-        content=page,
-        tokens=tokens,
-        actor=actor,
-        now=store.clock.now(),
+        rows.PageVersion(
+            id=store.ids.new(),
+            scope=scope,
+            owner_id=owner_id,
+            resource_id=resource_id or owner_id,
+            content=page,
+            tokens=tokens,
+            actor=actor,
+            now=store.clock.now(),
+        ),
         expected_version=version,
-        resource_id=resource_id or owner_id,
     )
     return page, changed
 

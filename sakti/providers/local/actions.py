@@ -74,13 +74,19 @@ def _action(tool: ToolSpec) -> LocalTool:
     needed_schemas = {n: argument_schemas[n] for n in argument_schemas if n in needed}
     required = {_outer(n): v for n, v in needed_schemas.items()}
     optional = {_outer(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
-    lists = [n for n, v in required.items() if _is_list_of_objects(v)]
-    if len(lists) != 1:
+    inner = _find_only_list(required)
+    if not inner:
         return LocalTool(tool, required, optional)
-    inside = _required_inside(cast("Json", required.pop(lists[0])["items"]))
+    inside = _required_inside(cast("Json", required.pop(inner)["items"]))
     if not inside or inside.keys() & argument_schemas.keys():
         return LocalTool(tool, needed_schemas, optional)
-    return LocalTool(tool, {**required, **inside}, optional, lists[0])
+    return LocalTool(tool, {**required, **inside}, optional, inner)
+
+
+def _find_only_list(schemas: Json) -> str:
+    """Return the name of the only argument that is a list of objects, "" for none or several."""
+    lists = [n for n, v in schemas.items() if _is_list_of_objects(v)]
+    return lists[0] if len(lists) == 1 else ""
 
 
 def _is_list_of_objects(schema: Json) -> bool:
@@ -157,12 +163,17 @@ def write(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
     """Write a call as the model would have: one object a line."""
     arguments = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
-    items: Any = arguments.get(action.inner) if action is not None and action.inner else None
-    rest = {k: v for k, v in arguments.items() if action is None or k != action.inner}
-    flat = [arguments]
-    if isinstance(items, list):
-        flat = [{**rest, **item} for item in cast("list[Json]", items)]
+    flat = _flatten(arguments, action.inner) if action is not None and action.inner else [arguments]
     return "\n".join(_object(call.name, fields) for fields in flat)
+
+
+def _flatten(arguments: Json, inner: str) -> list[Json]:
+    """Return the arguments once for each object of the list `inner`, with its fields beside the others."""
+    items: Any = arguments.get(inner)
+    if not isinstance(items, list):
+        return [arguments]
+    rest = {k: v for k, v in arguments.items() if k != inner}
+    return [{**rest, **item} for item in cast("list[Json]", items)]
 
 
 def write_answer(text: str) -> str:

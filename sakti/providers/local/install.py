@@ -131,9 +131,9 @@ class Installer(Struct):
 
     def _download(self, url: str, weights: Path) -> None:
         """Append the rest of the file to `weights`. Raises OSError, and Cancelled at once when the user stops."""
-        asyncio.run(self._until_cancelled(url, weights))
+        asyncio.run(self._download_unless_cancelled(url, weights))
 
-    async def _until_cancelled(self, url: str, weights: Path) -> None:
+    async def _download_unless_cancelled(self, url: str, weights: Path) -> None:
         download = asyncio.create_task(self._append_rest(url, weights))
         while not (await asyncio.wait((download,), timeout=POLL))[0]:
             self._stop_if_cancelled()  # the end of the event loop cancels the download

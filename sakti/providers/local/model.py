@@ -17,7 +17,6 @@ from sakti.core.resources import data_home
 LABEL = "small local model: questions; check its edits"
 NAME = "qwen2.5-coder-1.5b"
 FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
-LICENSE = "Apache-2.0"
 SIZE = 1_117_320_768
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _MAGIC = b"GGUF"

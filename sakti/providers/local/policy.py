@@ -81,6 +81,19 @@ class _Situation(Struct, frozen=True):
     calls: tuple[ToolCallPart, ...]
     results: tuple[ToolResultPart, ...]
 
+    @classmethod
+    def of(cls, messages: Sequence[Message], actions: Sequence[LocalTool], known: str) -> _Situation:
+        """Read the request, and what the turn has called so far, from the messages."""
+        turn = _turn(messages)
+        return cls(
+            messages,
+            actions,
+            known,
+            next((m.text for m in reversed(messages) if m.role == "user"), ""),
+            tuple(c for m in turn for c in m.tool_calls),
+            tuple(r for m in turn for r in m.tool_results),
+        )
+
     @property
     def is_question(self) -> bool:
         return bool(_QUESTION.match(self.request))
@@ -98,10 +111,10 @@ class _Situation(Struct, frozen=True):
             and not any(c.name in _CHANGES for c in self.calls)
         )
 
-    def offered(self, name: str) -> tuple[LocalTool, ...]:
+    def find_offered(self, name: str) -> tuple[LocalTool, ...]:
         return tuple(a for a in self.actions if a.name == name)
 
-    def allowed(self) -> tuple[LocalTool, ...]:
+    def list_fitting(self) -> tuple[LocalTool, ...]:
         """Actions that fit now, restricted to the files that they may name."""
         return tuple(self._restrict(a) for a in self.actions if _fits(a.name, self.messages, self.request))
 
@@ -116,15 +129,7 @@ def allowed_actions(messages: Sequence[Message], actions: Sequence[LocalTool], k
 
     The first of `_RULES` that has an answer decides.
     """
-    turn = _turn(messages)
-    now = _Situation(
-        messages,
-        actions,
-        known,
-        next((m.text for m in reversed(messages) if m.role == "user"), ""),
-        tuple(c for m in turn for c in m.tool_calls),
-        tuple(r for m in turn for r in m.tool_results),
-    )
+    now = _Situation.of(messages, actions, known)
     decisions = (rule(now) for rule in _RULES)
     return next((d for d in decisions if d is not None), None) or _go_on(now)
 
@@ -134,18 +139,21 @@ def _end_repetition(now: _Situation) -> AllowedActions | None:
     return AllowedActions((), grounded=now.is_project_question) if _repeats(now.calls) else None
 
 
+def _choose_lookup(now: _Situation) -> project.ProjectLookup | None:
+    """Return the search that the question needs, None if it needs none or the tools for it are missing."""
+    lookup = project.lookup(now.request, now.known)
+    if lookup is None or not (now.find_offered("grep") and now.find_offered("read")):
+        return None
+    return None if project.is_on_the_whole(now.request) and project.is_on_its_start(lookup) else lookup
+
+
 def _look_up(now: _Situation) -> AllowedActions | None:
     """Search for the name in a question about the project, then answer from the result."""
     if not now.known or _wants_change(now.request):
         return None
-    lookup = project.lookup(now.request, now.known)
-    is_general = project.is_on_the_whole(now.request)
-    if (
-        lookup is None
-        or (is_general and project.is_on_its_start(lookup))
-        or not (now.offered("grep") and now.offered("read"))
-    ):
-        return AllowedActions((), grounded=True) if is_general else None
+    lookup = _choose_lookup(now)
+    if lookup is None:
+        return AllowedActions((), grounded=True) if project.is_on_the_whole(now.request) else None
     search = next((c for c in now.calls if (c.name, c.arguments) == ("grep", lookup.call)), None)
     if search is None:
         return AllowedActions((), answer=False, call=("grep", lookup.call))
@@ -172,7 +180,7 @@ def _read_named(now: _Situation) -> AllowedActions | None:
     if not (now.owes_change or now.is_question):
         return None
     unread = _named_unread(now.messages, now.request, now.known, tests=now.is_question)
-    read = now.offered("read")
+    read = now.find_offered("read")
     if now.is_project_question and len(unread) == 1 and read:
         return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
     return AllowedActions(tuple(_only(a, unread) for a in read), answer=False) if unread else None
@@ -182,7 +190,7 @@ def _run_failing_tests(now: _Situation) -> AllowedActions | None:
     """Run the tests first if some fail and no file is named."""
     if not (now.owes_change and _FAILING.search(now.request)) or any(c.name == "bash" for c in now.calls):
         return None
-    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.offered("bash"))
+    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.find_offered("bash"))
     return AllowedActions(tests, answer=False) if tests and not _editable(now.messages, now.request) else None
 
 
@@ -192,7 +200,7 @@ def _begin(now: _Situation) -> AllowedActions | None:
         return None
     if now.is_question and not _OF_THE_PROJECT.search(now.request):
         return AllowedActions(())
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     return AllowedActions(allowed, answer=not (allowed and (now.owes_change or _A_FILE.search(now.request))))
 
 
@@ -210,10 +218,10 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
     last = now.results[-1]
     if not last.is_error or sum(r.is_error for r in now.results) > MOST_ERRORS:
         return None
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     if last.name not in _CHANGES:
         return AllowedActions(allowed, answer=now.is_question or not allowed)
-    again = tuple(_only(a, _read_paths(now.messages)) for a in now.offered("read"))
+    again = tuple(_only(a, _read_paths(now.messages)) for a in now.find_offered("read"))
     retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
     return AllowedActions(retry or allowed, answer=not retry)
 
@@ -223,14 +231,14 @@ def _run_changed(now: _Situation) -> AllowedActions | None:
     last = now.results[-1]
     if last.name not in _CHANGES or last.is_error:
         return None
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(now.request) else ()
     return AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
 
 
 def _go_on(now: _Situation) -> AllowedActions:
     """Try a requested change before it is discussed."""
-    allowed = now.allowed()
+    allowed = now.list_fitting()
     answer = not (now.owes_change and allowed and len(now.calls) < MOST_STEPS_BEFORE_CHANGE)
     return AllowedActions(allowed, answer, grounded=now.is_project_question)
 
@@ -286,12 +294,16 @@ def _only(action: LocalTool, values: Sequence[str], field: str = "path") -> Loca
     return replace(action, required={**action.required, field: {"type": "string", "enum": list(values)}})
 
 
+def _list_attached(message: Message) -> list[str]:
+    return [p.path for p in message.parts if isinstance(p, FilePart)]
+
+
 def _read_paths(messages: Sequence[Message]) -> list[str]:
     """Return the paths read, as the model named them, and the files that the user attached."""
     good = {r.call_id for m in messages for r in m.tool_results if not r.is_error}
     out: dict[str, None] = {}
     for message in messages:
-        out.update((p.path, None) for p in message.parts if isinstance(p, FilePart))
+        out.update(dict.fromkeys(_list_attached(message)))
         for call in message.tool_calls:
             if call.name == "read" and call.id in good:
                 out[str((call.arguments or {}).get("path"))] = None
@@ -311,14 +323,19 @@ def _editable(messages: Sequence[Message], asked: str) -> list[str]:
     return [p for p in read if _ABOUT_TESTS.search(asked) or not _TEST_FILE.search(p)]
 
 
+def _list_sources(messages: Sequence[Message]) -> list[str]:
+    """Return the texts that may name files: results of tools before the user's messages, the newest first."""
+    texts = [m.text for m in messages if m.role == "user"]
+    texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
+    return texts[::-1]
+
+
 def _unread(messages: Sequence[Message]) -> list[str]:
     """Return mentioned files that nothing has tried to read in this turn.
 
     They are mentioned by the user, in results of tools, or by a Python file's imports.
     """
-    texts = [m.text for m in messages if m.role == "user"]
-    texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
-    unread = dict.fromkeys(path for text in reversed(texts) for path in _find_mentioned(text))
+    unread = dict.fromkeys(path for text in _list_sources(messages) for path in _find_mentioned(text))
     tried = _list_tried(messages)
     return [p for p in unread if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
@@ -340,10 +357,17 @@ def _list_tried(messages: Sequence[Message]) -> set[str]:
 def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
     """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
     tried = _list_tried(messages)
-    tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
+    tried.update(path for m in messages for path in _list_attached(m))
     named = dict.fromkeys(project.resolve_name(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
     tests = tests or bool(_ABOUT_TESTS.search(asked))
     return [f for f in named if f not in tried and (tests or not _TEST_FILE.search(f))]
+
+
+def _find_runs(lines: Sequence[str], loose_lines: Sequence[str]) -> list[int]:
+    """Return where runs of `lines` begin that are `loose_lines` but for indentation and quotes."""
+    loose = [_loose(line) for line in lines]
+    size = len(loose_lines)
+    return [i for i in range(len(lines) - size + 1) if loose[i : i + size] == loose_lines]
 
 
 def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
@@ -359,11 +383,7 @@ def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     if text is None or old in text:
         return fields
     lines, old_lines = text.split("\n"), [_loose(line) for line in old.strip("\n").split("\n")]
-    places = [
-        i
-        for i in range(len(lines) - len(old_lines) + 1)
-        if [_loose(line) for line in lines[i : i + len(old_lines)]] == old_lines
-    ]
+    places = _find_runs(lines, old_lines)
     if len(places) != 1:
         return fields
     matched = lines[places[0] : places[0] + len(old_lines)]

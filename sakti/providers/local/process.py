@@ -35,7 +35,6 @@ class ModelProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
         self._number = 0
-        self.load_seconds = 0.0
 
     @property
     def log(self) -> Path:
@@ -79,7 +78,6 @@ class ModelProcess:
         if "fatal" in first:
             await self.stop()
             raise self._crash(f"The local model cannot be loaded ({first['fatal']})", retryable=False)
-        self.load_seconds = float(first.get("seconds", 0.0))
 
     async def chat(
         self, body: dict[str, Any] | None, begins: Sequence[str] = ()

@@ -125,16 +125,26 @@ def lookup(asked: str, known: str = "") -> ProjectLookup | None:
     `known` is what the prompt tells of the project: what its files are named after is looked for, too.
     """
     asked = asked.strip()
-    names = list(dict.fromkeys(_find_names(asked)))
-    where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
     if "\n" in asked:
         return None
+    names = list(dict.fromkeys(_find_names(asked)))
+    file = _FILE.search(asked)
     if file and not names:
-        return ProjectLookup("where", (file[0],), True) if where or exists else None
+        return ProjectLookup("where", (file[0],), True) if _WHERE.search(asked) or _EXISTS.search(asked) else None
+    wanted = _find_wanted(asked)
+    return _lookup_explanation(asked, names, known) if wanted is None else _lookup(names, wanted)
+
+
+def _find_wanted(asked: str) -> str | None:
+    """Return the words of a question for the thing whose place or existence it asks about."""
+    where, exists = _WHERE.search(asked), _EXISTS.search(asked)
     if where and not _PRONOUN.search(where["what"]):
-        return _lookup(names, where["what"])
-    if exists:
-        return _lookup(names, exists["what"])
+        return where["what"]
+    return exists["what"] if exists else None
+
+
+def _lookup_explanation(asked: str, names: Sequence[str], known: str) -> ProjectLookup | None:
+    """Return the search for the name that is to be explained, or for what files are named after."""
     if names and _EXPLAIN.search(asked):
         return ProjectLookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
     if _ASKS.match(asked) and not is_on_the_whole(asked) and (stems := _named_after(asked, _files(known))):
@@ -210,17 +220,24 @@ def excerpt(place: FoundLine) -> Json:
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
+def _count_terms(text: str, wanted: ProjectLookup) -> int:
+    return sum(term.lower() in text.lower() for term in wanted.terms)
+
+
+def _files_named_after(wanted: ProjectLookup, project: str) -> list[str]:
+    return [file for file in _files(project) if _count_terms(file, wanted)]
+
+
 def where(wanted: ProjectLookup, found: Sequence[FoundLine], project: str) -> str:
     """Return the answer to where something is.
 
     Its definitions, else its mentions, else files with that name, else that it is not there.
     """
     defined = defining(found, wanted)
-    files = [f for f in _files(project) if any(t.lower() in f.lower() for t in wanted.terms)]
-    best = sorted(defined or found, key=lambda p: -sum(t.lower() in p.text.lower() for t in wanted.terms))
+    best = sorted(defined or found, key=lambda p: -_count_terms(p.text, wanted))
     lines = [_line(p) for p in best]
     if not defined:
-        lines = [*(f"- `{f}`" for f in files), *lines]
+        lines = [*(f"- `{f}`" for f in _files_named_after(wanted, project)), *lines]
     if not lines:
         return missing(wanted)
     if not wanted.exact:
@@ -305,14 +322,14 @@ class Grounded:
         words = " ".join(sentence.lower().split())
         if not words:
             return sentence
-        if self._names_unseen(sentence) or (words in self._said and len(words) >= SENTENCE):
+        if self._mentions_new(sentence) or (words in self._said and len(words) >= SENTENCE):
             self._dropped += 1
             return ""
         self._said.add(words)
         self._dropped = 0
         return sentence
 
-    def _names_unseen(self, sentence: str) -> bool:
+    def _mentions_new(self, sentence: str) -> bool:
         files = (f[0] for f in _FILE.finditer(sentence))
         names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
         numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))

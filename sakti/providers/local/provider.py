@@ -67,7 +67,7 @@ class LocalProvider:
         allowed = following(request)
         answer = _LocalStreamParser(request, allowed)
         if allowed.call or allowed.text:
-            for event in answer.decided():
+            for event in answer.decide_alone():
                 yield event
         else:
             async with aclosing(self._ready().chat(body(request, allowed), begins(request))) as messages:
@@ -78,7 +78,7 @@ class LocalProvider:
                         break
             for event in answer.rest():
                 yield event
-        yield answer.completed(model.name())
+        yield answer.complete(model.name())
 
     async def prepare(self, request: Request) -> None:
         """Evaluate what `request` begins with, in the background, until something is asked."""
@@ -104,7 +104,7 @@ class LocalProvider:
             return []
         return [info(self._context)]
 
-    async def served(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> Served | None:
         """Return nothing: all facts about `model` are known."""
         return Served()
 
@@ -177,12 +177,16 @@ def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounde
         if text:
             messages.append({"role": turn.role, "content": text})
     if request.tail.strip():
-        note = _note(request.tail.strip())
-        if messages[-1]["role"] == "user":
-            messages[-1]["content"] += f"\n\n{note}"
-        else:
-            messages.append({"role": "user", "content": note})
+        _append_note(messages, _note(request.tail.strip()))
     return messages
+
+
+def _append_note(messages: list[Json], note: str) -> None:
+    """Append a note to the last message if that is the user's, else as a new one."""
+    if messages[-1]["role"] == "user":
+        messages[-1]["content"] += f"\n\n{note}"
+    else:
+        messages.append({"role": "user", "content": note})
 
 
 def _note(text: str) -> str:
@@ -250,7 +254,7 @@ class _LocalStreamParser:
     def _cut(self) -> bool:
         return self.looping or self._finish == "length"
 
-    def decided(self) -> list[StreamEvent]:
+    def decide_alone(self) -> list[StreamEvent]:
         """Return the only possible action, which needs no model; None if there is a choice."""
         if self._allowed.call:
             name, arguments = self._allowed.call
@@ -301,16 +305,20 @@ class _LocalStreamParser:
         if self._chunks % CHECK_EVERY == 0 and actions.degenerate(text):
             self.looping = True
 
-    def completed(self, name: str) -> Completed:
+    def _call_action(self, name: str, action_name: str, fields: Json) -> Completed:
+        """Call the tool that the model chose, with an edit repaired by the file that was read last."""
+        action = next((a for a in self._offered if a.name == action_name), None)
+        fields = policy.repair_edit(action_name, fields, self._messages)
+        return self._call_tool(name, action_name, action.arguments(fields) if action else fields)
+
+    def complete(self, name: str) -> Completed:
         if self._allowed.call:
             return self._call_tool(name, *self._allowed.call)
         if self._allowed.text:
             return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
         last_action = None if self._plain else actions.read(self._reader.raw)
         if last_action is not None and last_action[0] != actions.ANSWER:
-            action = next((a for a in self._offered if a.name == last_action[0]), None)
-            fields = policy.repair_edit(last_action[0], last_action[1], self._messages)
-            return self._call_tool(name, last_action[0], action.arguments(fields) if action else fields)
+            return self._call_action(name, *last_action)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
         text = self._answer_text(last_action[1] if last_action else {})
         missing = () if self._plain else self._incomplete_parts()

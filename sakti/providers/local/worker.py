@@ -8,7 +8,7 @@ In:  {"id": 1, "chat": {...}, "begins": ["…", "…"]}   a body of Chat Complet
                                 system prompt begins with, each the beginning of the next, to be kept in FOLDER
      {"id": 1, "begins": […]}   only evaluate those
      {"cancel": 1}              stop answering it
-Out: {"ready": true, "seconds": 3.1}
+Out: {"ready": true}
      {"id": 1, "progress": [read, total]}   prompt tokens
      {"id": 1, "begin": [read, total]}      the same while the beginning is evaluated, `total` estimated
      {"id": 1, "text": "…"}
@@ -32,7 +32,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -190,15 +189,14 @@ def main() -> None:
         out.flush()
 
     try:
-        started = time.monotonic()
         server, states = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     except Exception as e:  # the root of this process: whatever it is, the other side has to hear of it
         send({"fatal": f"{type(e).__name__}: {e}"})
         os._exit(1)
-    send({"ready": True, "seconds": round(time.monotonic() - started, 2)})
+    send({"ready": True})
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     cancelled: set[int] = set()
-    threading.Thread(target=_listen, args=(sys.stdin, requests, cancelled), daemon=True).start()
+    threading.Thread(target=_follow_input, args=(sys.stdin, requests, cancelled), daemon=True).start()
     while True:
         request = requests.get()
         try:
@@ -248,7 +246,7 @@ def _load(model: str, context: int, folder: str) -> tuple[Any, States | None]:
     return server, States(Path(folder), slots, lambda text: state_key(text, Path(model), context, version))
 
 
-def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set[int]) -> None:
+def _follow_input(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set[int]) -> None:
     """Read messages from stdin; end the process when the parent closes it."""
     for line in lines:
         message = cast("dict[str, Any]", json.loads(line))

@@ -9,7 +9,7 @@ threads begin with: those that repeat a forgotten or erased line are cleared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
@@ -173,6 +173,18 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     return ids[0]
 
 
+_FLAGS: Mapping[Action, Json] = {"pin": {"pinned": 1}, "unpin": {"pinned": 0}, "forget": {"forgotten": 1}}
+
+
+def _fields_changed_by(action: Action, text: str) -> Json:
+    """Return the new values of a line. Raises `MemoryFailure` (empty)."""
+    if action != "edit":
+        return _FLAGS[action]
+    if not text.strip():
+        raise MemoryFailure("A line cannot be empty; forget it instead.", code="empty")
+    return {"edited": " ".join(text.split())}
+
+
 def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> LineCorrection:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
@@ -181,14 +193,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
     unchanged).
     """
-    if action == "edit" and not text.strip():
-        raise MemoryFailure("A line cannot be empty; forget it instead.", code="empty")
-    changes: Json = {
-        "pin": {"pinned": 1},
-        "unpin": {"pinned": 0},
-        "edit": {"edited": " ".join(text.split())},
-        "forget": {"forgotten": 1},
-    }[action]
+    changes = _fields_changed_by(action, text)
     row = _row(db, record_id, line_id)
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")

@@ -186,6 +186,14 @@ _TEXTS = (
 )
 
 
+def _join_texts(lines: Iterable[Sequence[Any]]) -> str:
+    return "\n".join(f"{line[3]}\n{line[4]}" for line in lines)
+
+
+def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
+    return phrase in own_text and phrase not in other_text
+
+
 def words(db: Database, thread_id: str) -> list[Step]:
     """List other threads' lines that quote words of this thread which they replace.
 
@@ -196,13 +204,13 @@ def words(db: Database, thread_id: str) -> list[Step]:
         return []
     # SQL: joins groups and lines of several threads in one statement
     lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
-    own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
     others = [r for r in lines if r[0] != thread_id]
-    other_text = NOTE.sub("", "\n".join(f"{r[3]}\n{r[4]}" for r in others)).casefold()
+    own_text = _join_texts(r for r in lines if r[0] == thread_id).casefold()
+    other_text = NOTE.sub("", _join_texts(others)).casefold()
     steps: list[Step] = []
     for _, line_id, metadata, *_ in others:
-        texts = {r["text"]: r["text"].casefold() for r in json.loads(metadata).get(KEY, [])}
-        if phrases := tuple(t for t, folded in texts.items() if folded in own_text and folded not in other_text):
+        quoted = dict.fromkeys(r["text"] for r in json.loads(metadata).get(KEY, []))
+        if phrases := tuple(t for t in quoted if _is_only_in(t.casefold(), own_text, other_text)):
             steps.append(("unsay", line_id, phrases))
     return steps
 
@@ -257,12 +265,18 @@ def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
         GroupRow.update(**changes).where(GroupRow.id == group_id, GroupRow.state != state).execute(db)
 
 
+def _find_reflections(groups: Mapping[str, _SharedGroup], sources: set[str]) -> set[str]:
+    """Find the groups that were made of `sources`, directly or not. Pure."""
+    out: set[str] = set()
+    while more := {i for i, g in groups.items() if i not in out and (sources | out).intersection(g.merged)}:
+        out |= more
+    return out
+
+
 def _made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
     """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
     own_groups = {i for i, g in groups.items() if g.is_of(thread_id)}
-    gone: set[str] = set()
-    while more := {i for i, g in groups.items() if i not in gone and (own_groups | gone).intersection(g.merged)}:
-        gone |= more
+    gone = _find_reflections(groups, own_groups)
     used = {i: set(g.merged) for i, g in groups.items() if g.state != "discarded"}
     sources = set[str]().union(*(merged for i, merged in used.items() if i in gone))
     still_used = set[str]().union(*(merged for i, merged in used.items() if i not in gone))

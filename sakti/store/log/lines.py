@@ -98,14 +98,14 @@ class LogLine(Struct, frozen=True):
     earlier: tuple[replaced.Earlier, ...] = ()
 
     @property
-    def marked(self) -> str:
+    def marked_text(self) -> str:
         """Return the text as people read it, with a mark after each part that a newer line replaces."""
         return replaced.with_marks(self.content, self.earlier, self.date)
 
     @property
-    def shown(self) -> str:
+    def text_beside_flags(self) -> str:
         """Return the text for a place that shows the flags themselves."""
-        return self.marked.removesuffix(UNVERIFIED) if self.flags else self.marked
+        return self.marked_text.removesuffix(UNVERIFIED) if self.flags else self.marked_text
 
 
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
@@ -362,7 +362,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         return None
     lines: dict[str, str] = {}  # text: id of the line that states it last
     for line in (line for each in earlier for line in _lines_to_carry(db, each[0], limit)):
-        lines.setdefault(replaced.NOTE.sub("", line.marked), line.id)
+        lines.setdefault(replaced.NOTE.sub("", line.marked_text), line.id)
     task = TaskRow
     unclosed = task.select(task.handle, task.title, task.status, task.id).where(
         task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()
@@ -397,11 +397,6 @@ class Pass(Struct, frozen=True):
     tokens_after: int
     model: str
     created_at: int
-
-    @property
-    def ratio(self) -> float:
-        """Return output tokens per input token."""
-        return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
 
 
 class Figures(Struct, frozen=True):

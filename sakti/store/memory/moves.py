@@ -268,19 +268,24 @@ def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, n
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
     """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
     groups = rows.groups_by_id(db, done.group_ids)
-    states = {g.state for g in groups}
     reason = ""
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):
         reason = "it also covers work outside this thread"
-    elif "superseded" in states:
-        reason = "a reflection was made from its observations; undo that first"
-    elif states != {"active"} or len(groups) != len(done.group_ids):
-        reason = "its observations are no longer in the log"
+    elif change := _describe_change(groups, len(done.group_ids)):
+        reason = change
     elif rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
         reason = "more was observed after it"
     if reason:
         raise MemoryFailure(f"Cannot be undone: {reason}.", code="conflict")
     return groups
+
+
+def _describe_change(groups: Sequence[Group], number: int) -> str:
+    """Describe the change since a compaction that made `number` groups, all active; "" for none."""
+    states = {g.state for g in groups}
+    if "superseded" in states:
+        return "a reflection was made from its observations; undo that first"
+    return "" if states == {"active"} and len(groups) == number else "its observations are no longer in the log"
 
 
 # --- a reflection -----------------------------------------------------------------------------------------

@@ -57,32 +57,38 @@ def get_record(db: Database, lookup_key: str) -> Record | None:
     return next(iter(RECORD.find(db, lookup_key=lookup_key)), None)
 
 
-def get_or_create(
-    db: Database,
-    *,
-    id: str,
-    lookup_key: str,
-    scope: str,
-    thread_id: str | None,
-    resource_id: str,
-    timezone: str,
-    now: int,
-) -> Record:
-    """Return the record of a key, creating it if needed.
+class RecordOwner(Struct, frozen=True):
+    """Thread or workspace that a memory record is of; `thread_id` is None for a workspace."""
+
+    resource_id: str
+    thread_id: str | None = None
+
+    @property
+    def scope(self) -> str:
+        return "resource" if self.thread_id is None else "thread"
+
+    @property
+    def lookup_key(self) -> str:
+        """Return the key of the owner's only record."""
+        return f"{self.scope}:{self.resource_id if self.thread_id is None else self.thread_id}"
+
+
+def get_or_create(db: Database, owner: RecordOwner, *, id: str, timezone: str, now: int) -> Record:
+    """Return the record of an owner, creating it as `id` if needed.
 
     Of two processes at once, both get the first one's.
     """
     MemoryRecordRow.insert(
         id=id,
-        lookup_key=lookup_key,
-        scope=scope,
-        thread_id=thread_id,
-        resource_id=resource_id,
+        lookup_key=owner.lookup_key,
+        scope=owner.scope,
+        thread_id=owner.thread_id,
+        resource_id=owner.resource_id,
         observed_timezone=timezone,
         created_at=now,
         updated_at=now,
     ).on_conflict_ignore().execute(db)
-    record = get_record(db, lookup_key)
+    record = get_record(db, owner.lookup_key)
     if record is None:
         raise MemoryFailure("The memory record could not be created.", code="record")
     return record
@@ -137,45 +143,46 @@ def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] |
     return None if row is None else (row[0], row[1])
 
 
-def put_working_memory(
-    db: Database,
-    *,
-    id: str,
-    scope: str,
-    owner_id: str,
-    content: str,
-    tokens: int,
-    actor: str,
-    now: int,
-    expected_version: int,
-    resource_id: str,
-) -> int:
+class PageVersion(Struct, frozen=True):
+    """New version of a page of working memory; `owner_id` is a thread's, or the workspace's `resource_id`."""
+
+    id: str
+    scope: str
+    owner_id: str
+    resource_id: str
+    content: str
+    tokens: int
+    actor: str
+    now: int
+
+
+def put_working_memory(db: Database, page: PageVersion, *, expected_version: int) -> int:
     """Add a version and return its number; older versions stay.
 
     Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet) is no longer the newest.
     """
-    current = working_memory(db, scope, owner_id)
+    current = working_memory(db, page.scope, page.owner_id)
     if (current[1] if current else 0) != expected_version:
         raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
     WorkingMemoryRow.insert(
-        id=id,
-        scope=scope,
-        owner_id=owner_id,
+        id=page.id,
+        scope=page.scope,
+        owner_id=page.owner_id,
         version=expected_version + 1,
-        content=content,
-        tokens=tokens,
-        actor=actor,
-        created_at=now,
+        content=page.content,
+        tokens=page.tokens,
+        actor=page.actor,
+        created_at=page.now,
     ).execute(db)
-    if scope == "thread" and threads.is_deleted(db, owner_id):
+    if page.scope == "thread" and threads.is_deleted(db, page.owner_id):
         return expected_version + 1  # search learns it when the thread is restored
     search_index.put(
         db,
         kind="working_memory",
-        doc_id=f"{scope}:{owner_id}",
-        resource_id=resource_id,
-        created_at=now,
-        text=content,
-        thread_id=owner_id if scope == "thread" else None,
+        doc_id=f"{page.scope}:{page.owner_id}",
+        resource_id=page.resource_id,
+        created_at=page.now,
+        text=page.content,
+        thread_id=page.owner_id if page.scope == "thread" else None,
     )
     return expected_version + 1

@@ -491,9 +491,15 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
         if len(hits) < limit:
             hits.extend(i for i in _rank(db, resource_id, f"({match}){without}", limit) if i not in hits)
     if not hits and not _is_one_letter(text.strip()):
-        scope = text_search.Scope(resource_id, kinds=("task",))
-        hits = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
+        hits = [h.id for h in search_texts(db, resource_id, text, "task", limit)]
     return hits[:limit]
+
+
+def search_texts(
+    db: Connection, resource_id: str, text: str, kind: Literal["task", "message"], limit: int
+) -> Sequence[text_search.Hit]:
+    """Return the best hits of the full search of one kind; its modules are executed with the first call."""
+    return text_search.search(db, text, text_search.Scope(resource_id, kinds=(kind,)), limit=limit).hits
 
 
 def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:

@@ -53,7 +53,6 @@ def fork(
     ids: Ids,
     now: int,
     upto: int | None = None,
-    title: str = "",
     undo: bool = False,
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
@@ -74,10 +73,10 @@ def fork(
         Thread(
             id,
             parent.resource_id,
-            title or (parent.title if undo else f"{parent.title} (fork)".strip()),
+            parent.title if undo else f"{parent.title} (fork)".strip(),
             now,
             now,
-            title_pinned=bool(title) or parent.title_pinned,
+            title_pinned=parent.title_pinned,
             mode=parent.mode,
             metadata={**metadata, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
         ),

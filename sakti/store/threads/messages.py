@@ -23,7 +23,7 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.text import phrase
-from sakti.core.types import Json, Message, Request, ToolSpec, Usage, plain_text
+from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, Usage, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many, update
@@ -314,20 +314,16 @@ def add_metadata(db: Database, message_id: str, changes: Json) -> None:
 
 def add_step(
     db: Database,
-    *,
-    id: str,
     thread_id: str,
     purpose: str,
-    model: str,
-    usage: Usage,
+    call: ModelCall,
+    *,
+    id: str,
     now: int,
-    message_id: str | None = None,
-    counted_tokens: int = 0,
-    duration_ms: int = 0,
-    stop_reason: str = "",
     sent: SentRequest | None = None,
 ) -> None:
-    """Record one model call: reported tokens, our count of the input, and the request."""
+    """Record a model call of a thread, with the request if it was `sent` for the chat."""
+    usage = call.usage
     if sent is not None:
         keep_request(db, thread_id, sent.texts)
     insert(
@@ -335,18 +331,17 @@ def add_step(
         StepRow,
         id=id,
         thread_id=thread_id,
-        message_id=message_id,
         purpose=purpose,
-        model=model,
-        counted_tokens=counted_tokens,
+        model=call.model,
+        counted_tokens=call.counted_tokens,
         input_tokens=usage.input_tokens,
         cached_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         cost_usd=usage.cost_usd,
-        duration_ms=duration_ms,
-        stop_reason=stop_reason,
+        duration_ms=call.duration_ms,
+        stop_reason=call.stop_reason,
         created_at=now,
         request=sent.described if sent is not None else None,
     )

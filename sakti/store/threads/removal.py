@@ -101,11 +101,11 @@ def contents(db: Database, thread_id: str) -> Contents:
     (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
     (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
-    children = _children(db, thread_id, deleted_at)
+    children = _list_children(db, thread_id, deleted_at)
     return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
 
 
-def _children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
+def _list_children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
     """Return the children of a thread that share its state: visible, or deleted together with it."""
     row, run = ThreadRow, ChildRunRow
     children = run.select(run.child_id).where(run.parent_id == thread_id)
@@ -123,7 +123,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
-    children = _children(db, thread_id, None)
+    children = _list_children(db, thread_id, None)
     if any(_is_busy(db, i, now) for i in (thread_id, *children)):
         raise SaktiError(
             "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
@@ -151,7 +151,7 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
-    for each in (thread_id, *_children(db, thread_id, deleted_at)):
+    for each in (thread_id, *_list_children(db, thread_id, deleted_at)):
         ThreadRow.update(deleted_at=None).where(ThreadRow.id == each).execute(db)
         reindexing.note(db, each)
     return thread

@@ -150,7 +150,7 @@ def _observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> Observ
         line.group_id,
         _priority(line.priority),
         one_line(line.time or "", 12),
-        sanitise(line.shown).strip(),
+        sanitise(line.text_beside_flags).strip(),
         line.depth,
         tuple(one_line(f, 60) for f in line.flags),
         line.pinned,

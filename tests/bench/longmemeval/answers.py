@@ -79,8 +79,8 @@ class MeteredProvider:
     async def models(self) -> Sequence[ModelInfo]:
         return await self._provider.models()
 
-    async def served(self, model: str) -> Served | None:
-        return await self._provider.served(model)
+    async def fetch_limits(self, model: str) -> Served | None:
+        return await self._provider.fetch_limits(model)
 
     async def warm(self) -> None:
         await self._provider.warm()

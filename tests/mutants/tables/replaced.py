@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     M(
         "marks-not-shown",
-        "sakti.store.log.lines:LogLine.marked",
+        "sakti.store.log.lines:LogLine.marked_text",
         "self.earlier, self.date",
         "(), self.date",
         by="tests/unit/memory/test_marking.py::test_words_are_found_again_whatever_their_case_and_only_in_older_lines",
@@ -283,7 +283,7 @@ MUTANTS = (
     M(
         "carry-over-marks",
         "sakti.store.log.lines:carry_over",
-        "line.marked",
+        "line.marked_text",
         "line.content",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
     ),

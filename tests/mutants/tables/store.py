@@ -53,8 +53,8 @@ MUTANTS = (
     M("correct-any-line", "sakti.store.log.corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
         "correct-empty",
-        "sakti.store.log.corrections:correct",
-        'if action == "edit" and not text.strip():',
+        "sakti.store.log.corrections:_fields_changed_by",
+        "if not text.strip():",
         "if False:",
     ),
     M(
@@ -150,7 +150,7 @@ MUTANTS = (
         "if False:",
     ),
     M("page-oldest", "sakti.store.memory.records", "ORDER BY version DESC", "ORDER BY version"),
-    M("page-not-found", "sakti.store.memory.records:put_working_memory", "text=content,", 'text="",'),
+    M("page-not-found", "sakti.store.memory.records:put_working_memory", "text=page.content,", 'text="",'),
     M("messages-provisional-found", "sakti.store.threads.messages:append", 'if message.state == "saved":', "if True:"),
     M(
         "messages-confirmed-not-found",

@@ -35,9 +35,11 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
     threads.create(db, Thread(f"{name}-thread", root, f"about {name}", 1, 1))
     messages.append(db, Message(f"{name}-m", f"{name}-thread", root, "user", (TextPart(f"the {name} heron"),), 1))
     actor = Actor(root, "user:you", 5)
-    service.create(db, actor, f"{name}-task", f"task of {name}", type="feature")
-    service.create(db, actor, f"{name}-later", f"later of {name}", depends_on=[f"{name}-task"])
-    service.close(db, actor, service.create(db, actor, f"{name}-old", "done").id, "completed", "it works")
+    service.create(db, actor, service.NewTask(f"{name}-task", f"task of {name}", type="feature"))
+    service.create(db, actor, service.NewTask(f"{name}-later", f"later of {name}", depends_on=[f"{name}-task"]))
+    service.close(
+        db, actor, service.create(db, actor, service.NewTask(f"{name}-old", "done")).id, "completed", "it works"
+    )
     user_state.add_history(db, root, f"prompt of {name}", 1)
     user_state.save_rule(db, root, "bash(ls)", "allow", 1)
     if page:
@@ -47,8 +49,9 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
 def put_page(db: Database, root: str, content: str) -> None:
     before = records.working_memory(db, "resource", root)
     version = before[1] if before else 0
-    more = {"tokens": 3, "actor": "user", "now": 1, "expected_version": version, "resource_id": root}
-    records.put_working_memory(db, id=f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
+    more = {"tokens": 3, "actor": "user", "now": 1, "resource_id": root}
+    page = records.PageVersion(f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
+    records.put_working_memory(db, page, expected_version=version)
 
 
 def rows_of(db: Database, root: str) -> dict[str, int]:

@@ -16,11 +16,11 @@ from msgspec import structs
 
 from sakti.core.errors import ProviderError
 from sakti.core.events import MemoryActivation
-from sakti.core.types import TextPart, Usage
+from sakti.core.types import ModelCall, TextPart, Usage
 from sakti.memory import policy
 from sakti.memory.jobs.operation import Leases
 from sakti.memory.jobs.reflection import Reflection
-from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.memory.state import Phase, ReflectionPhase, ReflectionSignal
 from sakti.store import leases
 from sakti.store.memory import Group

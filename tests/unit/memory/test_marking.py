@@ -215,14 +215,14 @@ def test_words_are_found_again_whatever_their_case_and_only_in_older_lines() -> 
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "the PORT is 8080", "date": "", "time": ""}]})
     again = line("The port is 8080", "12:40")
     first, _, last = memory_log.with_earlier([line("Straße: the port is 8080, I think"), newer, again])
-    assert first.marked == "Straße: the port is 8080 [earlier; see 12:30], I think"
-    assert last.marked == last.content and not last.earlier
+    assert first.marked_text == "Straße: the port is 8080 [earlier; see 12:30], I think"
+    assert last.marked_text == last.content and not last.earlier
 
 
 def test_the_newest_of_several_lines_is_named() -> None:
     metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
     newer = [line(f"Port: {n}", f"12:{n}", metadata=metadata) for n in (30, 40)]
-    assert memory_log.with_earlier([line("The port is 8080"), *newer])[0].marked.endswith("[earlier; see 12:40]")
+    assert memory_log.with_earlier([line("The port is 8080"), *newer])[0].marked_text.endswith("[earlier; see 12:40]")
 
 
 def test_marks_go_where_the_words_end_whatever_marks_there_are() -> None:
@@ -305,7 +305,7 @@ async def test_the_log_shows_it_at_once_and_no_older_text_changes(tmp_path: Path
         for group in driver.engine.state.window.active:
             assert texts.setdefault(group.id, group.text) == group.text, "the prefix is the same byte for byte"
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
-    shown = [x.marked for x in lines]
+    shown = [x.marked_text for x in lines]
     assert any("the port is 8080 [earlier; see 10:0" in text for text in shown)
     assert any("the port is 9090 now [replaces 10:0" in text for text in shown)
     assert sum("[earlier" in text for text in shown) == 1

@@ -38,8 +38,7 @@ class Rows:
     async def begin(self) -> None:
         for thread in ("t", "u"):
             await self.store.write(threads.create, Thread(thread, "w", "", 0, 0))
-        make = {"id": "r", "lookup_key": "resource:w", "scope": "resource", "thread_id": None, "resource_id": "w"}
-        await self.store.write(memory.get_or_create, timezone="UTC", now=0, **make)
+        await self.store.write(memory.get_or_create, memory.RecordOwner("w"), id="r", timezone="UTC", now=0)
         for held in (HELD, CONDENSING, replace(HELD, thread_id="u")):
             await self.store.write(
                 leases.acquire,
@@ -548,8 +547,7 @@ async def test_a_lease_ends_with_its_last_result(rows: Rows) -> None:
 
 async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None:
     await rows.observe("a", 0, 3, activate=True)
-    make = {"id": "s", "lookup_key": "thread:t", "scope": "thread", "thread_id": "t", "resource_id": "w"}
-    await rows.store.write(memory.get_or_create, timezone="UTC", now=0, **make)
+    await rows.store.write(memory.get_or_create, memory.RecordOwner("w", "t"), id="s", timezone="UTC", now=0)
     lease = {"kind": "observing", "thread_id": "t", "owner": "me", "operation_id": "op"}
     await rows.store.write(leases.acquire, record_id="s", now=rows.now, **lease)
     add = observation("b", 0, 5, activate=True)

@@ -49,9 +49,10 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
     assert page.endswith("# Notes\n- no ORM\n- use tabs")
     with pytest.raises(MemoryFailure) as raised:
         await store.write(
-            pages.put_working_memory, id="late", scope="resource", owner_id="workspace", content="# Late", tokens=1,
-            actor="", now=1, expected_version=3, resource_id="workspace",
-        )  # fmt: skip
+            pages.put_working_memory,
+            pages.PageVersion("late", "resource", "workspace", "workspace", "# Late", 1, "", 1),
+            expected_version=3,
+        )
     assert raised.value.code == "conflict" and raised.value.retryable
     with pytest.raises(MemoryFailure, match="2000 is the limit"):
         await working_pages.update(

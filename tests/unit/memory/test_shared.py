@@ -12,10 +12,10 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
-from sakti.core.types import Thread, Usage
+from sakti.core.types import ModelCall, Thread, Usage
 from sakti.memory import shared
 from sakti.memory.context import render_group
-from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
+from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.recall import recall
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect.model import ModelReflector

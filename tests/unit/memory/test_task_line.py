@@ -20,7 +20,7 @@ async def test_requests_name_the_task_in_progress_and_count_the_ready_ones(tmp_p
     assert "task" not in await facts(driver)
     actor = Actor("workspace", "t1", 1)
     for key in ("a", "b", "c"):
-        await driver.store.write(service.create, actor, key, f"Mend the {key}")
+        await driver.store.write(service.create, actor, service.NewTask(key, f"Mend the {key}"))
     assert "3 tasks ready" in await facts(driver)
     await driver.store.write(service.claim, actor, "a")
     line = await facts(driver)

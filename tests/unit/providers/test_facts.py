@@ -35,7 +35,7 @@ from tests.fakes.requests import message, request
     ],
 )
 def test_what_is_known_of_models(name, window, output, thinking):
-    info = registry.model_info(name)
+    info = facts.get_facts(*name.split("/", 1))
     assert (info.context_window, info.max_output, info.thinking) == (window, output, thinking)
 
 
@@ -74,7 +74,7 @@ def test_open_families_have_a_window_wherever_they_are_served(name: str, window:
 
 def test_prices_of_clouds_are_found_by_their_own_names() -> None:
     for name in ("bedrock/eu.anthropic.claude-haiku-5-5", "vertex/claude-sonnet-4-5@20250929", "azure/gpt-5.1"):
-        assert registry.model_info(name).input_price is not None, name
+        assert facts.get_facts(*name.split("/", 1)).input_price is not None, name
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_a_new_provider_is_one_entry(monkeypatch):
     for module in (presets, facts, registry):
         monkeypatch.setattr(module, "PRESETS", {**PRESETS, "xai": new})
     assert registry.resolve("grok-5") == "xai/grok-5"
-    info = registry.model_info("xai/grok-5")
+    info = facts.get_facts("xai", "grok-5")
     assert (info.context_window, info.max_output, info.images, info.cache_ttl) == (9_000, 500, True, 7)
     assert info.image_rule == "openai"
-    assert registry.model_info("xai/grok-3").input_price is not None
+    assert facts.get_facts("xai", "grok-3").input_price is not None
     assert registry.small_model("xai/grok-5") == "xai/grok-3-mini"
 
 

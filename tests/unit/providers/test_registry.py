@@ -144,14 +144,6 @@ def test_addresses_that_are_none():
         make("mine/x", base_url="localhost:9")
 
 
-def test_what_is_known_of_a_model():
-    assert registry.model_info("claude-opus-5-5").context_window == 1_000_000
-    own = {"ollama": ProviderSettings(context_window=32_768)}
-    assert registry.model_info("ollama/qwen3", own).context_window == 32_768
-    local = registry.model_info("local")
-    assert (local.full_name, local.small, local.context_window) == ("local/qwen2.5-coder-1.5b", True, 8192)
-
-
 def test_small_models():
     assert registry.small_model("anthropic/claude-opus-5-5") == f"anthropic/{PRESETS['anthropic'].small}"
     assert registry.small_model("ollama/qwen3") == "ollama/qwen3"

@@ -49,7 +49,9 @@ async def fill(path: Path) -> None:
             )
         await store.write(user_state.add_history, "/w", f"typed {t}", 1)
     for n in range(12):
-        await store.write(service.create, Actor("/w", "s", n), f"task{n}", f"do thing {n}", labels=["x"])
+        await store.write(
+            service.create, Actor("/w", "s", n), service.NewTask(f"task{n}", f"do thing {n}", labels=["x"])
+        )
 
     def observed(db) -> None:
         db.execute_sql(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart, Usage
+from sakti.core.types import Message, ModelCall, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart, Usage
 from sakti.store import copies, migrate
 from sakti.store.database import Store
 from sakti.store.maintenance import checks, upkeep
@@ -165,11 +165,10 @@ async def test_usage_adds_up(store: Store) -> None:
     for cost in (0.5, None):
         await store.write(
             messages.add_step,
+            thread.id,
+            "actor",
+            ModelCall("a/b", Usage(10, 4, 1, 3, 0, cost)),
             id=store.ids.new(),
-            thread_id=thread.id,
-            purpose="actor",
-            model="a/b",
-            usage=Usage(10, 4, 1, 3, 0, cost),
             now=1,
         )
     assert await store.read(messages.usage_of, thread.id) == Usage(20, 8, 2, 6, 0, 0.5)

@@ -49,9 +49,12 @@ WORDS = {
 }  # fmt: skip
 
 
+BEFORE_PACKING = 9  # version of the schema
+
+
 def older(path: Path, copies: int = 1) -> None:
     """A database as the schema before wrote it: a text is in `parts`, `raw_content`, `text`, the next row's `prev`."""
-    as_of(path, packing.MIGRATION - 1)
+    as_of(path, BEFORE_PACKING)
     db = apsw.Connection(str(path))
     db.execute("BEGIN")
     for n in range(copies):

@@ -71,7 +71,9 @@ async def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         await made.turn(f"question {n} about the {WORD}{n}", [{"text": f"answer {n}: {WORD} {LONG}"}])
         await made.engine.wait_idle()
     page = {"scope": "thread", "owner_id": "t1", "content": f"{WORD} page", "tokens": 4, "actor": "user"}
-    await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page)
+    await store.write(
+        records.put_working_memory, records.PageVersion("w", now=1, resource_id="workspace", **page), expected_version=0
+    )
     await store.write(threads.update_metadata, "t1", {"current_task": f"feed the {WORD}"})
     yield made
     await made.close()
@@ -105,9 +107,13 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert f"Last thread: the {WORD} plan" in await begin_another(driver)
     await store.write(user_state.add_history, "workspace", f"typed {WORD}", 1, "t1")
     await store.write(user_state.add_history, "workspace", f"question 3 about the {WORD}3", 1)  # of an earlier sakti
-    await store.write(user_state.keep_unsent, "workspace", "gone:1:x", f"half a {WORD}", [WORD], 1, thread_id="t1")
+    await store.write(
+        user_state.keep_unsent, "workspace", "gone:1:x", user_state.Unsent(f"half a {WORD}", [WORD], "t1"), 1
+    )
     actor = Actor("workspace", "s", 1, "t2")
-    await store.write(service.create, actor, "k", f"hunt the {WORD}", description=LONG + WORD, labels=[WORD])
+    await store.write(
+        service.create, actor, service.NewTask("k", f"hunt the {WORD}", description=LONG + WORD, labels=[WORD])
+    )
     await store.write(service.update, actor, "k", {"description": f"no {WORD}"})
     await store.write(messages.append, _of_task(driver))
     for name in ("x.db.before-0003", "x.db.backup-20260101", "x.db.damaged-20260101"):
@@ -217,7 +223,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
     output.parent.mkdir(parents=True)
     output.write_text(f"all of the {WORD}")
     await driver.say("tool", ToolResultPart("c", "bash", "short", False, {"output_file": str(output)}))
-    await store.write(service.create, Actor("workspace", "s", 1), "k", f"hunt the {WORD}")
+    await store.write(service.create, Actor("workspace", "s", 1), service.NewTask("k", f"hunt the {WORD}"))
     await store.write(service.delete, Actor("workspace", "s", 2), "k")
     await store.read(copies.copy, folder / "x.db.backup-1")
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
@@ -240,7 +246,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
 
 async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:
     actor = Actor("workspace", "s", 1)
-    await driver.store.write(service.create, actor, "k", "a task")
+    await driver.store.write(service.create, actor, service.NewTask("k", "a task"))
     with pytest.raises(StoreError, match="Only a deleted task"):
         await driver.store.write(purging._remove_task, "k", 1)
     assert (await purge(driver.store)).empty
@@ -249,7 +255,7 @@ async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:
 async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: Driver) -> None:
     store, actor = driver.store, Actor("workspace", "s", 1)
     for name in ("a", "b"):
-        await store.write(service.create, actor, name, f"task {name}")
+        await store.write(service.create, actor, service.NewTask(name, f"task {name}"))
     await store.write(service.depend, actor, "a", "b")
     await store.write(service.depend, actor, "a", "b", add=False)
     await store.write(service.delete, actor, "b")
@@ -299,7 +305,7 @@ async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driv
         lambda db: db.execute_sql("SELECT id FROM observations WHERE content LIKE '%about%' LIMIT 1").fetchone()
     )
     await store.write(lambda db: db.execute_sql("UPDATE observations SET pinned = 1 WHERE id = ?", (line,)))
-    await store.write(service.create, Actor("workspace", "s", 1), "k", "mend the roof")
+    await store.write(service.create, Actor("workspace", "s", 1), service.NewTask("k", "mend the roof"))
     whole = await begin_another(driver)
     assert "mend the roof" in whole and "feed the" in whole
 

@@ -55,13 +55,15 @@ async def fill(store: Store) -> None:
     for one in said:
         await store.write(messages.append, one)
     actor = Actor("/w", "s", now)
-    await store.write(service.create, actor, "k", f"rotate {KEY}", description=TEXT)
+    await store.write(service.create, actor, service.NewTask("k", f"rotate {KEY}", description=TEXT))
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
     await store.write(user_state.add_history, "/w", TEXT, now, "t")
-    await store.write(user_state.keep_unsent, "/w", "me", TEXT, [TEXT], now)
+    await store.write(user_state.keep_unsent, "/w", "me", user_state.Unsent(TEXT, [TEXT]), now)
     await store.write(fork.keep_carry_over, "t", f"head {KEY}", [fork.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
-    await store.write(records.put_working_memory, id="w", now=1, expected_version=0, resource_id="/w", **page)
+    await store.write(
+        records.put_working_memory, records.PageVersion("w", now=1, resource_id="/w", **page), expected_version=0
+    )
 
 
 @pytest.fixture

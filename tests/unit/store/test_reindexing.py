@@ -66,7 +66,9 @@ async def driver(tmp_path):
     for n in range(8):
         await made.turn(f"question {n} about the xylophone", [{"text": f"answer {n} {LONG}"}])
         await made.engine.wait_idle()
-    await made.store.write(records.put_working_memory, id="w", now=1, expected_version=0, content="zither", **PAGE)
+    await made.store.write(
+        records.put_working_memory, records.PageVersion("w", now=1, content="zither", **PAGE), expected_version=0
+    )
     yield made
     await made.close()
 
@@ -213,7 +215,9 @@ async def test_a_page_of_a_deleted_thread_is_found_when_it_is_back(driver: Drive
     store = driver.store
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await upkeep.reindex(store)
-    await store.write(records.put_working_memory, id="w2", now=2, expected_version=1, content="the celesta", **PAGE)
+    await store.write(
+        records.put_working_memory, records.PageVersion("w2", now=2, content="the celesta", **PAGE), expected_version=1
+    )
     assert await found(store, "celesta") == 0
     await store.write(thread_removal.restore_thread, "t1")
     await upkeep.reindex(store)

@@ -35,7 +35,8 @@ def fill(db: Database) -> None:
             _observation(db, f"{thread}-o", workspace, thread)
         _observation(db, f"{workspace}-shared", workspace, None)
         page = {"scope": "resource", "owner_id": workspace, "tokens": 2, "actor": "agent", "resource_id": workspace}
-        records.put_working_memory(db, id=workspace, content="the solver page", now=1, expected_version=0, **page)
+        version = records.PageVersion(workspace, content="the solver page", now=1, **page)
+        records.put_working_memory(db, version, expected_version=0)
 
 
 def _task(db: Database, id: str, workspace: str, thread: str | None) -> None:

@@ -46,7 +46,7 @@ class Restless:
 @pytest.fixture
 async def tasks(store: Store) -> Path:
     for name, more in (("restless", {}), ("waits", {"depends_on": ["restless"]}), ("quiet", {})):
-        await store.write(service.create, Actor("/w", "s", 1), name, name, **more)
+        await store.write(service.create, Actor("/w", "s", 1), service.NewTask(name, name, **more))
     return store.path
 
 
@@ -80,5 +80,5 @@ async def test_a_question_that_fails_leaves_no_transaction(store: Store) -> None
         await store.read(lambda db: db.execute_sql("SELECT * FROM nothing"))
     with pytest.raises(ZeroDivisionError):
         await store.read(lambda db: 1 // 0)
-    await store.write(service.create, Actor("/w", "s", 1), "new", "new")
+    await store.write(service.create, Actor("/w", "s", 1), service.NewTask("new", "new"))
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM tasks").fetchone()) == (1,)

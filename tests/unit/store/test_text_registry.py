@@ -122,7 +122,7 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
     assert SECRET not in thread.title and MARK.search(thread.title)
     await store.write(messages.append, Message("m", "t", "/w", "user", (TextPart(text),), now))
     await store.write(threads.rename, "t", f"now {SECRET}", now, by_user=True)
-    await store.write(service.create, Actor("/w", "s", now), "k", f"task {SECRET}", description=text)
+    await store.write(service.create, Actor("/w", "s", now), service.NewTask("k", f"task {SECRET}", description=text))
     await store.write(fork.keep_carry_over, "t", "head", [fork.CarriedPiece("thread", "t", text)])
     ((shown, preview, *_),) = await store.read(threads.summaries, "/w", 9)
     assert "hunter2secret99" not in f"{shown} {preview}" and SECRET not in f"{shown} {preview}"
@@ -146,7 +146,7 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
 
 async def test_no_answer_about_a_task_says_a_secret_of_its_title(store: Store) -> None:
     actor = Actor("/w", "s", store.clock.now())
-    await store.write(service.create, actor, "k", f"use {SECRET} here")
+    await store.write(service.create, actor, service.NewTask("k", f"use {SECRET} here"))
     await store.write(service.update, actor, "k", {"title": f"now password=hunter2secret99 {SECRET}"})
     await store.write(service.claim, actor, "k")
     told = [

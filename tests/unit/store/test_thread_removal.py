@@ -30,7 +30,7 @@ async def driver(tmp_path):
         await made.engine.wait_idle()
     page = {"scope": "thread", "owner_id": "t1", "content": "the zither page", "tokens": 4, "actor": "user"}
     await made.store.write(
-        records.put_working_memory, id="w", now=1, expected_version=0, resource_id="workspace", **page
+        records.put_working_memory, records.PageVersion("w", now=1, resource_id="workspace", **page), expected_version=0
     )
     yield made
     await made.close()

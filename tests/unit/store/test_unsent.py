@@ -8,6 +8,7 @@ from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store import user_state
 from sakti.store.database import Store
 from sakti.store.threads import messages, threads
+from sakti.store.user_state import Unsent
 from tests.fakes.clock import FakeClock
 
 DEAD = f"{socket.gethostname()}:4194999:aa"  # above the highest process id that Linux gives by default
@@ -20,17 +21,17 @@ async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_
     mine, other = new_owner(), new_owner()
     store = await Store.open(tmp_path / "s.db", clock=FakeClock())
     keep, take = user_state.keep_unsent, user_state.take_unsent
-    await store.write(keep, "w", DEAD, "half a", (), 1)
-    await store.write(keep, "w", DEAD, "half a sentence", ("first", "second"), 2)
-    await store.write(keep, "w", other, "alive", ("not mine",), 3)
-    await store.write(keep, "elsewhere", DEAD, "another workspace", (), 4)
-    await store.write(keep, "w", "someone", "left behind", (), 5, left=True)
+    await store.write(keep, "w", DEAD, Unsent("half a"), 1)
+    await store.write(keep, "w", DEAD, Unsent("half a sentence", ("first", "second")), 2)
+    await store.write(keep, "w", other, Unsent("alive", ("not mine",)), 3)
+    await store.write(keep, "elsewhere", DEAD, Unsent("another workspace"), 4)
+    await store.write(keep, "w", "someone", Unsent("left behind"), 5, is_closing=True)
 
     assert await store.write(take, "w", mine, 6) == ("half a sentence\n\nleft behind", ["first", "second"])
     assert await store.write(take, "w", new_owner(), 7) == ("", [])  # it is mine now
-    await store.write(keep, "w", mine, "changed", (), 8, left=True)
+    await store.write(keep, "w", mine, Unsent("changed"), 8, is_closing=True)
     assert await store.write(take, "w", mine, 9) == ("changed", [])
-    await store.write(keep, "w", mine, "  \n", (), 10)
+    await store.write(keep, "w", mine, Unsent("  \n"), 10)
     assert await store.write(take, "w", new_owner(), 11) == ("", [])
     # a process id that lives for days without a change may be anybody's
     assert await store.write(take, "w", new_owner(), 4 + 2 * DAY) == ("alive", ["not mine"])
@@ -48,7 +49,7 @@ async def test_what_was_sent_before_it_was_forgotten_is_not_unsent(tmp_path):
         await store.write(messages.append, message)
 
     await say("yes", "user", 5)
-    await store.write(keep, "w", DEAD, "and then w", ("yes", "yes", "go on"), 10)
+    await store.write(keep, "w", DEAD, Unsent("and then w", ("yes", "yes", "go on")), 10)
     await say("yes", "user", 10)
     await say("go on", "assistant", 11)
     await say("and then we leave", "user", 12)

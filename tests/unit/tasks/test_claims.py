@@ -49,7 +49,9 @@ async def chat(store: Store) -> Actor:
     """A chat called "fix login", with two tasks on the board."""
     for n, (name, title) in enumerate((("a", "fix login"), ("b", ""))):
         await store.write(threads.create, Thread(name, "/w", title, 1, 1))
-        await store.write(service.create, Actor("/w", "s", store.clock.now() + n), f"task-{name}", f"task {name}")
+        await store.write(
+            service.create, Actor("/w", "s", store.clock.now() + n), service.NewTask(f"task-{name}", f"task {name}")
+        )
     return Actor("/w", "a", store.clock.now(), "a", owner=leases.new_owner())
 
 

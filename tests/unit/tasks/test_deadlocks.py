@@ -72,9 +72,9 @@ def test_what_is_taken_in_can_be_done_and_what_is_refused_could_not(wanted: list
 
 
 async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -> None:
-    epic = await store.write(service.create, actor, "e", "epic", type="epic")
-    x = await store.write(service.create, actor, "x", "x", parent="e")
-    y = await store.write(service.create, actor, "y", "y")
+    epic = await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    x = await store.write(service.create, actor, service.NewTask("x", "x", parent="e"))
+    y = await store.write(service.create, actor, service.NewTask("y", "y"))
     await store.write(service.depend, actor, "x", "y")
     with pytest.raises(CycleError) as refused:
         await store.write(service.depend, actor, "y", "e")
@@ -85,7 +85,7 @@ async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -
         await store.write(service.depend, actor, "x", "e")
     assert own.value.path == ("x", "e", "x")
     with pytest.raises(CycleError):
-        await store.write(service.create, actor, "z", "z", parent="e", depends_on=["e"])
+        await store.write(service.create, actor, service.NewTask("z", "z", parent="e", depends_on=["e"]))
     assert await store.read(find_deadlocks) == []
     await store.write(service.close, actor, "x", "completed", "done", force=True)
     with pytest.raises(CycleError):  # closed can be opened again
@@ -93,7 +93,7 @@ async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -
 
 
 async def test_a_task_cannot_wait_for_itself(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "a")
+    await store.write(service.create, actor, service.NewTask("a", "a"))
     with pytest.raises(CycleError, match="cannot depend on itself"):
         await store.write(service.depend, actor, "a", "a")
     with pytest.raises(CycleError, match="cannot be a part of itself"):
@@ -101,14 +101,14 @@ async def test_a_task_cannot_wait_for_itself(store: Store, actor: Actor) -> None
 
 
 async def test_an_epic_is_no_part_of_a_task_and_the_direction_is_turned_round(store: Store, actor: Actor) -> None:
-    epic = await store.write(service.create, actor, "e", "epic", type="epic")
-    task = await store.write(service.create, actor, "t", "task")
+    epic = await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    task = await store.write(service.create, actor, service.NewTask("t", "task"))
     with pytest.raises(TaskError) as refused:
         await store.write(service.depend, actor, "e", "t", "parent-child")
     assert refused.value.code == "bad_parent"
     assert f"`dep {task.handle} {epic.handle} --type parent-child`" in refused.value.message
     with pytest.raises(TaskError):
-        await store.write(service.create, actor, "e2", "epic", type="epic", parent="t")
+        await store.write(service.create, actor, service.NewTask("e2", "epic", type="epic", parent="t"))
     await store.write(service.depend, actor, "t", "e", "parent-child")
     for name, kind in (("e", "feature"),):
         await store.write(service.update, actor, name, {"type": kind})  # a task may be part of a feature
@@ -124,7 +124,7 @@ async def test_an_epic_is_no_part_of_a_task_and_the_direction_is_turned_round(st
 def ring(db: Database, actor: Actor) -> None:
     """What an older version let in: an epic that waits for what waits for it."""
     for name, kind in (("e", "epic"), ("x", "task"), ("y", "task")):
-        service.create(db, actor, name, name, type=kind)
+        service.create(db, actor, service.NewTask(name, name, type=kind))
     for edge in (("x", "e", "parent-child"), ("x", "y", "blocks"), ("y", "e", "blocks")):
         rows.add_edge(db, *edge, actor.now)
 
@@ -143,7 +143,7 @@ async def test_an_old_ring_is_found_told_and_leaves_room_for_the_rest(store: Sto
     check = {f.name: f for f in await store.read(checks.check)}
     assert not check["task graph"].ok
     assert e in check["task graph"].detail
-    await store.write(service.create, actor, "z", "z", depends_on=["y"])  # beside the ring all goes on
+    await store.write(service.create, actor, service.NewTask("z", "z", depends_on=["y"]))  # beside the ring all goes on
     await store.write(service.depend, actor, "y", "e", add=False)
     assert await store.read(find_deadlocks) == []
     assert all(f.ok for f in await store.read(checks.check))
@@ -191,9 +191,9 @@ async def test_a_great_many_edges_that_go_round_come_in_without_a_walk_each(stor
 
 async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store, actor: Actor) -> None:
     for name in "ab":
-        await store.write(service.create, actor, name, name)
+        await store.write(service.create, actor, service.NewTask(name, name))
     await store.write(service.depend, actor, "b", "a")
-    await store.write(service.create, replace(actor, resource_id="/other"), "c", "c")
+    await store.write(service.create, replace(actor, resource_id="/other"), service.NewTask("c", "c"))
     right = await store.read(questions.counts, "/w")
     for harm in (
         "UPDATE task_counts SET count = count + 1 WHERE resource_id = '/w'",

@@ -213,11 +213,19 @@ class Board(RuleBasedStateMachine):
             on, parent = [], None  # which of several refusals comes first says nothing
         self.both(
             lambda db: service.create(
-                db, self.actor(), f"task-{t}", t, priority=priority, depends_on=[f"task-{o}" for o in on],
-                parent=f"task-{parent}" if parent else None, type="epic" if epic else "task",
+                db,
+                self.actor(),
+                service.NewTask(
+                    f"task-{t}",
+                    t,
+                    priority=priority,
+                    depends_on=[f"task-{o}" for o in on],
+                    parent=f"task-{parent}" if parent else None,
+                    type="epic" if epic else "task",
+                ),
             ),
             model,
-        )  # fmt: skip
+        )
 
     @rule(t=name, force=st.booleans(), session=session)
     def close(self, t: str, force: bool, session: str) -> None:

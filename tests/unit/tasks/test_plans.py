@@ -38,9 +38,12 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
         raise AssertionError(fn)
 
     made = service.create(
-        db, chat, ids.new(), "new", labels=["x"], parent=None, depends_on=[first, second], metadata={"k": 1},
-        message_id="m2",
-    )  # fmt: skip
+        db,
+        chat,
+        service.NewTask(
+            ids.new(), "new", labels=["x"], parent=None, depends_on=[first, second], metadata={"k": 1}, message_id="m2"
+        ),
+    )
     service.update(db, chat, made.id, {"title": "other", "labels": ["y"], "type": "bug", "metadata": {"k": 2}})
     service.set_labels(db, chat, made.handle, ["x"], ["y"])
     service.claim(db, chat, first)
@@ -56,8 +59,8 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     service.release(db, chat, first)
     service.close(db, actor, first, "completed", "done in src/a.py", force=True)
     service.finished_containers(db, first)
-    epic = service.create(db, actor, ids.new(), "epic", type="epic")
-    part = service.create(db, actor, ids.new(), "part", parent=epic.id)
+    epic = service.create(db, actor, service.NewTask(ids.new(), "epic", type="epic"))
+    part = service.create(db, actor, service.NewTask(ids.new(), "part", parent=epic.id))
     service.close(db, actor, epic.id, "completed", "x", force=True)
     refused(service.reopen, actor, part.id)  # its epic is closed
     service.reopen(db, actor, epic.id)

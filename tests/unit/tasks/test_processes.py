@@ -48,9 +48,9 @@ def test_one_of_eight_processes_wins_every_claim(tmp_path: Path) -> None:
         store = await Store.open(path)
         actor = Actor("/w", "s", store.clock.now())
         for n in range(ROUNDS):
-            await store.write(service.create, actor, f"task-{n}", "contested", priority=4)
+            await store.write(service.create, actor, service.NewTask(f"task-{n}", "contested", priority=4))
         for n in range(ROUNDS * PROCESSES):
-            await store.write(service.create, actor, f"other-{n}", "one of many", priority=0)
+            await store.write(service.create, actor, service.NewTask(f"other-{n}", "one of many", priority=0))
         await store.close()
 
     asyncio.run(prepare())
@@ -93,7 +93,7 @@ def _die(path: Path, change: str) -> None:
         def half(db: Any) -> None:
             match change:
                 case "create":
-                    service.create(db, actor, "new", "new", parent="a", depends_on=["b"])
+                    service.create(db, actor, service.NewTask("new", "new", parent="a", depends_on=["b"]))
                 case "close":
                     service.close(db, actor, "b", "completed", "done")
                 case "delete":
@@ -124,9 +124,9 @@ def test_a_process_killed_in_mid_change_has_changed_nothing(tmp_path: Path, chan
         store = await Store.open(path)
         if prepare:
             actor = Actor("/w", "s", store.clock.now())
-            await store.write(service.create, actor, "b", "blocker")
-            await store.write(service.create, actor, "a", "epic", type="epic", depends_on=["b"])
-            await store.write(service.create, actor, "c", "child", parent="a")
+            await store.write(service.create, actor, service.NewTask("b", "blocker"))
+            await store.write(service.create, actor, service.NewTask("a", "epic", type="epic", depends_on=["b"]))
+            await store.write(service.create, actor, service.NewTask("c", "child", parent="a"))
         try:
             return await store.read(state)
         finally:

@@ -52,7 +52,7 @@ async def test_golden_scripts(store: Store, actor: Actor, case: dict[str, Any]) 
 def play(db: Any, actor: Actor, op: dict[str, Any]) -> None:
     match op["op"]:
         case "create":
-            service.create(db, actor, op["id"], op["title"], priority=op["priority"], type=op["type"])
+            service.create(db, actor, service.NewTask(op["id"], op["title"], priority=op["priority"], type=op["type"]))
         case "dep":
             service.depend(db, actor, op["task"], op["on"], op["type"])
         case "undep":
@@ -73,7 +73,7 @@ async def test_a_claim_makes_the_task_active_and_says_what_was(store: Store, act
     thread = await store.write(threads.create, Thread("th", "/w", "", 1, 1))
     actor = replace(actor, thread_id=thread.id)
     for name in ("a", "b"):
-        await store.write(service.create, actor, name, f"task {name}")
+        await store.write(service.create, actor, service.NewTask(name, f"task {name}"))
     first, none = await store.write(service.claim, actor, "a")
     assert none is None
     _, previous = await store.write(service.claim, actor, "b")
@@ -87,7 +87,7 @@ async def test_a_claim_makes_the_task_active_and_says_what_was(store: Store, act
 
 
 async def test_a_dead_sessions_claim_is_taken_over(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "x")
+    await store.write(service.create, actor, service.NewTask("a", "x"))
     await store.write(service.claim, actor, "a")
     other = replace(actor, session_id="s2")
     with pytest.raises(TaskError) as e:
@@ -99,8 +99,8 @@ async def test_a_dead_sessions_claim_is_taken_over(store: Store, actor: Actor) -
 
 
 async def test_closing_needs_a_summary_and_tells_what_it_freed(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "first")
-    await store.write(service.create, actor, "b", "second", depends_on=["a"])
+    await store.write(service.create, actor, service.NewTask("a", "first"))
+    await store.write(service.create, actor, service.NewTask("b", "second", depends_on=["a"]))
     with pytest.raises(TaskError, match="summary"):
         await store.write(service.close, actor, "a", "completed", " ")
     _, freed = await store.write(service.close, actor, "a", "completed", "moved the xylophone into src/x.py")
@@ -113,7 +113,7 @@ async def test_closing_needs_a_summary_and_tells_what_it_freed(store: Store, act
 
 
 async def test_handles_are_short_unique_and_never_guessed(store: Store, actor: Actor) -> None:
-    made = [await store.write(service.create, actor, store.ids.new(), f"t{i}") for i in range(60)]
+    made = [await store.write(service.create, actor, service.NewTask(store.ids.new(), f"t{i}")) for i in range(60)]
     assert len({t.handle for t in made}) == 60
     assert all(len(t.handle) <= 6 for t in made)
     for text, code in (("", "not_found"), ("nothing", "not_found"), ("t", "ambiguous")):
@@ -125,7 +125,7 @@ async def test_handles_are_short_unique_and_never_guessed(store: Store, actor: A
 async def test_links_need_a_message_that_exists(store: Store, actor: Actor) -> None:
     await store.write(threads.create, Thread("th", "/w", "", 1, 1))
     await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("about it"),), 1))
-    await store.write(service.create, actor, "a", "x")
+    await store.write(service.create, actor, service.NewTask("a", "x"))
     await store.write(service.link, actor, "a", "m")
     assert [m["id"] for m in await store.read(questions.linked_messages, "a")] == ["m"]
     with pytest.raises(TaskError):
@@ -134,7 +134,7 @@ async def test_links_need_a_message_that_exists(store: Store, actor: Actor) -> N
 
 async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: Store, actor: Actor) -> None:
     await store.write(threads.create, Thread("th", "/w", "", 1, 1))
-    await store.write(service.create, actor, "a", "x")
+    await store.write(service.create, actor, service.NewTask("a", "x"))
     for n, (role, task) in enumerate((("user", None), ("assistant", "a"), ("tool", None), ("assistant", None))):
         message = Message(f"m{n}", "th", "/w", role, (TextPart(role),), n, task_id=task)  # type: ignore[arg-type]
         await store.write(messages.append, message)
@@ -144,7 +144,7 @@ async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: St
 
 async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: Actor) -> None:
     for name in ("a", "b"):
-        await store.write(service.create, actor, name, f"task {name}", labels=["one"])
+        await store.write(service.create, actor, service.NewTask(name, f"task {name}", labels=["one"]))
     await store.write(service.depend, actor, "b", "a", "blocks")
     await store.write(service.depend, actor, "b", "a", "blocks")  # no change, no event
     await store.write(service.update, actor, "a", {"title": "other", "labels": ["two"]})
@@ -163,8 +163,8 @@ async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: A
 
 
 async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "the xylophone")
-    await store.write(service.create, actor, "b", "b", depends_on=["a"])
+    await store.write(service.create, actor, service.NewTask("a", "the xylophone"))
+    await store.write(service.create, actor, service.NewTask("b", "b", depends_on=["a"]))
     _, freed = await store.write(service.delete, actor, "a")
     assert [t.id for t in freed] == ["b"]
     assert (await store.read(queries.search, "/w", "xylophone", 5))["tasks"] == []
@@ -174,8 +174,8 @@ async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Ac
 
 
 async def test_a_container_is_offered_when_its_last_child_closes(store: Store, actor: Actor) -> None:
-    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
-    await store.write(service.create, actor, "c", "child", parent="e")
+    await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    await store.write(service.create, actor, service.NewTask("c", "child", parent="e"))
     assert [t["id"] for t in (await store.read(queries.ready, "/w", 5))["tasks"]] == ["c"]
     await store.write(service.close, actor, "c", "completed", "done")
     assert [t.id for t in await store.read(service.finished_containers, "c")] == ["e"]
@@ -184,11 +184,11 @@ async def test_a_container_is_offered_when_its_last_child_closes(store: Store, a
 
 
 async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, actor: Actor) -> None:
-    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
-    await store.write(partial(service.create, type="epic", parent="e"), actor, "inner", "inner epic")
+    await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    await store.write(service.create, actor, service.NewTask("inner", "inner epic", type="epic", parent="e"))
     for task, parent in (("a", "e"), ("b", "inner"), ("c", "b")):
-        await store.write(service.create, actor, task, task, parent=parent)
-    await store.write(service.create, actor, "waits", "waits", depends_on=["c"])
+        await store.write(service.create, actor, service.NewTask(task, task, parent=parent))
+    await store.write(service.create, actor, service.NewTask("waits", "waits", depends_on=["c"]))
     with pytest.raises(TaskError, match="open children: .*force to close them with it"):
         await store.write(service.close, actor, "e", "completed", "shipped")
     closed, freed = await store.write(partial(service.close, force=True), actor, "e", "wontfix", "dropped")
@@ -203,17 +203,17 @@ async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, ac
 
 
 async def test_no_change_leaves_an_open_part_under_a_closed_epic(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "p", "plain")
-    await store.write(service.create, actor, "part", "part", parent="p")
+    await store.write(service.create, actor, service.NewTask("p", "plain"))
+    await store.write(service.create, actor, service.NewTask("part", "part", parent="p"))
     await store.write(partial(service.close, force=True), actor, "p", "completed", "done")
-    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
-    await store.write(service.create, actor, "gone", "gone", parent="e")
+    await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    await store.write(service.create, actor, service.NewTask("gone", "gone", parent="e"))
     await store.write(service.delete, actor, "gone")
     await store.write(service.close, actor, "e", "completed", "done")
     for change in (
         partial(service.update, text="p", changes={"type": "epic"}),
         partial(service.restore, text="gone"),
-        partial(service.create, id="new", title="new", parent="e"),
+        partial(service.create, new=service.NewTask("new", "new", parent="e")),
         partial(service.depend, text="part", on="e", kind="parent-child"),
     ):
         with pytest.raises(TaskError) as refused:
@@ -241,8 +241,8 @@ async def test_import_reopens_a_closed_epic_with_an_open_part(store: Store, acto
 
 async def test_explain_gives_the_shortest_chain_to_something_ready(store: Store, actor: Actor) -> None:
     for name in "abcd":
-        await store.write(service.create, actor, name, name)
-    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
+        await store.write(service.create, actor, service.NewTask(name, name))
+    await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
     for task, on, kind in (
         ("a", "b", "blocks"),
         ("b", "c", "blocks"),
@@ -258,7 +258,7 @@ async def test_explain_gives_the_shortest_chain_to_something_ready(store: Store,
 
 async def test_what_closed_long_ago_shows_less_and_loses_nothing(store: Store, actor: Actor) -> None:
     long = "the marimba stands in the hall. " * 40
-    await store.write(service.create, actor, "a", "old", description=long)
+    await store.write(service.create, actor, service.NewTask("a", "old", description=long))
     await store.write(service.close, actor, "a", "completed", long)
     for days, level in ((31, 1), (91, 2)):
         now = actor.now + days * service.DAY_MS
@@ -275,7 +275,7 @@ async def test_what_closed_long_ago_shows_less_and_loses_nothing(store: Store, a
 
 async def test_a_takeover_is_recorded_and_messages_renew_a_claim(store: Store, actor: Actor) -> None:
     await store.write(threads.create, Thread("th", "/w", "", 1, 1))
-    await store.write(service.create, actor, "a", "x")
+    await store.write(service.create, actor, service.NewTask("a", "x"))
     await store.write(service.claim, replace(actor, thread_id="th"), "a")
     late = actor.now + service.CLAIM_MS - 1
     await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("x"),), late, task_id="a"))
@@ -288,8 +288,8 @@ async def test_a_takeover_is_recorded_and_messages_renew_a_claim(store: Store, a
 
 
 async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "first", labels=["x"])
-    await store.write(service.create, actor, "b", "second", depends_on=["a"], description="d")
+    await store.write(service.create, actor, service.NewTask("a", "first", labels=["x"]))
+    await store.write(service.create, actor, service.NewTask("b", "second", depends_on=["a"], description="d"))
     lines = await store.read(transfer.export, "/w")
     again = await store.write(transfer.import_tasks, actor, lines)
     assert (again.tasks, again.known) == (0, 2)
@@ -343,7 +343,7 @@ async def test_search_finds_all_words_first_then_beginnings_then_some(store: Sto
         ("c", "session windows refreshing slowly"),
         ("d", "write refreshTokenStore"),
     ):
-        await store.write(service.create, actor, name, title)
+        await store.write(service.create, actor, service.NewTask(name, title))
 
     async def found(query: str, limit: int = 5) -> list[str]:
         return [t["id"] for t in (await store.read(queries.search, "/w", query, limit))["tasks"]]
@@ -352,7 +352,7 @@ async def test_search_finds_all_words_first_then_beginnings_then_some(store: Sto
     assert set(await found("session budget")) == {"a", "b", "c"}
     assert await found('"token of a session"') == ["a"]
     assert set(await found("token -budget")) == {"a", "d"}
-    await store.write(service.create, actor, "e", "handle 404 NOT FOUND")
+    await store.write(service.create, actor, service.NewTask("e", "handle 404 NOT FOUND"))
     assert await found("404 NOT FOUND") == ["e"]
     assert await found("handle NOT 404") == []
     assert await found("refreshtok") == ["d"]
@@ -364,7 +364,9 @@ async def test_search_finds_all_words_first_then_beginnings_then_some(store: Sto
 
 
 async def test_secrets_are_not_in_the_index_of_tasks(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "rotate the key", description="old: AKIAABCDEFGHIJKLMNOP")
+    await store.write(
+        service.create, actor, service.NewTask("a", "rotate the key", description="old: AKIAABCDEFGHIJKLMNOP")
+    )
     assert (await store.read(queries.search, "/w", "AKIAABCDEFGHIJKLMNOP", 3))["tasks"] == []
     assert [t["id"] for t in (await store.read(queries.search, "/w", "rotate", 3))["tasks"]] == ["a"]
 
@@ -374,7 +376,7 @@ async def test_a_label_of_many_and_of_few_gives_the_same_list(
 ) -> None:
     for n in range(12):
         labels = ["even"] if n % 2 == 0 else []
-        await store.write(service.create, actor, f"t{n}", f"task {n}", priority=n % 5, labels=labels)
+        await store.write(service.create, actor, service.NewTask(f"t{n}", f"task {n}", priority=n % 5, labels=labels))
     await store.write(service.close, actor, "t4", "completed", "done")
 
     async def listed() -> Any:
@@ -388,7 +390,7 @@ async def test_a_label_of_many_and_of_few_gives_the_same_list(
 
 async def test_what_was_connected_while_a_task_was_gone_never_closes_a_cycle(store: Store, actor: Actor) -> None:
     for name in "abc":
-        await store.write(service.create, actor, name, name)
+        await store.write(service.create, actor, service.NewTask(name, name))
     await store.write(service.depend, actor, "a", "b", "blocks")
     await store.write(service.depend, actor, "b", "c", "parent-child")
     await store.write(service.delete, actor, "b")
@@ -406,7 +408,7 @@ async def test_however_many_were_closed_today_their_number_is_right(store: Store
     monkeypatch.setattr(questions, "_COUNTED", 4)
     for n in range(9):
         actor = Actor("/w", "s", 1_000 + n)
-        await store.write(service.create, actor, f"k{n}", f"task {n}")
+        await store.write(service.create, actor, service.NewTask(f"k{n}", f"task {n}"))
         await store.write(service.close, actor, f"k{n}", "completed", "done")
     await store.write(service.delete, Actor("/w", "s", 2_000), "k8")
     await store.write(lambda db: db.execute_sql("UPDATE tasks SET closed_at = NULL WHERE id = 'k0'"))
@@ -419,7 +421,7 @@ async def test_ready_begins_with_what_the_most_urgent_task_waits_for(store: Stor
     async def new(id: str, priority: int, *, parent: str | None = None, on: Sequence[str] = ()) -> None:
         more = {"priority": priority, "parent": parent, "depends_on": on}
         type = "epic" if id == "epic" else "task"
-        await store.write(partial(service.create, type=type, **more), actor, id, f"task {id}")
+        await store.write(service.create, actor, service.NewTask(id, f"task {id}", type=type, **more))
 
     await new("low", 4)
     await new("middle", 1)
@@ -440,18 +442,18 @@ async def test_ready_begins_with_what_the_most_urgent_task_waits_for(store: Stor
 
 
 async def test_an_open_child_of_a_closed_epic_is_refused(store: Store, actor: Actor) -> None:
-    epic = await store.write(partial(service.create, type="epic"), actor, "e", "epic")
-    await store.write(service.create, actor, "t", "task")
+    epic = await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
+    await store.write(service.create, actor, service.NewTask("t", "task"))
     await store.write(service.close, actor, "e", "completed", "done")
     for change in (
-        partial(service.create, actor=actor, id="c", title="child", parent="e"),
+        partial(service.create, actor=actor, new=service.NewTask("c", "child", parent="e")),
         partial(service.depend, actor=actor, text="t", on="e", kind="parent-child"),
     ):
         with pytest.raises(TaskError, match=f"`reopen {epic.handle}` opens it") as refused:
             await store.write(lambda db, change=change: change(db))
         assert refused.value.code == "closed"
     await store.write(service.reopen, actor, "e")
-    await store.write(service.create, actor, "c", "child", parent="e")
+    await store.write(service.create, actor, service.NewTask("c", "child", parent="e"))
     for task in ("c", "e"):
         await store.write(service.close, actor, task, "completed", "done")
     with pytest.raises(TaskError, match=f"`reopen {epic.handle}` opens it"):
@@ -503,7 +505,7 @@ async def test_an_import_lists_what_was_changed_on_both_sides(store: Store, acto
 
 
 async def test_a_task_comes_back_from_another_board(store: Store, actor: Actor, tmp_path: Path) -> None:
-    made = await store.write(service.create, actor, "a", "made here")
+    made = await store.write(service.create, actor, service.NewTask("a", "made here"))
     out = await store.read(transfer.export, "/w")
     other = await Store.open(tmp_path / "other.db")
     try:
@@ -518,9 +520,9 @@ async def test_a_task_comes_back_from_another_board(store: Store, actor: Actor, 
 
 
 async def test_a_new_task_is_never_meant_by_its_own_edges(store: Store, actor: Actor) -> None:
-    created = await store.write(service.create, actor, "a", "first")
+    created = await store.write(service.create, actor, service.NewTask("a", "first"))
     for edges in ({"parent": "b"}, {"depends_on": ["b"]}):
         with pytest.raises(TaskError, match="There is no task 'b'"):
-            await store.write(partial(service.create, **edges), actor, "b", "second")
-    part = await store.write(partial(service.create, parent=created.handle[:1]), actor, "b", "second")
+            await store.write(service.create, actor, service.NewTask("b", "second", **edges))
+    part = await store.write(service.create, actor, service.NewTask("b", "second", parent=created.handle[:1]))
     assert (await store.read(questions.get, "a")).open_children == 1 and part.handle != created.handle

@@ -113,7 +113,7 @@ def test_queries_answer_what_the_pure_graph_answers(ops: list[tuple[Any, ...]]) 
         try:
             actor = Actor("/w", "s1", clock.now())
             for task in NAMES:
-                await store.write(service.create, actor, task, task)
+                await store.write(service.create, actor, service.NewTask(task, task))
             await store.read(same)
             for op in ops:
                 try:

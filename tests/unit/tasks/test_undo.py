@@ -30,7 +30,7 @@ async def get(store: Store, name: str) -> Task:
 
 
 async def test_a_later_renewal_of_the_claim_stays(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "a")
+    await store.write(service.create, actor, service.NewTask("a", "a"))
     await store.write(service.claim, actor, "a")
     await store.write(service.update, actor, "a", {"priority": 0})
     later = replace(actor, now=actor.now + 1_000_000)
@@ -42,7 +42,7 @@ async def test_a_later_renewal_of_the_claim_stays(store: Store, actor: Actor) ->
 
 
 async def test_a_deletion_that_was_restored_costs_no_step(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "a")
+    await store.write(service.create, actor, service.NewTask("a", "a"))
     await store.write(service.update, actor, "a", {"priority": 0})
     await store.write(service.delete, actor, "a")
     await store.write(service.restore, actor, "a")
@@ -56,7 +56,7 @@ async def test_a_deletion_that_was_restored_costs_no_step(store: Store, actor: A
 
 async def test_what_an_older_version_wrote_down_is_undone_by_its_fields(store: Store, actor: Actor) -> None:
     """It kept whole rows, and said nothing of what a restore brought back."""
-    await store.write(service.create, actor, "a", "a")
+    await store.write(service.create, actor, service.NewTask("a", "a"))
 
     def old(db: Database) -> None:
         before = to_builtins(questions.get(db, "a"))  # type: ignore[call-overload]
@@ -80,7 +80,7 @@ async def test_what_an_older_version_wrote_down_is_undone_by_its_fields(store: S
 
 async def test_the_whole_text_of_a_shrunk_task_comes_back_whatever_is_undone(store: Store, actor: Actor) -> None:
     long = "the marimba stands in the hall. " * 40
-    await store.write(service.create, actor, "a", "old", description=long)
+    await store.write(service.create, actor, service.NewTask("a", "old", description=long))
     await store.write(service.close, actor, "a", "completed", long)
     late = replace(actor, now=actor.now + 40 * service.DAY_MS)
     await store.write(service.decay, "/w", late.now)
@@ -96,7 +96,7 @@ async def test_the_whole_text_of_a_shrunk_task_comes_back_whatever_is_undone(sto
 
 
 async def test_an_import_is_one_step(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "z", "z")
+    await store.write(service.create, actor, service.NewTask("z", "z"))
     lines = [{"id": f"t{n}", "title": f"t{n}", "dependencies": [{"on": "z"}]} for n in range(9)]
     await store.write(transfer.import_tasks, actor, lines)
     assert (await store.read(queries.ready, "/w", 1))["blockedCount"] == 9
@@ -127,7 +127,7 @@ async def test_an_import_of_beads_is_one_step_with_all_that_it_changed(store: St
 
 
 async def test_only_what_changed_is_written_down(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "a", "a", description="long " * 200)
+    await store.write(service.create, actor, service.NewTask("a", "a", description="long " * 200))
     await store.write(service.update, actor, "a", {"priority": 0})
     row = await store.read(
         lambda db: db.execute_sql("SELECT before, after FROM task_events WHERE action = 'update'").fetchone()

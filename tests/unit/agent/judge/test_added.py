@@ -9,7 +9,7 @@ import pytest
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
-from sakti.agent.sandbox.boundary import drawn
+from sakti.agent.sandbox.boundary import OpenFolders, draw_boundary
 from sakti.core.config import SessionMode
 from tests.fakes.tools import TOOLS
 
@@ -69,6 +69,6 @@ def test_all_of_an_added_folder_is_never_removed_unasked(place: WorkspaceView) -
 
 def test_commands_may_write_there_and_not_where_later_programs_look(place: WorkspaceView, tmp_path: Path) -> None:
     (library,) = place.added
-    boundary = drawn(place.workspace, home=tmp_path / "home", added=place.added)
+    boundary = draw_boundary(OpenFolders(place.workspace, place.added), home=tmp_path / "home")
     assert library in boundary.write
     assert library / ".git" / "hooks" in boundary.read_only

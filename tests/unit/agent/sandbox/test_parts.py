@@ -14,7 +14,7 @@ from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from sakti.agent.project.files import TABLE, Location
 from sakti.agent.sandbox import backends, environment, quarantine, sandbox
 from sakti.agent.sandbox import boundary as boundaries
-from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
+from sakti.agent.sandbox.boundary import Boundary, OpenFolders, draw_boundary, impossible
 from sakti.agent.tools.bash import bash
 from sakti.core.config import SessionMode
 
@@ -50,7 +50,7 @@ def test_what_lies_over_something_comes_after_it() -> None:
 def test_what_is_protected_is_pinned_with_the_folders_above_it(tmp_path: Path) -> None:
     (tmp_path / ".github" / "workflows").mkdir(parents=True)
     (tmp_path / "AGENTS.md").touch()
-    found = drawn(tmp_path, home=tmp_path / "home")
+    found = draw_boundary(OpenFolders(tmp_path), home=tmp_path / "home")
     assert {tmp_path / ".github" / "workflows", tmp_path / "AGENTS.md"} <= set(found.read_only)
     assert tmp_path / ".github" in found.pinned
 
@@ -148,7 +148,7 @@ def test_every_project_file_is_protected_where_it_is_and_set_aside_where_it_appe
     assert [new for _, new in watch.look() if new] != [] and not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
-    boundary = drawn(tmp_path, home=tmp_path / "home")
+    boundary = draw_boundary(OpenFolders(tmp_path), home=tmp_path / "home")
     assert any(path.is_relative_to(p) for p in boundary.read_only)
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
+    from sakti.memory.state import MemoryOptions
 
 
 with lazy_imports:
@@ -57,6 +58,7 @@ with lazy_imports:
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
+    from sakti.memory import state as memory_state
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
@@ -272,24 +274,19 @@ class OpenThread:
     def _make_engine(self) -> MemoryEngine:
         ws = self.workspace
         observer, reflector = ws.make_observers()
-        return memory_engine.MemoryEngine(
-            store=ws.store,
-            **self._memory_options(),
+        services = memory_state.MemoryServices(ws.store, ws.counter, self.emit)
+        return memory_engine.MemoryEngine(services, self._memory_options(), observer, reflector)
+
+    def _memory_options(self) -> MemoryOptions:
+        ws = self.workspace
+        return memory_state.MemoryOptions(
+            settings=ws.config.memory,
             mode=self.mode,
-            counter=ws.counter,
-            clock=ws.clock,
-            ids=ws.store.ids,
-            observer=observer,
-            reflector=reflector,
-            emit=self.emit,
-            owner=ws.owner or None,
             timezone=local_timezone(),
+            owner=ws.owner,
             reason=ws.observer_reason(),
             page_of=ws.board_id,
         )
-
-    def _memory_options(self) -> Json:
-        return {"settings": self.workspace.config.memory}
 
     async def catch_up(self) -> None:
         """Load what another window wrote into this thread since its last turn here, and say so."""

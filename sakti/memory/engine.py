@@ -9,32 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock, Ids
-from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
-from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, StaleLeases
-from sakti.core.tokens import Counter
+from sakti.core.events import CompactionFinished, MemoryStatus, Notice, StaleLeases
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status
 from sakti.memory import request as memory_request
 from sakti.memory.factory import FallbackObserver
-from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
-from sakti.memory.jobs.operation import PATIENCE_S, Leases
+from sakti.memory.jobs.observation import Observation, Patience, wait_for_messages
+from sakti.memory.jobs.operation import Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
-from sakti.memory.slices import RunAside
-from sakti.memory.state import FailpointHook, MemoryState, Phase, ReflectionPhase, Trigger, ignore_failpoint
+from sakti.memory.state import MemoryOptions, MemoryServices, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import first_window, newest_prompt, open_record
 from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
-from sakti.store.database import Store
 from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.maintenance.purging import Copies
 from sakti.store.memory import Record
@@ -55,54 +50,20 @@ class Prepared(Struct, frozen=True, dict=True):
 
 
 class MemoryEngine:
-    """Memory of one open thread.
-
-    `owner` names this engine in leases; `reason`: why this Observer; `patience`: seconds to wait for another window's;
-    `turn_wait`: seconds that a turn waits for models of memory.
-    """
+    """Memory of one open thread."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        settings: MemorySettings,
-        mode: str,
-        counter: Counter,
-        clock: Clock,
-        ids: Ids,
-        observer: Observer,
-        reflector: Reflector,
-        emit: Callable[[Event], None],
-        owner: str | None = None,
-        timezone: str | None = None,
-        goal: str = "",
-        reason: str = "",
-        page_of: str | None = None,
-        failpoint: FailpointHook = ignore_failpoint,
-        patience: float = PATIENCE_S,
-        aside: RunAside = asyncio.to_thread,
-        turn_wait: float = TURN_WAIT_S,
+        self, services: MemoryServices, options: MemoryOptions, observer: Observer, reflector: Reflector
     ) -> None:
-        self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
-        self._mode = mode
-        self._page_of = page_of  # the workspace whose page is read; None: the thread's
-        self._settings = modes.settings_for(settings, mode)
-        self._last_messages = modes.last_messages(settings, mode)
-        self._emit = emit
-        self._leases = Leases(store, owner or leases.new_owner(), patience)
-        self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
-        self._chosen, self._reason = observer.name, reason
-        self._worker = MemoryWorker(
-            store=store,
-            counter=counter,
-            clock=clock,
-            ids=ids,
-            emit=emit,
-            observer=observer,
-            reflector=reflector,
-            aside=aside,
-        )
-        self._patience = Patience(turn_wait, self._stand_in)
+        self._services, self._store, self._emit = services, services.store, services.emit
+        self._counter, self._clock, self._ids = services.counter, services.store.clock, services.store.ids
+        self._options = structs.replace(options, settings=modes.settings_for(options.settings, options.mode))
+        self._settings = self._options.settings
+        self._last_messages = modes.last_messages(options.settings, options.mode)
+        self._leases = Leases(self._store, options.owner or leases.new_owner(), options.patience)
+        self._chosen = observer.name
+        self._worker = MemoryWorker(services, observer, reflector)
+        self._patience = Patience(options.turn_wait, self._stand_in)
         self._rates: status.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -169,25 +130,12 @@ class MemoryEngine:
             thread,
             last_messages=self._last_messages,
         )
-        if self._page_of is not None:
-            self._request.use_page_of(self._page_of)
+        if self._options.page_of is not None:
+            self._request.use_page_of(self._options.page_of)
         record = await self._open_record(thread)
         few = None if self._settings.enabled else max(200, self._last_messages * 4)
         window = await first_window(self._store, thread, record, newest=few)
-        self._state = state = MemoryState(
-            store=self._store,
-            settings=self._settings,
-            mode=self._mode,
-            clock=self._clock,
-            ids=self._ids,
-            emit=self._emit,
-            builder=self._request.log,
-            window=window,
-            timezone=self._timezone or record.observed_timezone,
-            changed=self._announce,
-            goal=self._goal,
-            failpoint=self._failpoint,
-        )
+        self._state = state = MemoryState(self._services, self._options, self._request.log, window, self._announce)
         state.is_late = lambda: self._patience.is_over
         state.budget = self._budget
         self._count_failures(state)
@@ -212,7 +160,7 @@ class MemoryEngine:
             self._store,
             thread,
             scope=self._settings.scope,
-            timezone=self._timezone,
+            timezone=self._options.timezone,
             new_id=self._ids.new(),
             now=self._clock.now(),
             read_only=self._settings.read_only,
@@ -404,16 +352,9 @@ class MemoryEngine:
     def status(self) -> MemoryStatus:
         """Return the windows as they are now, with the same numbers as in the request."""
         observer = self._worker.observer.name
-        now = status.status(
-            self.state,
-            self._step,
-            observer,
-            self._worker.reflector.name,
-            running=self._observation.running() is not None,
-            approximate=self._counter.approximate,
-            reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
-            left=status.estimate_backlog(self.state, observer, self._rates),
-        )
+        reason = self._options.reason if observer == self._chosen else f"{self._chosen} could not observe"
+        models = status.MemoryModels(observer, self._worker.reflector.name, self._rates, reason)
+        now = status.status(self.state, models, self._step, running=self._observation.running() is not None)
         if not (self._settings.enabled and self._writes):  # nothing is ever observed here
             now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
         messages, log = self._request.count_unsent(self.state, self._messages())

@@ -16,14 +16,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from sakti.core.clock import Clock, Ids
+from msgspec import Struct
+
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
+from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.log import dates
+from sakti.memory.slices import RunAside
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
@@ -65,6 +68,42 @@ FAILPOINTS: tuple[str, ...] = (
 
 def ignore_failpoint(name: str) -> None:
     """Do nothing: the default hook."""
+
+
+PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
+TURN_WAIT_S = 14.0  # for models of memory in one turn
+
+
+class MemoryServices(Struct, frozen=True):
+    """Collaborators of one thread's memory; clock and ids are the store's.
+
+    `aside` runs pure computation beside the event loop. `failpoint` is called at each of `FAILPOINTS`.
+    """
+
+    store: Store
+    counter: Counter
+    emit: Callable[[Event], None]
+    aside: RunAside = asyncio.to_thread
+    failpoint: FailpointHook = ignore_failpoint
+
+
+class MemoryOptions(Struct, frozen=True, kw_only=True):
+    """How the memory of one thread works.
+
+    `goal` is a sub-agent's. `owner` names the engine in leases. `reason`: why this Observer. `page_of`: the workspace
+    whose page is read, None for the thread's. `patience`: seconds to wait for another window's work; `turn_wait`:
+    seconds that a turn waits for models of memory.
+    """
+
+    settings: MemorySettings
+    mode: str = "default"
+    timezone: str = ""
+    goal: str = ""
+    owner: str = ""
+    reason: str = ""
+    page_of: str | None = None
+    patience: float = PATIENCE_S
+    turn_wait: float = TURN_WAIT_S
 
 
 T = TypeVar("T")
@@ -216,23 +255,17 @@ class MemoryState:
 
     def __init__(
         self,
-        *,
-        store: Store,
-        settings: MemorySettings,
-        mode: str,
-        clock: Clock,
-        ids: Ids,
-        emit: Callable[[Event], None],
+        services: MemoryServices,
+        options: MemoryOptions,
         builder: ContextBuilder,
         window: Window,
-        timezone: str,
         changed: Callable[[], None],
-        goal: str = "",
-        failpoint: FailpointHook = ignore_failpoint,
     ) -> None:
-        self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
-        self.emit, self.builder, self.window = emit, builder, window
-        self.timezone, self.changed, self.goal, self.failpoint = timezone, changed, goal, failpoint
+        self.store, self.counter, self.emit = services.store, services.counter, services.emit
+        self.clock, self.ids, self.failpoint = services.store.clock, services.store.ids, services.failpoint
+        self.settings, self.mode, self.goal = options.settings, options.mode, options.goal
+        self.builder, self.window, self.changed = builder, window, changed
+        self.timezone = options.timezone or window.record.observed_timezone
         self.budget: int | None = None
         self.prompts: list[Message] = []
         self.note = ""

@@ -17,17 +17,23 @@ from sakti.store import memory as memory_store
 from sakti.store.threads import threads
 
 
-def status(
-    state: MemoryState,
-    step: int,
-    observer: str,
-    reflector: str,
-    *,
-    running: bool,
-    approximate: bool,
-    reason: str = "",
-    left: Backlog | None = None,
-) -> MemoryStatus:
+class Rates(Struct, frozen=True):
+    """Prices in US dollars per token."""
+
+    input: float
+    output: float
+
+
+class MemoryModels(Struct, frozen=True):
+    """Names of the models of memory, the Observer's rates (None: unknown), and why it is this one."""
+
+    observer: str
+    reflector: str
+    rates: Rates | None = None
+    reason: str = ""
+
+
+def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
     """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers()
     ready = window.ready()
@@ -53,13 +59,13 @@ def status(
             reflection.observation_tokens if reflection else 0,
             _REFLECTION.get(state.reflection_phase, "idle"),
         ),
-        observer,
-        reflector,
-        approximate,
+        models.observer,
+        models.reflector,
+        state.counter.approximate,
         _next_boundary(state, numbers),
         _explain(state, numbers, waits=running or bool(ready)),
-        reason,
-        left,
+        models.reason,
+        estimate_backlog(state, models.observer, models.rates),
         _retry_at(state),
         str(state.phase),
     )
@@ -125,13 +131,6 @@ def next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | Non
 
 SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs begins below
 USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
-
-
-class Rates(Struct, frozen=True):
-    """Prices in US dollars per token."""
-
-    input: float
-    output: float
 
 
 def rates(observer: str) -> Rates | None:

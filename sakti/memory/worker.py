@@ -9,10 +9,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock, Ids
 from sakti.core.errors import MemoryFailure
-from sakti.core.events import Event, Notice
-from sakti.core.tokens import Counter
+from sakti.core.events import Notice
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
@@ -33,10 +31,10 @@ from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.shared import pieces
-from sakti.memory.slices import RunAside
+from sakti.memory.state import MemoryServices
 from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
-from sakti.store.database import Database, Store
+from sakti.store.database import Database
 from sakti.store.log import lines as memory_log
 from sakti.store.log.replaced import remove_marks
 from sakti.store.memory import Group, Held, NewLine, Record
@@ -64,20 +62,10 @@ class ReflectionInputs(Struct, frozen=True):
 class MemoryWorker:
     """Caller of Observer and Reflector of one engine."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        counter: Counter,
-        clock: Clock,
-        ids: Ids,
-        emit: Callable[[Event], None],
-        observer: Observer,
-        reflector: Reflector,
-        aside: RunAside,
-    ) -> None:
-        self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
-        self.observer, self.reflector, self._aside = observer, reflector, aside
+    def __init__(self, services: MemoryServices, observer: Observer, reflector: Reflector) -> None:
+        self.store, self.counter, self.emit = services.store, services.counter, services.emit
+        self.clock, self.ids, self._aside = services.store.clock, services.store.ids, services.aside
+        self.observer, self.reflector = observer, reflector
         self._remembered = marking.Remembered()
         self._log: memory_log.LogSnapshot | None = None
         self._failed = 0  # reflections in a row that failed for good

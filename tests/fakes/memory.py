@@ -18,6 +18,7 @@ from sakti.memory import state
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.store.database import Store
 from sakti.store.memory.group_rows import spans
 from sakti.store.threads import messages, threads
@@ -130,21 +131,15 @@ class Driver:
             thread = Thread(thread_id, "workspace", "", now, now)
             await self.store.write(threads.create, thread)
         self.thread = thread
-        self.engine = MemoryEngine(
-            store=self.store,
+        services = MemoryServices(self.store, self.counter, self.events.append, failpoint=self.failpoint)
+        options = MemoryOptions(
             settings=self.settings,
             mode=mode,
-            counter=self.counter,
-            clock=self.clock,
-            ids=self.store.ids,
-            observer=self.observer,
-            reflector=self.reflector,
-            emit=self.events.append,
             timezone=self.zone,
-            failpoint=self.failpoint,
             patience=self.patience,
             turn_wait=self.turn_wait,
         )
+        self.engine = MemoryEngine(services, options, self.observer, self.reflector)
         await self.engine.open(thread)
 
     async def close(self) -> None:

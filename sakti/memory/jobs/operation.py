@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import MemoryOperation
 from sakti.core.types import Json
-from sakti.memory.state import MemoryState
+from sakti.memory.state import PATIENCE_S, MemoryState
 from sakti.store import leases
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held
@@ -98,7 +98,6 @@ class Operation(Struct, frozen=True):
 
 
 POLL_S = 0.1  # between two looks at another window's lease
-PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
 
 
 class Leases(Struct, frozen=True):

@@ -87,7 +87,7 @@ class Reflection:
         if not whole and (not by_itself or tokens < numbers.reflect_at // 6):
             return False
         state.signal_reflection(ReflectionSignal.BEGIN)
-        self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.corrections))
+        self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.record.corrections))
         self.task.add_done_callback(lambda _task: state.changed())  # only now it no longer runs
         return True
 

@@ -12,6 +12,7 @@ from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Thread
 from sakti.memory.engine import MemoryEngine
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.log import lines as memory_log
@@ -108,16 +109,10 @@ async def test_a_new_thread_keeps_its_carry_over_without_storing_it(tmp_path: Pa
     driver.settings, driver.observer = read_only, ScriptedObserver()
     now = driver.clock.now()
     engine = driver.engine = MemoryEngine(
-        store=driver.store,
-        settings=read_only,
-        mode="default",
-        counter=driver.counter,
-        clock=driver.clock,
-        ids=driver.store.ids,
-        observer=driver.observer,
-        reflector=driver.reflector,
-        emit=driver.events.append,
-        timezone="UTC",
+        MemoryServices(driver.store, driver.counter, driver.events.append),
+        MemoryOptions(settings=read_only, timezone="UTC"),
+        driver.observer,
+        driver.reflector,
     )
     before = await driver.store.read(rows)
     await engine.open(Thread("new", "workspace", "", now, now))

@@ -202,15 +202,7 @@ class MemoryEngine:
             await state.refresh()
         await self._request.load(state)
         actor = f"{provider}/{model}"
-        trigger: Trigger | None = None
-        before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
-        ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
-        if ttl == "auto":
-            ttl = cache_ttl
-        if self._actor and actor != self._actor:
-            trigger = "provider_change"
-        elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
-            trigger = "idle"
+        trigger = self._find_early_trigger(actor, cache_ttl)
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(state, {"actor": actor})
@@ -218,6 +210,18 @@ class MemoryEngine:
                 await state.activate_due(trigger)
                 await self._request.renew(state)
         self._actor = actor
+
+    def _find_early_trigger(self, actor: str, cache_ttl: int) -> Trigger | None:
+        """Return why the prompt cache is cold; None if it may be warm."""
+        ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
+        if self._actor and actor != self._actor:
+            return "provider_change"
+        limit = cache_ttl if ttl == "auto" else ttl
+        prompt_ids = {m.id for m in self.state.prompts}
+        before = next((m for m in reversed(self.state.window.messages) if m.id not in prompt_ids), None)
+        if limit is not None and before is not None and self._clock.now() - before.created_at >= limit:
+            return "idle"
+        return None
 
     def add(self, message: Message) -> None:
         """Add a message that was just made durable to the window."""

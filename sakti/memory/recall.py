@@ -121,14 +121,20 @@ def _rows_that_fit(messages: Sequence[Message], request: RecallRequest, counter:
 _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 
+async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
+    """Return the id of the thread with that short name in a shared log."""
+    threads = await store.read(memory_log.thread_ids, resource_id)
+    thread = next((t for t in threads if thread_alias(t) == alias), None)
+    if thread is None:
+        raise MemoryFailure(f"No thread of this workspace has the id {alias}.", code="not_found")
+    return thread
+
+
 async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:
     """Resolve a place to (thread, first and last index), and to the places of the group's other threads."""
-    if named := _RANGE.fullmatch(text):
-        threads = await store.read(memory_log.thread_ids, resource_id)
-        thread = next((t for t in threads if thread_alias(t) == named[1]), None)
-        if thread is None:
-            raise MemoryFailure(f"No thread of this workspace has the id {named[1]}.", code="not_found")
-        return (thread, int(named[2]), int(named[3] or named[2])), []
+    if tag := _RANGE.fullmatch(text):
+        thread = await _resolve_alias(store, resource_id, tag[1])
+        return (thread, int(tag[2]), int(tag[3] or tag[2])), []
     spans = await store.read(memory_log.find_group, resource_id, text)
     if spans:
         meant = next((s for s in spans if s.thread_id == thread_id), spans[-1])

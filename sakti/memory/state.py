@@ -12,7 +12,7 @@ reloads the window. There is no second copy of a transition here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -346,14 +346,7 @@ class MemoryState:
             if self.phase is not Phase.PAUSED:
                 self.signal(Signal.PAUSE)
             return
-        if self.phase is Phase.PAUSED:
-            self.signal(Signal.RESUME)
-            self.overflow()
-        if self.held and self.phase is not Phase.HELD:
-            self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not self.held:
-            self.signal(Signal.GROWN)
-            self.overflow()
+        self._settle_rest()
         if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
             self.signal(Signal.CAUGHT_UP)
         if self.phase is Phase.BACKING_OFF and self.retry.due(self.window.pending, self.clock.now()):
@@ -368,6 +361,22 @@ class MemoryState:
         if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
             self.signal(Signal.OVERFLOW)
 
+    def _settle_rest(self) -> None:
+        """End a pause, and begin or end the hold after an undo."""
+        if self.phase is Phase.PAUSED:
+            self.signal(Signal.RESUME)
+            self.overflow()
+        if self.held and self.phase is not Phase.HELD:
+            self.signal(Signal.HOLD)
+        elif self.phase is Phase.HELD and not self.held:
+            self.signal(Signal.GROWN)
+            self.overflow()
+
+    def _is_reflection_held(self) -> bool:
+        """Return whether an undone reflection still holds back the next: until the log has grown."""
+        hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
+        return hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
+
     def _settle_reflection(self) -> None:
         phase, stored = self.reflection_phase, self.window.reflection is not None
         if phase is ReflectionPhase.RUNNING:
@@ -376,8 +385,7 @@ class MemoryState:
             self.signal_reflection(ReflectionSignal.DONE)
         elif not stored and phase is ReflectionPhase.READY:
             self.signal_reflection(ReflectionSignal.GONE)
-        hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
-        held = hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
+        held = self._is_reflection_held()
         if held and self.reflection_phase in (ReflectionPhase.IDLE, ReflectionPhase.BACKING_OFF):
             self.signal_reflection(ReflectionSignal.HOLD)
         elif self.reflection_phase is ReflectionPhase.HELD and not held:
@@ -526,16 +534,21 @@ class MemoryState:
             return False
         return bool(moved.groups or moved.reflection)
 
+    def _count_due(self, ready: Sequence[Group], trigger: Trigger) -> int:
+        """Return how many of the finished groups enter the log now."""
+        numbers, pending = self.numbers(), self.window.pending
+        if not ready or (pending < numbers.threshold and trigger == "threshold"):
+            return 0
+        sizes = [g.message_tokens for g in ready]
+        return policy.choose_boundary(sizes, numbers.activation, numbers.threshold, pending)
+
     def _due(self, trigger: Trigger) -> Activate | None:
         """Return the groups to activate now, and whether to activate the reflection; None after an undo."""
         if self.held:
             return None
         numbers, window = self.numbers(), self.window
         ready = window.ready()
-        count = 0
-        if ready and (window.pending >= numbers.threshold or trigger != "threshold"):
-            sizes = [g.message_tokens for g in ready]
-            count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
+        count = self._count_due(ready, trigger)
         condense = False
         if self.reflection_phase is ReflectionPhase.READY:  # it enters with the groups that fill the log, in one move
             log = [*window.active, *ready[:count]] if count else window.active

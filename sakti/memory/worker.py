@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -173,12 +173,8 @@ class MemoryWorker:
         rows = self._lines(
             request.mode, log_rows, claimed, ObserveResult("", categories=before.sections, fields=before.fields)
         )
-        pinned_lines = {r.line for r in rows if pinned and _pinned_text(r) in pinned}
-        if pinned_lines or sections:
-            rows = [
-                structs.replace(r, pinned=r.line in pinned_lines, thread_id=thread_of_row(group, r.line)) for r in rows
-            ]
-        return group, rows
+        pinned_lines = {r.line for r in rows if _pinned_text(r) in pinned}
+        return group, _mark_pinned(rows, group, pinned_lines) if pinned_lines or sections else rows
 
     def _as_reflection(
         self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, made: tuple[Section, ...]
@@ -344,6 +340,11 @@ class MemoryWorker:
                 duration_ms=call.duration_ms,
                 stop_reason=call.stop_reason,
             )
+
+
+def _mark_pinned(rows: Sequence[NewLine], group: Group, pinned: Container[int]) -> list[NewLine]:
+    """Return the lines of a reflection, each with its thread and whether it is pinned."""
+    return [structs.replace(r, pinned=r.line in pinned, thread_id=thread_of_row(group, r.line)) for r in rows]
 
 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:

@@ -35,7 +35,7 @@ HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failu
 
 
 class _Run(Struct, frozen=True):
-    """One run of the job: what it reports, the user's focus, and the groups it has made."""
+    """One run of the job: its events, the user's focus, and the groups made so far."""
 
     operation: Operation
     focus: str
@@ -252,7 +252,7 @@ class Observation:
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
         earlier, texts = self._earlier(piece[0].index)
-        last = next((g for g in reversed(earlier) if g.current_task or g.suggested_response), None)
+        task, response = _newest_task(earlier) or (window.thread.metadata.get("current_task"), None)
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
@@ -260,12 +260,12 @@ class Observation:
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),
-            last.current_task if last else window.thread.metadata.get("current_task"),
-            last.suggested_response if last else None,
+            task,
+            response,
             focus,
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
-            next((str(g.metadata["timezone"]) for g in reversed(earlier) if "timezone" in g.metadata), ""),
+            _newest_timezone(earlier),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
         )
 
@@ -281,6 +281,16 @@ class Observation:
 
 
 WITHOUT_MODEL_S = 1.0  # what a job takes at most once its model is not asked
+
+
+def _newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
+    """Return task and suggested response of the newest group that has one."""
+    last = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
+    return None if last is None else (last.current_task, last.suggested_response)
+
+
+def _newest_timezone(groups: Sequence[Group]) -> str:
+    return next((str(g.metadata["timezone"]) for g in reversed(groups) if "timezone" in g.metadata), "")
 
 
 class Patience:
@@ -317,6 +327,15 @@ class Patience:
         return task.done()
 
 
+def _must_wait(state: MemoryState, observation: Observation) -> bool:
+    """Return whether too much is pending for a request."""
+    numbers, window = state.numbers(), state.window
+    if state.phase in NEVER_WAITS or window.pending < numbers.threshold:
+        return False
+    comes_in = window.ready() or observation.running() is not None
+    return window.pending > numbers.block_after or not comes_in
+
+
 async def wait_for_messages(state: MemoryState, observation: Observation, patience: Patience) -> None:
     """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
 
@@ -324,15 +343,9 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
     is buffered, here or in another window.
     """
     looks_elsewhere = True
-    while state.phase not in NEVER_WAITS:
-        numbers, window = state.numbers(), state.window
-        running = observation.running()
-        if window.pending < numbers.threshold:
-            return
-        if window.pending <= numbers.block_after and (window.ready() or running):
-            return
-        before = window.pending
-        if running is not None:
+    while _must_wait(state, observation):
+        before = state.window.pending
+        if (running := observation.running()) is not None:
             state.signal(Signal.WAIT)
             if not await patience.wait(running):
                 return

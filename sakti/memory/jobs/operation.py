@@ -17,6 +17,12 @@ from sakti.store import leases
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held
 
+# Names of the figures in the events: tokens to read, tokens that were read, tokens written.
+_FIELDS = {
+    "observation": ("tokens_to_observe", "tokens_observed", "observation_tokens"),
+    "buffering": ("tokens_to_buffer", "tokens_buffered", "buffered_tokens"),
+}
+
 
 class Operation(Struct, frozen=True):
     """One job: its kind, record and settings; `tokens` go in, `started` in Unix ms."""
@@ -51,21 +57,18 @@ class Operation(Struct, frozen=True):
         )
 
     def start(self, state: MemoryState) -> None:
-        field = "tokens_to_buffer" if self.name == "buffering" else "tokens_to_observe"
-        state.emit(self._event("start", started_at=self.started, **{field: self.tokens}))
+        state.emit(self._event("start", started_at=self.started, **{_FIELDS[self.name][0]: self.tokens}))
         state.changed()
 
     def end(self, state: MemoryState, made: Sequence[Group]) -> None:
-        buffering = self.name == "buffering"
+        _, read, written = _FIELDS[self.name]
         last = made[-1] if made else None
         values: Json = {
-            "tokens_buffered" if buffering else "tokens_observed": (
-                self.tokens if self.type == "reflection" else sum(g.message_tokens for g in made)
-            ),
-            "buffered_tokens" if buffering else "observation_tokens": sum(g.observation_tokens for g in made),
+            read: self.tokens if self.type == "reflection" else sum(g.message_tokens for g in made),
+            written: sum(g.observation_tokens for g in made),
             "observations": "\n".join(g.text for g in made if g.text),
         }
-        if not buffering and self.type == "observation" and last is not None:
+        if self.name == "observation" and self.type == "observation" and last is not None:
             values |= {"current_task": last.current_task, "suggested_response": last.suggested_response}
         state.emit(self._event("end", completed_at=state.clock.now(), duration_ms=self._took(state), **values))
 

@@ -245,14 +245,19 @@ def resolve_relative(text: str, time: int, timezone: str | None) -> str:
     return ", ".join(dict.fromkeys(f"{_NAMES[d.month - 1]} {d.day}, {d.year}" for d in dates))
 
 
+def _days_to_weekday(match: re.Match[str], weekday: int) -> int:
+    """Return the days to the next or last weekday of a name; 1 to 7 either way."""
+    target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
+    if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
+        return -((weekday - target - 1) % 7 + 1)
+    return (target - weekday - 1) % 7 + 1
+
+
 def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
     if day := match["day"] or match["morning"]:
         return _DAYS[day.casefold()]
     if match["which"]:
-        target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
-        if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
-            return -((weekday - target - 1) % 7 + 1)
-        return (target - weekday - 1) % 7 + 1
+        return _days_to_weekday(match, weekday)
     number, unit = match["count"] or match["count2"], match["unit"] or match["unit2"]
     days = int(number) * (7 if unit[0] in "wW" else 1)
     return days if match["ahead"] else -days if match["ago"] or match["back"] else None

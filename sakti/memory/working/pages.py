@@ -107,21 +107,23 @@ def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -
     `ruled`: a schema requires JSON.
     """
     new, old = as_json(update), as_json(page)
+    is_new = replace or not known
     if ruled and new is None:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
-    if ruled and known and old is None and not replace:
-        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
-    if replace or not known:
-        if new is not None:
-            merged, changed = merge_json({}, new)
-            return json.dumps(merged, ensure_ascii=False, indent=2), changed
+    if not is_new:
+        _check_kinds(old, new, ruled=ruled)
+    if new is None or (old is None and not is_new):
         return merge("" if replace else page, update)
-    if old is None:
-        return merge(page, update)
-    if new is None:
-        raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
-    merged, changed = merge_json(old, new)
+    merged, changed = merge_json({} if is_new or old is None else old, new)
     return json.dumps(merged, ensure_ascii=False, indent=2), changed
+
+
+def _check_kinds(old: Json | None, new: Json | None, *, ruled: bool) -> None:
+    """Raise `MemoryFailure` (bad_json) if an update cannot be merged into a page; None is Markdown."""
+    if ruled and old is None:
+        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
+    if old is not None and new is None:
+        raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
 
 
 def check_size(page: str, counter: Counter) -> int:

@@ -45,7 +45,7 @@ class Deciding(Reflection):
     def __init__(self, *active: Group, phase: ReflectionPhase = ReflectionPhase.IDLE, failed_at: int = 0) -> None:
         self.begun: list[list[str]] = []
         state: Any = SimpleNamespace(
-            window=SimpleNamespace(active=list(active), corrections=0),
+            window=SimpleNamespace(active=list(active), record=SimpleNamespace(corrections=0)),
             clock=FakeClock(),
             reflection_phase=phase,
             reflect_above=failed_at,

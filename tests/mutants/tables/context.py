@@ -6,8 +6,8 @@ MUTANTS = (
     M(
         "context-order",
         "sakti.memory.context:ContextBuilder._render",
-        "for group in active:\n            if not group.text:",
-        "for group in reversed(active):\n            if not group.text:",
+        "for group in (g for g in active if g.text):",
+        "for group in (g for g in reversed(active) if g.text):",
     ),
     M(
         "context-edge",

@@ -125,8 +125,8 @@ MUTANTS = (
     ),
     M(
         "policy-numbers-interval-too-large",
-        "sakti.memory.policy:effective_numbers",
-        "buffer if buffer < threshold else",
-        "buffer if True else",
+        "sakti.memory.policy:_fit_interval",
+        "if interval < threshold:",
+        "if True:",
     ),
 )

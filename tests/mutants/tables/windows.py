@@ -9,7 +9,7 @@ MUTANTS = (
     M(
         "compact-last-exchange",
         f"{COMPACTION}:to_compact",
-        "return list(messages[:last])",
+        "return list(messages[: prompts[-1]])",
         "return list(messages)",
         by="replay:81",
     ),
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     M(
         "compact-left-not-told",
-        f"{COMPACTION}:compact",
+        f"{COMPACTION}:_warn_of_unobserved",
         "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
         "unobserved = 0",
     ),
@@ -95,7 +95,7 @@ MUTANTS = (
         '[m for m in messages if m.state != "withheld"]',
         "list(messages)",
     ),
-    M("window-others-buffered", f"{WINDOW}:Window.__init__", " and g.thread_id == thread.id", ""),
+    M("window-others-buffered", f"{WINDOW}:_buffered_of", " and g.thread_id == thread_id", ""),
     M(
         "window-holes",
         f"{WINDOW}:Window.ready",
@@ -167,7 +167,7 @@ MUTANTS = (
         by="tests/unit/memory/test_window.py::test_a_window_is_known_to_be_all_unless_something_is_not_settled",
     ),
     M("window-confirmed-not-seen", f"{WINDOW}:_messages", " or loaded[id].state != state", ""),
-    M("window-corrections-not-seen", f"{WINDOW}:load", "if corrections else groups", "if False else groups"),
+    M("window-corrections-not-seen", f"{WINDOW}:load", "if record.corrections else groups", "if False else groups"),
     M("window-thread-not-seen", f"{WINDOW}:load", "threads.get(db, old.thread.id) or old.thread", "old.thread"),
     M(
         "window-record-not-seen",
@@ -217,7 +217,7 @@ MUTANTS = (
     M(
         "fit-everything",
         f"{WINDOW}:newest_that_fit",
-        "room -= sum(m.tokens for m in exchange)",
+        "room -= _count_tokens(exchange)",
         "room -= 0",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
@@ -228,7 +228,7 @@ MUTANTS = (
         "if m.id in sent]",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
-    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and not is_last", "room < 0"),
+    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and number", "room < 0"),
     M(
         "leaving-too-much",
         "sakti.memory.compaction:count_unobserved",

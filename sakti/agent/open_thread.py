@@ -435,22 +435,27 @@ class OpenThread:
 
     # --- the prompt -------------------------------------------------------------------------------------------
 
-    def system(self) -> tuple[Block, ...]:
-        """Return the system prompt of the last request while a cache may hold it, else the current one.
-
-        The overview of the workspace is of the time when the thread began, and stored with it.
-        """
-        ws, info, options = self.workspace, self.workspace.models.info, self.workspace.options
+    def _system_texts(self) -> list[tuple[str, str]]:
+        """Return kind and text of the parts of the system prompt, as of now."""
+        info, options = self.workspace.models.info, self.workspace.options
         brief = bool(info and info.brief)
         interactive, added = options.interactive, options.added
-        text = prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
+        text = prompt.build(self.workspace.root, self.thread, interactive=interactive, brief=brief, added=added)
         limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
         sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if info is None or info.has_memory_tools:
             lists = {"skills": prompt.initial_skills, "mcp": prompt.initial_servers}
             texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
-        texts = self.prefix.texts() or [*texts, *self._more_texts()]
+        return texts
+
+    def system(self) -> tuple[Block, ...]:
+        """Return the system prompt of the last request while a cache may hold it, else the current one.
+
+        The overview of the workspace is of the time when the thread began, and stored with it.
+        """
+        ws, info = self.workspace, self.workspace.models.info
+        texts = self.prefix.texts() or [*self._system_texts(), *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -542,6 +547,14 @@ class OpenThread:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
         self.toolbox.saved = await self.workspace.allowed_rules()
 
+    def _offer_remote_tools(self, toolbox: Toolbox) -> None:
+        """Offer the tools of MCP servers, and a search for tools if a processor or a server needs it."""
+        ws = self.workspace
+        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
+        if always is not None or ws.has_servers:
+            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
+            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
+
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
@@ -568,10 +581,7 @@ class OpenThread:
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )
-        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
-        if always is not None or ws.has_servers:
-            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
-            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
+        self._offer_remote_tools(toolbox)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.list_touched),)

@@ -294,7 +294,7 @@ class OpenThread:
         async with self._loading:
             thread = self.thread
             assert thread is not None
-            if self.engine.unrecorded:
+            if self.engine.is_unrecorded:
                 await self.engine.open(thread)
             if not self.is_new:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)

@@ -50,7 +50,7 @@ async def observe_all(observation: Observation, focus: str, own: list[Group], *,
         return []
     last = selected[-1].index
     await state.activate_ready(last, own)
-    rest = [m for m in state.window.uncovered() if m.index <= last]
+    rest = [m for m in state.window.find_uncovered_messages() if m.index <= last]
     if not state.window.ready():
         await observation.now(rest, focus, own)
     return selected

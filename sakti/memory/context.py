@@ -141,7 +141,7 @@ class ContextBuilder:
             block = self._texts[key] = Block(kind, text, tokens=self._counter.count(text))
         return structs.replace(block, edge=True) if edge else block
 
-    def shorten(self, message: Message, tokens: int) -> Message:
+    def cut_message(self, message: Message, tokens: int) -> Message:
         """Return a message of at most about `tokens` tokens."""
         if message.tokens <= tokens:
             return message

@@ -114,7 +114,7 @@ class MemoryEngine:
         return self._settings.enabled and self._writes and bool(self.record_id)
 
     @property
-    def unrecorded(self) -> bool:
+    def is_unrecorded(self) -> bool:
         """Tell whether the thread was opened without its record, since the database was taken then."""
         return self._state is not None and not self.record_id and self._writes
 
@@ -275,7 +275,7 @@ class MemoryEngine:
         self._emit(now)
         prepared = self._prepare(state, now)
         unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, prepared.messages))
-        if unsent and not (self._leaves_out or state.held or self._patience.is_over):  # the others say it already
+        if unsent and not (self._leaves_out or state.is_held or self._patience.is_over):  # the others say it already
             self._emit(Notice("warning", "Memory", unsent))
         self._leaves_out = bool(unsent)
         return prepared
@@ -299,13 +299,13 @@ class MemoryEngine:
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Activate and start due work before a request; wait if it must."""
         state.settle()
-        if not state.held:
+        if not state.is_held:
             if state.full():  # what another window has made ready is activated before anything is asked or waited for
                 await state.refresh()
             await state.activate_due()
         if facts is not None:  # before anything begins to read the newest message, which changes by that
             await self._attach_facts(state, facts)
-        if state.held:
+        if state.is_held:
             return
         self._observation.start()
         self._reflection.start()
@@ -492,13 +492,13 @@ class MemoryEngine:
         async with self._manual_operation():
             return await self._reflection.undo(generation)
 
-    async def observe_left(self) -> bool:
+    async def observe_rest(self) -> bool:
         """Observe everything that may be observed, on exit; False when it had no result."""
         async with self._manual_operation():
             return await compaction.observe_rest(self._observation)
 
-    def left(self) -> int:
-        """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
+    def count_tokens_to_observe(self) -> int:
+        """Return the tokens that `observe_rest` would observe; 0 where automatic observation is off."""
         return compaction.count_unobserved(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:

@@ -114,7 +114,7 @@ def calculate_projected_message_removal(
     return sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])
 
 
-def interval_crossed(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
+def has_crossed_interval(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
     """Return whether background observation is due: the tokens crossed a multiple of `buffer`.
 
     Near the threshold the interval is halved, so that something is buffered when it is reached; a boundary above the

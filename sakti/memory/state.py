@@ -298,12 +298,12 @@ class MemoryState:
         return self._numbers[1]
 
     @property
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Return whether the user paused this memory, in any window."""
         return memory_store.PAUSED in self.window.record.metadata
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Return whether an undone compaction still holds back memory, paused or not.
 
         It does until one more interval is pending.
@@ -342,7 +342,7 @@ class MemoryState:
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
-        if self.paused:
+        if self.is_paused:
             if self.phase is not Phase.PAUSED:
                 self.signal(Signal.PAUSE)
             return
@@ -366,9 +366,9 @@ class MemoryState:
         if self.phase is Phase.PAUSED:
             self.signal(Signal.RESUME)
             self.overflow()
-        if self.held and self.phase is not Phase.HELD:
+        if self.is_held and self.phase is not Phase.HELD:
             self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not self.held:
+        elif self.phase is Phase.HELD and not self.is_held:
             self.signal(Signal.GROWN)
             self.overflow()
 
@@ -515,7 +515,7 @@ class MemoryState:
                 if move is None:
                     return done
                 self.changed()  # the current projection is moved
-                moved = await self._activate_guarded(move, trigger)
+                moved = await self._try_to_activate(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
             if not moved:
@@ -524,7 +524,7 @@ class MemoryState:
             if trigger != "threshold":
                 return done
 
-    async def _activate_guarded(self, move: Activate, trigger: Trigger) -> bool:
+    async def _try_to_activate(self, move: Activate, trigger: Trigger) -> bool:
         try:
             moved = await self._move(move, "activate", trigger)
         except MemoryFailure:
@@ -544,7 +544,7 @@ class MemoryState:
 
     def _due(self, trigger: Trigger) -> Activate | None:
         """Return the groups to activate now, and whether to activate the reflection; None after an undo."""
-        if self.held:
+        if self.is_held:
             return None
         numbers, window = self.numbers(), self.window
         ready = window.ready()

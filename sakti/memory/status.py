@@ -115,7 +115,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     if state.phase is Phase.CATCHING_UP:
         return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
-    if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
+    if sync_cut(window.find_uncovered_messages(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"
     return ""
 
@@ -149,16 +149,16 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
 
     The cost is an estimate; the output is in proportion to former observations.
     """
-    if not (state.paused or state.phase is Phase.CATCHING_UP):
+    if not (state.is_paused or state.phase is Phase.CATCHING_UP):
         return None
     numbers = state.numbers()
     tokens = sum(m.tokens for m in state.window.observable())
-    if not tokens and not state.paused:
+    if not tokens and not state.is_paused:
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
     previous = state.settings.observation.previous_observer_tokens
     cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, _output_share(state))
-    return Backlog(tokens, calls, cost, state.paused)
+    return Backlog(tokens, calls, cost, state.is_paused)
 
 
 def _output_share(state: MemoryState) -> float:

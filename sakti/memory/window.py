@@ -89,7 +89,7 @@ class Window:
                 position += 1
         return out
 
-    def uncovered(self) -> list[Message]:
+    def find_uncovered_messages(self) -> list[Message]:
         """Return the first run of messages that no buffered group covers, up to the first not observable yet."""
         ready = self.ready()
         start = ready[-1].last_index if ready else self.cursor
@@ -105,7 +105,7 @@ class Window:
 
     def observable(self) -> list[Message]:
         """Return what a background observation may read now: no running tool call, not the prompt just asked."""
-        messages = list(policy.select_safe_buffer_prefix(self.uncovered()))
+        messages = list(policy.select_safe_buffer_prefix(self.find_uncovered_messages()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
         return messages

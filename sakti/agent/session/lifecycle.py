@@ -123,11 +123,11 @@ async def observe_on_exit(
     if skipped.is_set() or not _observes_on_exit(current):
         return
     await interrupt()
-    tokens = current.engine.left()
+    tokens = current.engine.count_tokens_to_observe()
     if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
-    work, skip = asyncio.create_task(current.engine.observe_left()), asyncio.create_task(skipped.wait())
+    work, skip = asyncio.create_task(current.engine.observe_rest()), asyncio.create_task(skipped.wait())
     try:
         with _handle_sigint(skipped.set):
             await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)

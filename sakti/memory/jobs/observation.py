@@ -87,7 +87,7 @@ class Observation:
         if at_end and tokens < interval // 2:
             return False
         boundary = window.record.last_buffered_at_tokens
-        crossed = policy.interval_crossed(window.pending, boundary, interval, numbers.threshold)
+        crossed = policy.has_crossed_interval(window.pending, boundary, interval, numbers.threshold)
         # what the last one had to leave out (a long prompt) may be an interval's worth by itself
         return behind or crossed or tokens >= interval
 
@@ -151,7 +151,7 @@ class Observation:
             state.retry, state.note, state.has_warned = policy.Backoff(), "", False
         except asyncio.CancelledError:
             if self._stopped:
-                operation.failed(state, MemoryFailure("stopped by the user", code="stopped"), made)
+                operation.report_failure(state, MemoryFailure("stopped by the user", code="stopped"), made)
             raise
         except Exception as e:
             if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
@@ -160,7 +160,7 @@ class Observation:
                 interval = numbers.buffer or numbers.threshold // 5
                 state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
             self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
-            state.note = operation.failed(state, e, made)
+            state.note = operation.report_failure(state, e, made)
             if signal is Signal.FAILED:
                 state.warn_once(f"{state.note} The chat continues; memory tries again later.")
         finally:
@@ -206,7 +206,7 @@ class Observation:
         Raises `MemoryFailure` (conflict) if there are no such messages.
         """
         ids = {m.id for m in found}
-        pending = [m for m in self.state.window.uncovered() if m.id in ids]
+        pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]
         if not pending:
             raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
         return pending
@@ -237,7 +237,7 @@ class Observation:
             await state.move(add, "buffer" if run.is_buffering else "observe")
             run.groups.append(group)
             if last:
-                self.leases.ended(held)
+                self.leases.note_end(held)
 
         await finish_commit(commit())
 
@@ -367,6 +367,6 @@ def _next_messages(state: MemoryState) -> list[Message]:
     """Return the messages that can be observed at once; empty while some are buffered."""
     if state.window.ready():
         return []
-    numbers, messages = state.numbers(), state.window.uncovered()
+    numbers, messages = state.numbers(), state.window.find_uncovered_messages()
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     return messages[: sync_cut(messages, numbers.threshold, floor)]

@@ -72,7 +72,7 @@ class Operation(Struct, frozen=True):
             values |= {"current_task": last.current_task, "suggested_response": last.suggested_response}
         state.emit(self._event("end", completed_at=state.clock.now(), duration_ms=self._took(state), **values))
 
-    def failed(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
+    def report_failure(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
         """Emit a failure; return its message."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if self.type == "observation" else "Reflector"
@@ -153,7 +153,7 @@ class Leases(Struct, frozen=True):
                 await self._release(record_id, held)
             self._ended.discard(held.operation_id)
 
-    def ended(self, held: Held) -> None:
+    def note_end(self, held: Held) -> None:
         """Note that a lease was released by the commit of its last result."""
         self._ended.add(held.operation_id)
 

@@ -140,7 +140,7 @@ class Reflection:
                 state.reflect_above = tokens + tokens // 10
             elif e.code == "conflict":
                 await state.refresh()  # what another window did is in the log, or waits
-            state.note = operation.failed(state, e)
+            state.note = operation.report_failure(state, e)
         finally:
             state.signal_reflection(signal)
             state.settle()
@@ -179,5 +179,5 @@ class Reflection:
             )
             state.failpoint("reflect.asked")
             await state.move(Add(group, lines, held, corrections=corrections, ends=True), "reflect")
-            self.leases.ended(held)
+            self.leases.note_end(held)
             operation.end(state, [group])

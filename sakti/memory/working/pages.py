@@ -223,7 +223,7 @@ class Pages:
         self._schema: Json | None = None
 
     @property
-    def enabled(self) -> bool:
+    def is_enabled(self) -> bool:
         return self.settings.working_memory.enabled
 
     def schema(self) -> Json | None:
@@ -239,12 +239,12 @@ class Pages:
             self._template = await asyncio.to_thread(page_schema.template, name, workspace)
         return self._template
 
-    async def sent(self, thread_id: str) -> tuple[str, ...]:
+    async def read_for_request(self, thread_id: str) -> tuple[str, ...]:
         """Return what requests of a thread carry: the workspace's page, then the thread's own.
 
         Without a page, a template of the user's is sent, so that the model knows what to fill in.
         """
-        if not self.enabled:
+        if not self.is_enabled:
             return ()
         usual = self.settings.working_memory
         texts: list[str] = []
@@ -310,5 +310,5 @@ class Pages:
         """Raise `MemoryFailure` (off, read_only) where no page may be written."""
         if self.settings.read_only:
             raise MemoryFailure(READ_ONLY, code="read_only")
-        if not self.enabled:
+        if not self.is_enabled:
             raise MemoryFailure(OFF, code="off")

@@ -11,8 +11,8 @@ MUTANTS = (
     M(
         "engine-held-activates",
         f"{ENGINE}:MemoryEngine._move",
-        "        if state.held:\n            return\n",
-        "        if not state.held:\n            return\n",
+        "        if state.is_held:\n            return\n",
+        "        if not state.is_held:\n            return\n",
     ),
     M("engine-not-settled", f"{ENGINE}:MemoryEngine._move", "        state.settle()\n", ""),
     M(

@@ -54,7 +54,7 @@ MUTANTS = (
     M(
         "observe-twice",
         f"{OBSERVATION}:Observation._pending",
-        "pending = [m for m in self.state.window.uncovered() if m.id in ids]",
+        "pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]",
         "pending = list(found)",
         by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),

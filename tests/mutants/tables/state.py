@@ -7,26 +7,26 @@ STATE = "sakti.memory.state"
 MUTANTS = (
     M(
         "state-hold-ignored",
-        f"{STATE}:MemoryState.held",
+        f"{STATE}:MemoryState.is_held",
         "return hold is not None and self.window.pending < hold",
         "return False",
     ),
     M(
         "state-hold-for-ever",
-        f"{STATE}:MemoryState.held",
+        f"{STATE}:MemoryState.is_held",
         "return hold is not None and self.window.pending < hold",
         "return hold is not None",
     ),
     M(
         "state-hold-at",
-        f"{STATE}:MemoryState.held",
+        f"{STATE}:MemoryState.is_held",
         "self.window.pending < hold",
         "self.window.pending <= hold",
     ),
     M(
         "state-pause-ignored",
         f"{STATE}:MemoryState.settle",
-        "if self.paused:",
+        "if self.is_paused:",
         "if False:",
         by="tests/unit/memory/test_requests.py::test_of_what_fits_the_newest_is_sent_and_the_prompt",
     ),

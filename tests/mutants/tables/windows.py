@@ -112,30 +112,35 @@ MUTANTS = (
     ),
     M(
         "window-provisional-observed",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         'message.state != "saved" or ',
         "",
         by="tests/unit/memory/test_window.py::test_nothing_behind_what_a_guardrail_looks_at_is_observed",
     ),
     M(
         "window-provisional-jumped",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         "                break\n            out.append",
         "                continue\n            out.append",
     ),
     M(
         "window-following",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         "(following is not None and message.index >= following)",
         "False",
         by="tests/unit/memory/test_window.py::test_what_no_group_covers_is_the_first_run_of_it",
     ),
-    M("window-uncovered-at", f"{WINDOW}:Window.uncovered", "message.index <= (start", "message.index < (start"),
+    M(
+        "window-uncovered-at",
+        f"{WINDOW}:Window.find_uncovered_messages",
+        "message.index <= (start",
+        "message.index < (start",
+    ),
     M(
         "window-running-call",
         f"{WINDOW}:Window.observable",
-        "policy.select_safe_buffer_prefix(self.uncovered())",
-        "self.uncovered()",
+        "policy.select_safe_buffer_prefix(self.find_uncovered_messages())",
+        "self.find_uncovered_messages()",
         by="tests/unit/memory/test_window.py::test_the_background_leaves_the_newest_prompt_and_what_runs",
     ),
     M(
@@ -273,8 +278,8 @@ MUTANTS = (
     M(
         "backlog-left",
         "sakti.memory.status:estimate_backlog",
-        "if not (state.paused or state.phase is Phase.CATCHING_UP):",
-        "if not state.paused:",
+        "if not (state.is_paused or state.phase is Phase.CATCHING_UP):",
+        "if not state.is_paused:",
     ),
     M(
         "backlog-calls",
@@ -297,7 +302,7 @@ MUTANTS = (
     ),
     M(
         "policy-interval-near",
-        "sakti.memory.policy:interval_crossed",
+        "sakti.memory.policy:has_crossed_interval",
         "tokens >= threshold - buffer * 1.1",
         "tokens > threshold - buffer * 1.1",
     ),

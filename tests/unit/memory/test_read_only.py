@@ -48,7 +48,7 @@ async def reopened(driver: Driver, memory: MemorySettings, thread: str = "t1") -
 BY_HAND: dict[str, Callable[[MemoryEngine], Awaitable[object]]] = {
     "compact": lambda e: e.compact(),
     "compact undo": lambda e: e.undo_compaction(),
-    "observe": lambda e: e.observe_left(),
+    "observe": lambda e: e.observe_rest(),
     "reflect": lambda e: e.reflect_now(),
     "reflect undo": lambda e: e.undo_reflection(),
     "pause": lambda e: e.pause(),
@@ -66,7 +66,7 @@ async def test_by_hand_neither(tmp_path: Path, name: str) -> None:
     with pytest.raises(MemoryFailure, match=r"read-only here .*nothing is observed") as caught:
         await BY_HAND[name](engine)
     assert caught.value.code == "read_only"
-    assert engine.left() == 0
+    assert engine.count_tokens_to_observe() == 0
     assert await driver.store.read(rows) == before
     assert driver.observer.inputs == [] and driver.reflector.inputs == []
     await driver.close()

@@ -34,7 +34,7 @@ from sakti.store.threads.threads import LEFT_OUT
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
 
 
-class _Run(Struct, frozen=True):
+class _ObservationRun(Struct, frozen=True):
     """One run of the job: its events, the user's focus, and the groups made so far."""
 
     operation: Operation
@@ -144,7 +144,7 @@ class Observation:
         state = self.state
         tokens = sum(m.tokens for m in found)
         operation = Operation.of(state, name, "observation", tokens)
-        run = _Run(operation, focus, made)
+        run = _ObservationRun(operation, focus, made)
         signal, self.elsewhere = Signal.DONE, False
         try:
             await self._observe(found, run)
@@ -169,7 +169,7 @@ class Observation:
             state.changed()
         return bool(made)
 
-    async def _observe(self, found: list[Message], run: _Run) -> None:
+    async def _observe(self, found: list[Message], run: _ObservationRun) -> None:
         state = self.state
         window, operation, buffering = state.window, run.operation, run.is_buffering
 
@@ -212,7 +212,7 @@ class Observation:
         return pending
 
     async def _observe_piece(
-        self, piece: list[Message], run: _Run, before: list[LogLine], held: Held, *, last: bool
+        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: Held, *, last: bool
     ) -> None:
         state, cycle_id = self.state, run.operation.cycle_id
         request = self._request(piece, run.focus)

@@ -144,7 +144,7 @@ NOTES = "Notes"
 
 
 class WorkingPage(Struct, frozen=True, kw_only=True):
-    """One page: where it is stored, and what its versions must be.
+    """One page of working memory: its place in the store, and the rules for its versions.
 
     A new page begins as `template` (None: the built-in one). A page that is a JSON object is merged in depth, null
     deletes; with a `schema` it must conform.

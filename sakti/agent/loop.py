@@ -90,7 +90,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
             await _steps(turn, user)
         metadata = await turn_store.finish(turn)
     except asyncio.CancelledError:
-        if (stopped := turn.stopped()) is None:
+        if (stopped := turn.find_stop()) is None:
             raise
         status, marker = stopped, "interrupted"
         if stopped == "limit":
@@ -137,7 +137,7 @@ async def _save_unfinished(turn: Turn, marker: str) -> None:
 async def _withhold(turn: Turn, reason: str) -> None:
     """Withhold the messages of a turn that a guardrail stopped."""
     if turn.refused is not None:
-        placeholder = await turn_store.withhold_refused(turn, reason)
+        placeholder = await turn_store.withhold_message(turn, reason)
         if len(turn.messages) == 1:
             turn.emit(TurnStarted(turn.thread_id, placeholder))
     await turn_store.withhold(turn, reason)
@@ -190,7 +190,7 @@ async def _steps(turn: Turn, user: Message) -> None:
             await _run_calls(turn, calls, repetition)
         if _is_over(turn, calls):
             return
-        goes_on = bool(calls or turn.cut_at or turn.paused())
+        goes_on = bool(calls or turn.cut_at or turn.is_paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         _stop_for_hook(turn)
         if not goes_on and not turn.inbox.queued:

@@ -227,7 +227,7 @@ class OpenThread:
         async with self._loading:
             await self._load(thread)
 
-    async def reopen(self) -> None:
+    async def open_again(self) -> None:
         """Open the same thread again, with the model and the settings of now."""
         if self.thread is not None:
             await self.switch_to(self.thread)
@@ -426,7 +426,7 @@ class OpenThread:
         approval: Json = {"before": self.approval_mode, "mode": mode}
         stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
         if fresh:
-            self.running.successor = plans.succeed(stored, self.id)
+            self.running.successor = plans.make_successor(stored, self.id)
             await self.add_metadata({stored_threads.PINNED_PLAN: None})
         else:
             await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
@@ -435,27 +435,13 @@ class OpenThread:
 
     # --- the prompt -------------------------------------------------------------------------------------------
 
-    def _system_texts(self) -> list[tuple[str, str]]:
-        """Return kind and text of the parts of the system prompt, as of now."""
-        info, options = self.workspace.models.info, self.workspace.options
-        brief = bool(info and info.brief)
-        interactive, added = options.interactive, options.added
-        text = prompt.build(self.workspace.root, self.thread, interactive=interactive, brief=brief, added=added)
-        limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
-        sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
-        texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-        if info is None or info.has_memory_tools:
-            lists = {"skills": prompt.initial_skills, "mcp": prompt.initial_servers}
-            texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
-        return texts
-
     def system(self) -> tuple[Block, ...]:
         """Return the system prompt of the last request while a cache may hold it, else the current one.
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
         ws, info = self.workspace, self.workspace.models.info
-        texts = self.prefix.texts() or [*self._system_texts(), *self._more_texts()]
+        texts = self.prefix.texts() or [*prompt.list_texts(ws, self.thread), *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))

@@ -70,7 +70,7 @@ async def settle_new_files(
     moved = workspace.take_moved()
     review = await asyncio.to_thread(trust.review_new, workspace.root, workspace.options.reviewed, moved)
     left_out = {change.name: _left_out(change.name, moved) for change in review.changes}
-    workspace.note_reviewed(left_out)
+    workspace.note_reviewed_files(left_out)
     if not left_out or ask is None or not await ask(review):
         return left_out
     try:

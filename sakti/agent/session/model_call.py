@@ -292,7 +292,7 @@ def _must_end(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     limited = turn.settings.max_seconds is not None  # looked at for every token
-    if limited and agent_limits.seconds_left(turn.settings, turn.seconds()) == 0.0:
+    if limited and agent_limits.remaining_seconds(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", agent_limits.time_is_up(turn.settings))
 
 
@@ -311,10 +311,10 @@ def _require_answer(done: Completed | None) -> Completed:
 
 async def _wait_for_retry(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
     """Wait until the same model may be asked again; False if it is not."""
-    seconds = call.retries.wait(error, agent_limits.seconds_left(turn.settings, turn.seconds()))
+    seconds = call.retries.wait(error, agent_limits.remaining_seconds(turn.settings, turn.seconds()))
     if seconds is None:
         return False
-    if _discard_streamed(turn, error):
+    if _discard_stream(turn, error):
         turn.streamed, turn.thinking = [], []
     turn.emit(RetryScheduled(call.retries.attempt, limits.most_attempts(error), seconds, error.message))
     await _wait(turn, seconds, error)
@@ -327,7 +327,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
     Raises `error` if no other try is possible.
     """
     if await _leave_out(turn, call, error):
-        _discard_streamed(turn, error)
+        _discard_stream(turn, error)
         return
     narrower = _take_in(turn, error)
     if _lower_output(call, error):
@@ -347,7 +347,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
     turn.emit(Notice("warning", "Another model", text))
 
 
-def _discard_streamed(turn: Turn, error: ProviderError) -> bool:
+def _discard_stream(turn: Turn, error: ProviderError) -> bool:
     """Emit that the streamed part of the answer is void; False if there is no such part."""
     if not (turn.streamed or turn.thinking):
         return False
@@ -439,7 +439,7 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
     try:
         await turn.store.clock.sleep(seconds)
     except asyncio.CancelledError:
-        if turn.stopped() is None:
+        if turn.find_stop() is None:
             raise
         raise error from None  # Esc while waiting: the failure itself is the end
 

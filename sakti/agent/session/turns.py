@@ -263,7 +263,7 @@ class Turns:
         await lease.give_back()
         if taken.done():
             self._finish_broken("interrupted" if error is None else "error", error)
-            await self.goals.pause_broken(error.message if error is not None else "the turn was stopped")
+            await self.goals.pause_after_failure(error.message if error is not None else "the turn was stopped")
             return
         self._open.running.task = None
         _settle(taken, error)
@@ -438,12 +438,12 @@ class Turns:
         ws, thread = self._open.workspace, self._open
         thread.inbox.sent_as[typed] = sent
 
-        def replace_typed(db: Database) -> None:
+        def replace_prompt(db: Database) -> None:
             user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
             if removal.forget_prompts(db, ws.resource_id, thread.id, typed):
                 user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
-        await ws.store.write(replace_typed)
+        await ws.store.write(replace_prompt)
         await ws.store.flush()
 
 

@@ -61,7 +61,7 @@ class AgentSpec(Struct, frozen=True):
         forbids = any(fnmatch.fnmatchcase(tool, name) for name in self.without)
         return not forbids and self.tools.allows(tool, reads=reads)
 
-    def narrowed(self, tools: Collection[str]) -> frozenset[str]:
+    def select_tools(self, tools: Collection[str]) -> frozenset[str]:
         """Return the tools of `tools` that it gets."""
         return frozenset(t for t in tools if self.has_tool(t))
 

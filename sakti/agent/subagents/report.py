@@ -91,10 +91,10 @@ def check_quotes(findings: Sequence[QuotedFinding], read: Callable[[str], bytes 
             files[path] = textfile.bodies(decoded.text) if decoded is not None else None
         return files[path]
 
-    return tuple(_marked(one, text_of(one.file) if one.quote and one.file else None) for one in findings)
+    return tuple(_mark_finding(one, text_of(one.file) if one.quote and one.file else None) for one in findings)
 
 
-def _marked(finding: QuotedFinding, file: list[str] | None) -> QuotedFinding:
+def _mark_finding(finding: QuotedFinding, file: list[str] | None) -> QuotedFinding:
     if not finding.quote.strip():
         return replace(finding, mark="")
     at = None if file is None else _find(finding.quote, file, finding.lines)

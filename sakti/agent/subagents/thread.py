@@ -107,7 +107,7 @@ class ChildThread(OpenThread):
 
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
-        tools = (t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
+        tools = (t for t in self.spec.select_tools(toolbox.tools) if self.parent.mode_tools.allows(t))
         offered = {"report", *filter(self._is_named, tools)}
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered}
         toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing

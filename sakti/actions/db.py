@@ -32,7 +32,7 @@ YES = flag("--yes", help="Do not ask for confirmation.")
 
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
-    """Check for damage and repair the search index, also of damaged files. Exit 1 if a problem remains."""
+    """Check for damage and repair the search index, even in a damaged file. Exit 1 if a problem remains."""
     findings = checks.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)
@@ -57,7 +57,7 @@ async def recover(scope: Scope) -> Value:
     if not recovered.rows:
         out.append("No row of the file could be read: the new database is empty.")
     out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.kept}.")
-    out += [f"A backup exists too: {copy}" for copy in recovered.copies]
+    out += [f"There is also a backup: {copy}" for copy in recovered.copies]
     return Text(
         tuple(out),
         json={
@@ -128,8 +128,8 @@ async def backup(scope: Scope, target: Path | None) -> Value:
 async def archive(scope: Scope, days: int) -> Value:
     """Move the text of old messages to a second file, where it can still be searched and opened.
 
-    Only messages that are observed and not linked to an open task, and long enough to be worth it. The file stands
-    beside the database and ends in .archive. What is moved when this is interrupted stays moved.
+    Only messages that are observed and not linked to an open task, and long enough to be worth it. The file is beside
+    the database and its name ends in .archive. If this is interrupted, texts that were moved stay moved.
     """
     with bar("archiving messages", "count") as show:
         before = scope.now() - days * 86_400_000
@@ -138,7 +138,8 @@ async def archive(scope: Scope, days: int) -> Value:
         f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
         " `sakti db vacuum` returns the space to the disk."
         if done.messages
-        else f"No observed message older than {counted(days, 'day')} can be moved: short, or of an open task."
+        else f"No observed message older than {counted(days, 'day')} can be moved: they are short, or belong to "
+        "an open task."
     )
     return Done(told, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
                             "removed": done.removed})  # fmt: skip
@@ -152,10 +153,10 @@ async def archive(scope: Scope, days: int) -> Value:
     shell="db purge",
 )  # fmt: skip
 async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
-    """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them.
+    """Remove deleted threads and tasks of all workspaces for good, with everything derived from them.
 
-    Drafts, prompts, lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the
-    workspace's working memory stay. Without --yes it only says what would go.
+    This includes drafts, prompts, log lines and copies of the database. Tasks that were worked on in a thread, its
+    forks and the workspace's working memory stay. Without --yes it only lists what would be removed.
     """
     before = scope.now() - days * 86_400_000
     found = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
@@ -174,9 +175,9 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     shell="db redact",
 )
 async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
-    """Mask secrets that were stored before they were masked: keys, tokens, passwords, of all workspaces.
+    """Mask secrets that an older version stored: keys, tokens and passwords of all workspaces.
 
-    First it counts the texts that hold some, then it asks. Masking cannot be undone.
+    First it counts the texts that contain secrets, then it asks. Masking cannot be undone.
     """
 
     def run(do: bool) -> thread_purge.Redacted:

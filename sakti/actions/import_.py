@@ -145,7 +145,7 @@ def _show(report: RunReport, dry_run: bool) -> Value:
     lines = [line for source in report.sources for line in _lines(source, dry_run)]
     is_empty = not any(s.messages or s.tasks or s.raw for s in report.sources)
     if is_empty:
-        where = "no thread fits the options" if report.sources else "no history of another program was found"
+        where = "no thread matches the options" if report.sources else "no history of another program was found"
         lines.append(f"Nothing to import: {where}.")
     elif any(s.new for s in report.sources) and not dry_run:
         lines.append(f"Import {report.run}. `sakti search WORDS --all-workspaces` finds it; `sakti import --undo"
@@ -266,7 +266,7 @@ def _show_card(report: RunReport, was_stopped: bool) -> Card:
     if problems:
         rows.append(("problems", f"{problems}; `sakti import all --dry-run` names them"))
     if any(source.new for source in report.sources):
-        rows.append(("search", "/search opens a search in what came in"))
+        rows.append(("search", "/search searches the imported threads"))
         rows.append(("undo", f"sakti import --undo {report.run}"))
     if was_stopped:
         rows.append(("stopped", "imported threads are kept; /import continues"))

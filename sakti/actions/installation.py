@@ -37,7 +37,7 @@ with lazy_imports:
 
 @action(arg("name", "Only settings whose name begins with this.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
-    """Show each setting, its value, where it comes from, what it means and what it takes."""
+    """Show each setting with its value, origin, meaning and possible values."""
     loaded = scope.settings()
     every = core_config.flat(loaded.config).items()
     origins = loaded.origins
@@ -247,7 +247,7 @@ async def remove(scope: Scope) -> Value:
 
 @action(shell="doctor", chat="doctor", needs="loop", summary="check this installation")
 async def doctor(scope: Scope) -> Value:
-    """Check this installation, problems first; each says how to fix it. Exit 1 when there is one."""
+    """Check this installation; problems come first, each with its fix. Exit 1 if there is one."""
     problem: list[doctor_report.Line] = []
     try:
         config, path = scope.config, scope.database

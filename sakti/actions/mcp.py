@@ -55,9 +55,9 @@ def _list_servers(scope: Scope) -> ServerList:
 
 @action(
     arg("name", "Name of the server.", default=""),
-    arg("command", "Its command, behind --.", many=True, default=()),
+    arg("command", "Its command, after --.", many=True, default=()),
     option("--url", help="Address of a server that speaks streamable HTTP.", default=""),
-    option("--env", help="Variable of the command; ${NAME} as the value takes yours.", many=True, metavar="NAME=VALUE"),
+    option("--env", help="Variable of the command; ${NAME} as the value uses yours.", many=True, metavar="NAME=VALUE"),
     option("--from", name="program", help="Copy the servers of claude-code, codex or opencode.", default=None,
            choices=PROGRAMS),
     flag("--yes", help="Do not ask for confirmation."),
@@ -132,7 +132,7 @@ async def test(scope: Scope, name: str) -> Value:
 async def login(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser; the login is stored in the keyring.
 
-    Over ssh, open the address that is shown in a browser of your own, and paste the address at which it ends.
+    Over ssh, open the printed address in your own browser, and paste the address that it ends at.
     """
     work, listed = _work(), _list_servers(scope)
     server = work.find_remote(listed, work.find_server(listed, name).name)
@@ -192,7 +192,7 @@ async def _restart(scope: Scope, name: str) -> Value:
     work, clients = _work(), _clients(scope)
     listed = _view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
     await clients.restart(name, work.find_server(listed, name))
-    return Done(f"{name} starts again, with its entry as it is now.", title="MCP")
+    return Done(f"{name} restarts with its current entry.", title="MCP")
 
 
 def _open_list(scope: Scope) -> Value:
@@ -244,7 +244,7 @@ CLIENTS = ("claude-code", "codex", "opencode", "vibe")
 
 @action(
     arg("program", "claude-code, codex, opencode or vibe.", choices=CLIENTS),
-    flag("--remove", help="Take the entry back."),
+    flag("--remove", help="Remove the entry."),
     flag("--yes", help="Do not ask for confirmation."),
     shell="connect",
     panel=MEMORY,

@@ -70,9 +70,9 @@ async def plan(scope: Scope) -> Value:
 
 
 @action(arg("text", default="", metavar="TEXT"), chat="goal", hint="[TEXT]", needs="session",
-        summary="work on in new turns until a goal is met")  # fmt: skip
+        summary="keep working in new turns until a goal is met")  # fmt: skip
 async def goal(scope: Scope, text: str) -> Value | None:
-    """Show the goal of this thread, or set one: new turns begin until it is met."""
+    """Show the goal of this thread, or set one: new turns start until it is met."""
     session = scope.session
     if not text.strip():
         current = session.turns.goals.current
@@ -92,7 +92,7 @@ async def goal(scope: Scope, text: str) -> Value | None:
 
 @action(chat="goal pause", needs="session")
 async def pause(scope: Scope) -> Value:
-    """Begin no further turn for the goal until it is resumed."""
+    """Start no further turns for the goal until it is resumed."""
     if not await scope.session.turns.goals.end("paused", "you paused it"):
         raise Refused("No goal is active in this thread.")
     return Done("The goal is paused; /goal resume continues it.", title="Goal")
@@ -100,14 +100,14 @@ async def pause(scope: Scope) -> Value:
 
 @action(chat="goal resume", needs="session", after_turn="resume the goal")
 async def resume(scope: Scope) -> Value | None:
-    """Go on with a paused goal."""
+    """Continue a paused goal."""
     await scope.session.turns.goals.resume()
     return None
 
 
 @action(chat="goal stop", needs="session")
 async def stop(scope: Scope) -> Value:
-    """End the goal; a running turn goes on to its end."""
+    """End the goal; a running turn still finishes."""
     if not await scope.session.turns.goals.end("stopped", "you stopped it"):
         raise Refused("This thread has no open goal.")
     return Done("The goal was stopped.", title="Goal")
@@ -188,7 +188,7 @@ async def rules(scope: Scope, revoke: int) -> Value:
     chat="port",
     hint="N",
     needs="session",
-    summary="open a port of the sandbox to this machine, as for a browser",
+    summary="open a port of the sandbox to this machine, for example for a browser",
 )
 async def port(scope: Scope, number: int) -> Value:
     """Open a port of the sandbox to this machine until sakti ends."""
@@ -202,7 +202,7 @@ async def port(scope: Scope, number: int) -> Value:
 
 @action(chat="jobs", needs="session")
 async def jobs(scope: Scope) -> Value:
-    """List commands in the background, and end them."""
+    """List background commands, and end them."""
 
     async def list_rows() -> Value:
         jobs = scope.session.list_jobs()
@@ -216,7 +216,7 @@ async def jobs(scope: Scope) -> Value:
             tuple(f"{number}  {scope.session.describe_job(job)}" for number, job in jobs.items()),
             "jobs",
             tuple(jobs.items()),
-            "No command was left running in the background.",
+            "There are no background commands.",
             what="ends it",
             pick=end,
         )

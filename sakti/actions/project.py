@@ -31,12 +31,12 @@ RESTART = "It takes effect after a restart."
     flag("--yes", help="Trust the workspace's settings as they are now."),
     flag("--list", name="list_", help="List trusted workspaces."),
     flag("--revoke", help="Stop trusting this workspace."),
-    option("--allow", help="Let an MCP server of this workspace have a variable, a host or a path.", many=True,
+    option("--allow", help="Allow an MCP server of this workspace a variable, a host or a path.", many=True,
            metavar="NAME"),
     shell="trust",
 )  # fmt: skip
 async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool, allow: Sequence[str] = ()) -> Value:
-    """Show what of this workspace has an effect on sakti, and trust it. Exit 1: not trusted."""
+    """Show the files of this workspace that affect sakti, and trust them. Exit 1: not trusted."""
     if yes + list_ + revoke + bool(allow) > 1:
         raise Refused("--yes, --list, --revoke and --allow exclude each other.", code=USAGE)
     if allow:
@@ -52,11 +52,12 @@ async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool, allow: Seque
     arg("what", default="", choices=WORDS),
     chat="trust",
     needs="session",
-    summary="show what of the workspace has an effect, and trust it: /trust, /trust yes, /trust revoke, /trust list",
+    summary="show the files of this workspace that affect sakti, and trust them: /trust, /trust yes, /trust "
+    "revoke, /trust list",
     hint="[yes | revoke | list]",
 )
 async def trust_here(scope: Scope, what: str) -> Value | None:
-    """Show what of this workspace has an effect on sakti, and trust it."""
+    """Show the files of this workspace that affect sakti, and trust them."""
     return await trust.run(scope, yes=what == "yes", list_=what == "list", revoke=what == "revoke")
 
 
@@ -79,7 +80,7 @@ def _allow_needs(scope: Scope, values: Sequence[str]) -> Value:
     needs = mcp_view.list_needs(review, scope.env)
     unknown = [value for value in values if value not in {need.value for need in needs}]
     if unknown:
-        raise Refused(f"No MCP server of this workspace wants {unknown[0]}; `sakti trust` shows what they want.")
+        raise Refused(f"No MCP server of this workspace asks for {unknown[0]}; `sakti trust` shows what they ask for.")
     allowed = [need for need in needs if need.value in values]
     workspace_trust.save_answers(scope.workspace, {need.key: True for need in allowed})
     names = ", ".join(dict.fromkeys(need.value for need in allowed))
@@ -113,11 +114,11 @@ def _list_trusted() -> Value:
     return Rows(rows, empty="No workspace is trusted.", json=json)
 
 
-GROUP = CommandGroup("skills", "Skills and commands of this workspace and of the user.", CHAT)
+GROUP = CommandGroup("skills", "Skills and commands of this workspace, and your own.", CHAT)
 DESCRIPTION = 100  # characters that a list shows
 
 
-@action(shell="skills list", chat="skills", summary="list skills and commands: what is typed as /name or $name")
+@action(shell="skills list", chat="skills", summary="list skills and commands, called as /name or $name")
 async def list_(scope: Scope) -> Value:
     """List skills and commands with their files, and what is shadowed, broken or not trusted."""
     review = workspace_trust.review(scope.workspace)
@@ -140,7 +141,7 @@ def _lines(library: Library, review: TrustReview) -> tuple[str, ...]:
     out += [f"! {note}" for note in library.notes]
     if not review.holds and review.project.select("skill", "command"):
         out.append("! this project's own are left out until it is trusted: `sakti trust` shows them.")
-    return tuple(out) or ("No skills or commands yet: `sakti skills new NAME` begins one.",)
+    return tuple(out) or ("No skills or commands yet: `sakti skills new NAME` creates one.",)
 
 
 def _json(library: Library) -> object:
@@ -156,13 +157,13 @@ def _json(library: Library) -> object:
 
 @action(
     arg("name", "1 to 64 of a-z, 0-9 and single hyphens."),
-    flag("--user", help="For all workspaces of the user; otherwise for this one."),
+    flag("--user", help="For all your workspaces; otherwise only for this one."),
     shell="skills new",
 )
 async def new(scope: Scope, name: str, user: bool) -> Value:
-    """Begin a skill: a folder with a SKILL.md to fill in."""
+    """Create a skill: a folder with a SKILL.md to fill in."""
     if name in registry.chat():
-        raise Refused(f"/{name} is a command of sakti itself: choose another name.", code=USAGE)
+        raise Refused(f"/{name} is a built-in command: choose another name.", code=USAGE)
     path = skill_files.create_skill(scope.workspace, name, user=user)
     return Done(f"Written: {path}. Fill in description and text; /skills lists it.", json={"file": str(path)})
 

@@ -22,7 +22,7 @@ with lazy_imports:
 WAYS = (
     "a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's, and start sakti again",
     "a server: /model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine",
-    "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
+    "offline: run `sakti local install` in a shell for a small model that needs no key and no network",
     "history of claude-code, codex and others: /import",
     "approval: /approve plan, ask, edits or auto",
 )

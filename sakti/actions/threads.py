@@ -118,7 +118,7 @@ async def _list_deleted(scope: Scope) -> Value:
 @action(arg("old", "Path of the folder before it was moved.", metavar="OLD"), shell="threads adopt",
         chat="threads adopt", needs="store")  # fmt: skip
 async def adopt(scope: Scope, old: str) -> Value:
-    """Adopt threads, tasks and page of this folder's old path; trust, rules and checkpoints stay behind."""
+    """Take over threads, tasks and page of this folder's old path, but not trust, rules and checkpoints."""
     root = os.path.normpath(scope.workspace / Path(old).expanduser())
     if root == scope.resource:
         raise Refused(f"{root} is this workspace.", code=USAGE)
@@ -214,7 +214,7 @@ async def delete_message(scope: Scope, message: str) -> Value:
     async with _actions(scope) as actions:
         gone = await actions.delete_message(found[0])
     text = "Removed" if len(gone.message_ids) == 1 else "Removed, the call with its result"
-    text += ", from the database and its copies; undo and time travel show nothing of it."
+    text += ", from the database and its copies; undo and time travel do not show it."
     if gone.lines:
         text += f" {gone.lines} log lines were made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` removes one."
@@ -271,13 +271,15 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     summary="export this thread as Markdown, JSON or HTML to a file, by default in the workspace",
 )
 async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
-    """Export the open thread to a file, whose name may say in which form."""
+    """Export the open thread to a file; its name may choose the format."""
     if file is None and "." in form:
         file = Path(form)
         form = file.suffix.removeprefix(".").lower()
     chosen = {"markdown": "md", "htm": "html"}.get(form, form)
     if chosen not in FORMS:
-        raise Refused(f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name that ends so.")
+        raise Refused(
+            f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name with such an ending."
+        )
     session = scope.session
     if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")

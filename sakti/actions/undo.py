@@ -32,9 +32,9 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
 
 
 @action(arg("words", default="", offers=WORDS), chat="undo", needs="session", after_turn="undo", hint="[N | files]",
-        summary="undo the last turn (2: the last two), files and conversation; a preview comes first")  # fmt: skip
+        summary="undo the last turn (2: the last two), files and messages; a preview comes first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
-    """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
+    """Undo the last turns: files and messages. A preview comes first; in plain mode `yes` confirms it."""
     number, what, yes, every = _read(words)
     found = undoing.of_session(scope.session)
     preview = await found.preview(number, what)
@@ -84,8 +84,8 @@ async def _nothing(found: Undoing, preview: UndoPreview) -> str:
 
 @action(
     arg("number", "How many turns.", kind="whole", default=1, low=1),
-    flag("--files", help="Only the files; the conversation stays."),
-    flag("--conversation", help="Only the conversation; the files stay."),
+    flag("--files", help="Only the files; the messages stay."),
+    flag("--conversation", help="Only the messages; the files stay."),
     flag("--restore-conflicts", help="Also restore files that someone else has changed since."),
     flag("--yes", help="Do it; without it only a preview is shown."),
     THREAD,
@@ -96,7 +96,7 @@ async def _nothing(found: Undoing, preview: UndoPreview) -> str:
 async def undo(
     scope: Scope, number: int, files: bool, conversation: bool, restore_conflicts: bool, yes: bool, thread: str
 ) -> Value:
-    """Undo the last turns of a thread: files and conversation. Exit 1: a file could not be restored."""
+    """Undo the last turns of a thread: files and messages. Exit 1: a file could not be restored."""
     if files and conversation:
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
     found = await of_thread(scope, thread)
@@ -224,7 +224,7 @@ REDO_WORDS = ("yes", "all")
 @action(arg("words", default="", offers=REDO_WORDS), chat="redo", needs="session", after_turn="redo",
         summary="undo the last undo; files changed since then are shown first")  # fmt: skip
 async def redo_here(scope: Scope, words: str) -> Value | None:
-    """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""
+    """Undo the last undo: its files and its messages. If files changed since, they are shown first."""
     given = words.split()
     if not set(given) <= set(REDO_WORDS):
         raise Refused("Write /redo.", code=USAGE)

@@ -52,8 +52,8 @@ MEMORY = "memory"  # the kind of processor that is told of a turn when its messa
 CUT_AT_MOST = 3  # answers in a row that are cut until a turn ends
 CUT_CALL_KEPT = 1_000  # characters of a call that was cut: it is not worth its tokens
 CUT_CALL = (
-    "This call was cut at {tokens:,} tokens, before its end; nothing of it was run. Write in parts: make the file with "
-    "its first part, then add the rest part by part, each well below {tokens:,} tokens."
+    "This call was cut at {tokens:,} tokens, before its end; none of it was run. Write in parts: create the "
+    "file with its first part, then add the rest part by part, each well below {tokens:,} tokens."
 )
 
 
@@ -339,7 +339,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
         text = f"{turn.model.full_name} ended its answer with the unknown reason {reason!r}."
         turn.emit(Notice("warning", "Unknown end of the answer", text))
     if completed.stop_reason == "refusal":
-        raise ProviderError("The model refused to answer. Put the request another way.", code="refused")
+        raise ProviderError("The model refused to answer. Rephrase the request.", code="refused")
 
 
 def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:

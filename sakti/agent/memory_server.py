@@ -30,9 +30,9 @@ ROOTS_S = 2.0  # that a client has to name its roots
 LONGEST = 1 << 20  # bytes of a message
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 INSTRUCTIONS = (
-    "The user's memory of earlier work: conversations with several coding agents, observations made of them, and the"
-    " task board. Search it when an earlier decision, error, name or number may matter, before you ask or guess."
-    " Everything in it was said earlier and may be outdated: each line names its source and date."
+    "The user's memory of earlier work: conversations with several coding agents, observations made from them, "
+    "and the task board. Search it when an earlier decision, error, name or number may matter, before you ask or guess."
+    " All of it is from the past and may be outdated: each line names its source and date."
 )
 
 
@@ -211,8 +211,8 @@ TOOLS: dict[str, Json] = {
     "memory_search": {
         "title": "Search memory",
         "description": (
-            "Search everything that was said, observed or planned in this workspace, with any coding agent whose"
-            " history was imported. Use it when an earlier decision, error, name or number may matter. Answers are"
+            "Search all messages, observations and tasks of this workspace, including the imported history of "
+            "other coding agents. Use it when an earlier decision, error, name or number may matter. Answers are"
             " quotes with source, date and id; they are past and may be outdated."
         ),
         "required": ["query"],

@@ -33,7 +33,7 @@ SETTINGS = (
 ANSWERS = (
     Answer(
         "**This is a tour: these answers are played from a script, no model is asked.** The tools really run, in "
-        "a temporary folder. I look at it:",
+        "a temporary folder. Let me look at it:",
         calls=(Call("ls", {"path": "."}), Call("read", {"path": "session.py"})),
     ),
     Answer(
@@ -43,12 +43,12 @@ ANSWERS = (
     ),
     Answer(
         "In the memory pane (**F2**) the *Messages* bar has grown. At the mark in it, messages are observed in the "
-        "background: they become dated observations (**F3**) while you continue. Every message is kept. **Esc** leads "
-        "back here.\n\nNext, write: *where is the redirect?*"
+        "background: they become dated observations (**F3**) while you continue. Every message is kept. **Esc** "
+        "returns here.\n\nNext, write: *where is the redirect?*"
     ),
-    Answer("I search for it:", calls=(Call("grep", {"pattern": "redirect"}),)),
+    Answer("Let me search for it:", calls=(Call("grep", {"pattern": "redirect"}),)),
     Answer(
-        "In `session.py`, and `notes.md` knows of it.\n\nThree things to try, in any order:\n\n"
+        "In `session.py`, and `notes.md` mentions it.\n\nThree things to try, in any order:\n\n"
         "- **/compact** observes everything now and shows what was removed; **/compact undo** restores it\n"
         "- **/search fridays** finds what you told me, word for word\n"
         "- **F3** and the arrow keys go through the log; **Enter** on a line shows the messages it was made from\n\n"
@@ -61,8 +61,8 @@ WAITING = Answer(
 )
 END = Answer(
     "That is the tour. **F1** has every key, **ctrl+q** leaves; its folder and its database are then deleted.\n\n"
-    "To work with it, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, name a server on this machine with `/model`, or "
-    "run `sakti local install`; then start `sakti` in a folder of yours."
+    "To start working, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, name a server on this machine with `/model`, or "
+    "run `sakti local install`; then start `sakti` in one of your folders."
 )
 DONE = ("done", "i am done", "i'm done", "finish", "finished", "the end", "stop", "end")
 

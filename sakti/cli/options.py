@@ -34,7 +34,7 @@ PRINT = option("-p", "--print", metavar="PROMPT", help="The same as `sakti run P
 INSTALL = option("--install-completion", optional=True, metavar="SHELL", choices=SHELLS,
                  help="Complete commands with Tab in your shell ($SHELL), or in bash, zsh or fish.")  # fmt: skip
 SHOW = option("--show-completion", optional=True, metavar="SHELL", choices=SHELLS,
-              help="Print the script that does that.")  # fmt: skip
+              help="Print the completion script.")  # fmt: skip
 HELP = frozenset(("-h", "--help"))
 TOP = (*CHAT, PRINT, INSTALL, SHOW, flag("-V", "--version", help="Show the version and exit."))
 ABOUT = (

@@ -33,6 +33,7 @@ from sakti.core.types import (
 )
 from sakti.memory import shared
 from sakti.memory.log import dates
+from sakti.memory.log.lines import share_heads
 from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
 from sakti.store.threads.fork import LINE, CarriedPiece
@@ -42,8 +43,8 @@ _ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
 def for_actor(text: str) -> str:
-    """Remove 🟡 and 🟢 and the arrows that open nested lines; 🔴 and ✅ stay."""
-    return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
+    """Remove 🟡 and 🟢 and the arrows that open nested lines, and repeated heads; 🔴 and ✅ stay."""
+    return share_heads(_ARROW.sub(r"\1", _MINOR.sub(r"\1", text)))
 
 
 def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
@@ -114,7 +115,7 @@ class ContextBuilder:
             self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
-        out: list[Block] = [self.text("instructions", self._instructions())]
+        out: list[Block] = [self.text("memory", self._instructions())]
         fresh: dict[tuple[str, str, int, int | None], Block] = {}
         for group in (g for g in active if g.text):
             key = (group.id, group.text, now, previous)  # a correction changes the text

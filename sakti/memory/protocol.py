@@ -26,7 +26,8 @@ class ObserveInput(Struct, frozen=True):
 
     The log (its end is shown), the current task and suggested response, the user's `focus`, a sub-agent's `goal`.
     Times are in `timezone`; `zone_before` is that of the newest earlier lines, empty where there are none.
-    `room`: tokens that the log may grow by before it has to be condensed, None if unknown.
+    `room`: tokens that the log may grow by before it has to be condensed, `limit`: tokens that it may have at all; None
+    if unknown.
     """
 
     thread_id: str
@@ -41,6 +42,7 @@ class ObserveInput(Struct, frozen=True):
     want_title: bool = False
     zone_before: str = ""
     room: int | None = None
+    limit: int | None = None
 
 
 class ObserveResult(Struct, frozen=True):

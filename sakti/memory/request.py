@@ -99,7 +99,7 @@ def describe_unsent(messages: int, tokens: int) -> str:
     size = f"{counted(messages, 'message')}, {tokens:,} tokens"
     note = (
         f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
-        " observed. /compact observes now; search finds them whole."
+        " observed. /compact observes now; search finds them in full."
     )
     return note if tokens else ""
 
@@ -282,7 +282,7 @@ class RequestBuilder:
         self._start = newest_from([b.tokens for b in log[1:]], int(state.budget * LOG_SHARE), self._start)
         if not self._start:
             return log
-        return (log[0], self.log.text("instructions", read_prompt("memory#cut")), *log[1 + self._start :])
+        return (log[0], self.log.text("memory", read_prompt("memory#cut")), *log[1 + self._start :])
 
     def messages(self, state: MemoryState, *, is_idle: bool = False) -> tuple[Message, ...]:
         """Return the messages that are sent, and the summaries or the reminder in place of older ones.

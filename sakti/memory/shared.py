@@ -102,8 +102,8 @@ def own_text(group: Group, own: Mapping[str, int | None]) -> str:
 def shared_instructions(thread: Thread, *, recall: bool) -> str:
     """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
-        f" It was forked from thread {thread_alias(parent)}: what is noted of that one's messages up to {last} is its"
-        " own."
+        f" It was forked from thread {thread_alias(parent)}: notes on that thread's messages up to {last}"
+        " count as its own."
         for parent, last in lineage(thread).items()
         if last is not None
     )

@@ -116,7 +116,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
         return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.find_uncovered_messages(), numbers.threshold, floor) == 0:
-        return "the exchange under way fills the threshold by itself: it is observed when it is over"
+        return "the current exchange alone fills the threshold: it is observed when it ends"
     return ""
 
 

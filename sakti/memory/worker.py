@@ -113,7 +113,7 @@ class MemoryWorker:
         text = marked.text
         size = sum(m.tokens for m in request.messages)
         if not text and by_model and size >= model.LARGE_INPUT:
-            raise MemoryFailure(f"{self.observer.name} noted nothing of {size} tokens.", code="malformed")
+            raise MemoryFailure(f"{self.observer.name} recorded nothing from {size} tokens.", code="malformed")
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
             metadata["title"] = " ".join(title.split())

@@ -224,7 +224,7 @@ class Chat:
             decided.set_result(trusted)
 
     async def _ask_about(self, review: trust.TrustReview) -> bool:
-        self.say(["a command or a tool made files that change what sakti does:", *trust_view.effects(review), TRUST])
+        self.say(["a command or a tool created files that change what sakti does:", *trust_view.effects(review), TRUST])
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._new_files = review, answer
         try:
@@ -372,7 +372,7 @@ class Chat:
             self.say([reply.problem])
             return
         if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
-            self.say([f"auto is not possible here: {refused}"])
+            self.say([f"auto is not available here: {refused}"])
             return
         answer = ApprovalAnswer(
             reply.approved,

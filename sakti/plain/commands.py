@@ -82,7 +82,7 @@ async def output(scope: PlainScope, number: int) -> Value:
 
 @action(chat="retry", needs="session")
 async def retry(scope: PlainScope) -> None:
-    """Ask again after a failed answer."""
+    """Retry after a failed answer."""
     await scope.session.retry()
 
 

@@ -296,7 +296,7 @@ class Speech(Struct):
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
             note = "; the answer so far is kept" if event.keeps_answer else ""
-            out.append(f"/retry asks again{note}")
+            out.append(f"/retry tries again{note}")
         return [*out, READY]
 
 

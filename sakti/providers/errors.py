@@ -243,7 +243,7 @@ def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str
         case "permission":
             return _permission_sentence(status, report, why, where)
         case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
+            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists its models."
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
@@ -422,7 +422,7 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
             "or name your own authority in SSL_CERT_FILE.",
         )
     if "TooManyRedirects" in names:
-        return make_error("not_found", f"{where.host} redirects without end: check the server's address.")
+        return make_error("not_found", f"{where.host} redirects endlessly: check the server's address.")
     if proxy := _proxy(where):
         message = f"The proxy {proxy} cannot reach {where.host} ({why}): check it, or name the host in NO_PROXY."
         return proxy_login(where) if "407" in text else make_error("unreachable", message)
@@ -453,7 +453,7 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
     quoted = clean(page_text(body), where)
     return make_error(
         "not_a_model",
-        f"{where.host} answered not as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
+        f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
         "address; networks that ask for a login first also answer like this.",
     )
 

@@ -80,7 +80,7 @@ def check_answer_length(written: int) -> None:
     """Raise `ProviderError` (endless) for an answer of more characters than any model writes."""
     if written > LONGEST_ANSWER:
         raise ProviderError(
-            f"The answer went beyond {LONGEST_ANSWER:,} characters, more than any model writes: stopped. Check the "
+            f"The answer exceeded {LONGEST_ANSWER:,} characters, more than any model writes: stopped. Check the "
             "server, or choose another model with /model.",
             code="endless",
         )

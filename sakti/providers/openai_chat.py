@@ -40,7 +40,7 @@ from sakti.providers.protocol import StreamEvent, ToolCallChunk, read_dollars, r
 from sakti.providers.remote import RemoteProvider
 
 STABLE = frozenset(
-    {"system", "instructions", "skills", "mcp"}
+    {"system", "instructions", "skills", "mcp", "memory"}
 )  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
 THINKING_FIELDS = ("reasoning_content", "reasoning")  # a text goes back under the field that it came in

@@ -60,7 +60,7 @@ def copy_file_to_memory(path: Path) -> DatabaseFile:
     size = path.stat().st_size if path.exists() else 0
     if size > LARGEST:
         raise StoreError(
-            f"{path} has {size >> 20:,} MB: what is not saved works on a copy in memory, of {LARGEST >> 20:,} MB at "
+            f"{path} has {size >> 20:,} MB: unsaved work needs a copy in memory, of {LARGEST >> 20:,} MB at "
             "most. Name another file with SAKTI_DB.",
             code="too_large",
         )

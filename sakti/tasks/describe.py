@@ -39,22 +39,22 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
 
 
 def holder(task: Task | TaskCard) -> str:
-    """Name the holder of a claim: a chat by its title, a shell's actor by name, never by id."""
+    """Name the holder of a claim: a thread by its title, a shell's actor by name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
-        return f'the chat "{task.holder_title}"' if task.holder_title else "an untitled chat"
+        return f'the thread "{task.holder_title}"' if task.holder_title else "an untitled thread"
     if who == "user:you":
         return "the user"
-    return "another chat" if _UUID.fullmatch(who) else who.removeprefix("shell:").removeprefix("user:")
+    return "another thread" if _UUID.fullmatch(who) else who.removeprefix("shell:").removeprefix("user:")
 
 
 def claimed_by(task: Task | TaskCard) -> str | None:
-    """Name the holder as `--json` and cards do: a chat's title, else `shell:NAME` or `user:you`."""
+    """Name the holder as `--json` and cards do: a thread's title, else `shell:NAME` or `user:you`."""
     if task.status != "in_progress" or task.session_id is None:
         return None
     if task.holder_title is not None:
-        return task.holder_title or "untitled chat"
-    return "another chat" if _UUID.fullmatch(task.session_id) else task.session_id
+        return task.holder_title or "untitled thread"
+    return "another thread" if _UUID.fullmatch(task.session_id) else task.session_id
 
 
 def is_abandoned(task: Task | TaskCard) -> bool:

@@ -1,9 +1,6 @@
-"""Draw the terminal interface.
+"""Terminal interface; imports only go down this list, and nothing below `app` knows it, only a `Host`.
 
-Messages go up, attributes down; each part is handed what it needs and knows a `Host`.
-
-`run` starts `app`, the window: themes, workers, terminal. `startup` opens the session, `bridge` turns its events into
-calls. `chat` is the main screen: `conversation` sends the input, `thread_view` shows the thread, `commands` runs slash
-commands. `screens` open over it; `panes` are beside the conversation; `widgets` draw, using the pure `transcript`.
-Imports go down in this order only.
+`run`: process; `app`: window and start; `bridge`: events of the session; `chat`: main screen; `screens`: over the chat;
+`panes`: beside it; `widgets`: draw on the terminal with `transcript`, lines of styled text without widgets.
+Used by all: `host`, `appearance` and `palette`, `keys`, `activities`, `desktop` (programs outside), `driver`.
 """

@@ -170,7 +170,7 @@ class Activity(Struct):
     _own: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
     _questions: dict[str, State] = field(default_factory=dict[str, State])
 
-    def hear(self, event: Event, now: float) -> bool:
+    def handle_event(self, event: Event, now: float) -> bool:
         """Take in `event`, which came at `now`; whether the state may be another one."""
         match event:
             case TurnStarted() | StepStarted() | ThinkingDelta() | PromptRead():

@@ -1,9 +1,12 @@
-"""Run the window: themes, workers and terminal. The chat and its screens own the content."""
+"""Run the window: start, themes, workers and log file. The chat and its screens own the content."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import takewhile
@@ -20,34 +23,119 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from sakti.actions import registry
+from sakti.agent.project import trust
+from sakti.agent.session import lifecycle
+from sakti.agent.session import session as sessions
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
-from sakti.core.lazy import lazy_imports
+from sakti.core.resources import state_home
 from sakti.core.text import sanitise
-from sakti.tui import bridge, keys, open_url
+from sakti.tui import bridge, desktop, keys
 from sakti.tui.appearance import Appearance
 from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
+from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
+from sakti.tui.chat.thread_view import SYNC_S
+from sakti.tui.desktop import Notifier
 from sakti.tui.driver import forgiving
-from sakti.tui.error_log import log_error
-from sakti.tui.host import SHORTLY, Tone
-from sakti.tui.notify import Notifier
+from sakti.tui.host import SHORTLY, Host, Tone
 from sakti.tui.palette import Palette, make_palette
+from sakti.tui.panes.sidebar import PANES
 from sakti.tui.panes.tasks import BoardChanged
-from sakti.tui.startup import Startup
+from sakti.tui.screens import help as help_screen
+from sakti.tui.screens import panel as panels
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import trust as trust_screen
 from sakti.tui.transcript.blocks import NoticeBlock
 from sakti.tui.transcript.copying import amount
+from sakti.tui.widgets.safe_input import SafePalette
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.actions.line import Typed
+    from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
 
-with lazy_imports:
-    from sakti.tui.screens import help as help_screen
-    from sakti.tui.screens import panel as panels
-from sakti.tui.screens.command_palette import SafePalette
+
+class Startup:
+    """Opens the session once, after which it is of no more use; `pick_thread` asks for a thread first."""
+
+    def __init__(self, host: Host, chat: ChatScreen, *, pick_thread: bool) -> None:
+        self._host, self._chat, self._pick_thread = host, chat, pick_thread
+
+    async def run(self) -> None:
+        """Open the store, show the thread, and send messages typed meanwhile.
+
+        Raises `SaktiError`.
+        """
+        chat, session = self._chat, self._host.session
+        try:
+            await asyncio.to_thread(sessions.preload)
+            await lifecycle.settle_trust(session.workspace, self._ask_trust, self._ask_need)
+            await session.start()
+        except BaseException:
+            chat.conversation.fail()
+            raise
+        finally:
+            chat.show_modes()
+            chat.show_saving()
+            chat.show_git()
+        occupied = bool(chat.conversation.waiting) or self._pick_thread
+        if chat.conversation.waiting:
+            chat.warm_soon()
+        try:
+            state = await self._restore()
+        finally:
+            await chat.conversation.open()
+        await chat.welcome.open_once(state, lambda: occupied or self._is_occupied())
+
+    async def _restore(self) -> dict[str, str]:
+        """Fill the panes and the prompt from the store; returns the stored state of the window."""
+        chat, session = self._chat, self._host.session
+        chat.set_interval(SYNC_S, chat.view.sync)
+        chat.set_interval(POLL, chat.panes.poll_board)
+        chat.panes.load_board()
+        state = await session.views.ui_state()
+        chat.sidebar.restore(state.get("panes", " ".join(PANES)))
+        self._host.appearance.restore(state)
+        chat.prompt.history_entries = [*await session.views.history(), *chat.prompt.history_entries]
+        await chat.drafts.restore()
+        if self._pick_thread:
+            await thread_screens.pick_thread(self._host)
+        return state
+
+    async def _ask_trust(self, review: trust.TrustReview) -> bool:
+        """Ask whether the user trusts the workspace's files, with a list of their effects."""
+        return await trust_screen.ask_trust(self._host, review)
+
+    async def _ask_need(self, need: ServerNeed) -> bool:
+        """Ask whether an MCP server of the project may have a variable, host or path."""
+        return await trust_screen.ask_need(self._host, need)
+
+    def _is_occupied(self) -> bool:
+        """Return whether the user types, reads another screen, or waits for an answer."""
+        return bool(self._chat.prompt.text or self._host.session.busy or not self._chat.is_current)
+
+
+def log_path() -> Path:
+    """Name the log file: `~/.local/state/sakti/tui.log`, or where XDG_STATE_HOME puts it."""
+    return state_home() / "tui.log"
+
+
+def log_error(error: BaseException) -> Path | None:
+    """Append `error` with its traceback; returns the file's path, or None if writing fails."""
+    path = log_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:
+        return None
+    return path
+
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
 QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
@@ -131,7 +219,7 @@ class SaktiApp(App[int]):
         if not gc.isenabled():  # what the start made stays: the collections that begin now need not walk it
             gc.freeze()
             gc.enable()
-        self.go(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
+        self.start_worker(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
 
     # --- what everybody in the window needs done (`Host`) -----------------------------------------------------
 
@@ -139,7 +227,9 @@ class SaktiApp(App[int]):
     def palette(self) -> Palette:
         return make_palette(self.theme_variables, self.current_theme.dark)
 
-    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
+    def start_worker(
+        self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False
+    ) -> None:
         guarded = partial(self._guard, work, args, asked=group == "command")
         self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
@@ -158,11 +248,11 @@ class SaktiApp(App[int]):
     def _report(self, error: Exception) -> None:
         """Show an error as a notice; an unexpected one is also logged."""
         if isinstance(error, SaktiError):
-            self.say(error.message, title=error.title, tone="error")
+            self.show_notice(error.message, title=error.title, tone="error")
             return
         path = log_error(error)
         details = f"The details are in {path}." if path else ""
-        self.say(f"{type(error).__name__}: {error} {details}", title="Something went wrong", tone="error")
+        self.show_notice(f"{type(error).__name__}: {error} {details}", title="Something went wrong", tone="error")
 
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)
@@ -170,12 +260,12 @@ class SaktiApp(App[int]):
     def send(self, text: str) -> None:
         self.chat.conversation.submit(text)
 
-    def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
+    def show_notice(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 
-    def note(self, text: str, seconds: float = 0) -> None:
+    def set_hint(self, text: str, seconds: float = 0) -> None:
         if self.is_running:
-            self.chat.note(text, seconds)
+            self.chat.set_hint(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
         if len(self.screen_stack) > DEEPEST:
@@ -200,7 +290,7 @@ class SaktiApp(App[int]):
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
-            self.note(f"copied {amount(text)}", SHORTLY)
+            self.set_hint(f"copied {amount(text)}", SHORTLY)
 
     def notify(
         self,
@@ -223,7 +313,7 @@ class SaktiApp(App[int]):
     def run_command(self, text: str) -> None:
         """Run a line as if typed; close open panels, which would hide its result."""
         self._leave_panels()
-        self.go(self.chat.conversation.run, text, group="command")
+        self.start_worker(self.chat.conversation.run, text, group="command")
 
     def _open_board(self) -> None:
         self._leave_panels()
@@ -242,12 +332,12 @@ class SaktiApp(App[int]):
 
     @on(Transcript.Said)
     def _show_hint(self, event: Transcript.Said) -> None:
-        self.note(event.text, event.seconds)
+        self.set_hint(event.text, event.seconds)
 
     @on(Transcript.Opened)
     def _open_target(self, event: Transcript.Opened) -> None:
         kind, target = event.target
-        self.go(self._open_file if kind == "file" else self._open_url, target, group="link")
+        self.start_worker(self._open_file if kind == "file" else self._open_url, target, group="link")
 
     async def _open_file(self, target: str) -> None:
         path = target.removeprefix("./")
@@ -255,14 +345,14 @@ class SaktiApp(App[int]):
             self.chat.prompt.add(f"@{path} ")
             self.chat.prompt.focus()
         else:
-            self.note(f"there is no file {path} here", SHORTLY)
+            self.set_hint(f"there is no file {path} here", SHORTLY)
 
     async def _open_url(self, target: str) -> None:
-        if open_url.open_address(target, self.session.workspace.env, self.session.workspace.root):
-            self.note(f"opened {target}", SHORTLY)
+        if desktop.open_address(target, self.session.workspace.env, self.session.workspace.root):
+            self.set_hint(f"opened {target}", SHORTLY)
         else:
             self.copy_to_clipboard(target)
-            self.note(f"no browser found: copied {target}", SHORTLY)
+            self.set_hint(f"no browser found: copied {target}", SHORTLY)
 
     @on(BoardChanged)
     def _reload_board(self) -> None:
@@ -371,7 +461,9 @@ class SaktiApp(App[int]):
                 self.pop_screen()
         details = f" The details are in {path}." if path else ""
         what = "A screen" if failed is not self.chat else "Something in the background"
-        self.say(f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error")
+        self.show_notice(
+            f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error"
+        )
         self.chat.transcript.scroll_end_now()
 
     def _fatal_error(self) -> None:

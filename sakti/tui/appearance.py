@@ -48,7 +48,7 @@ class Themes(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-def files_seen() -> tuple[tuple[str, int, int], ...]:
+def stamp_theme_files() -> tuple[tuple[str, int, int], ...]:
     """Path, time of change and size of every theme file: it differs when one of them changed."""
     files: list[tuple[str, int, int]] = []
     for folder in folders("themes"):

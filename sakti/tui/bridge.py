@@ -70,10 +70,10 @@ def no_model_card() -> CardBlock:
 def handle(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
-    chat.status_line.hear(event)
+    chat.status_line.handle_event(event)
     if not isinstance(event, PASSING):
         chat.panes.follow_windows()
-    chat.stopping.hear(event)
+    chat.stopping.handle_event(event)
     match event:
         case (
             TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput() | ToolFinished()
@@ -89,7 +89,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
-            chat.drafts.changed()
+            chat.drafts.save_soon()
         case ThreadChanged(thread):
             chat.show_thread(thread)
         case ModelChanged(model, reason, window):
@@ -130,7 +130,7 @@ def _show_live(
         case ToolFinished(result, duration_ms):
             live.finish_tool(result, duration_ms)
         case MessageSaved(message):
-            live.claim(message)
+            live.attach(message)
         case _:
             assert_never(event)
 
@@ -145,7 +145,7 @@ def _follow_turn(
             live.show_user(message)
             live.begin_wait()
             chat.transcript.scroll_end_now()
-            chat.notifier.turn_began()
+            chat.notifier.begin_turn()
         case StepStarted(model=model):
             chat.show_modes()
             chat.panes.show_windows()
@@ -170,7 +170,7 @@ def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWait
     elif isinstance(event, StoreWaiting):
         chat.status_line.waiting(event.seconds)
     elif isinstance(event, McpServerChanged):
-        chat.status_line.hear_server(event)
+        chat.status_line.handle_server(event)
     else:
         chat.conversation.show_aside(event)
         chat.name_escape()
@@ -238,12 +238,12 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     live.end_turn()
     chat.panes.load_usage()
     chat.show_git()
-    chat.host.go(chat.ask_about_new_files, group="trust")
-    chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
+    chat.host.start_worker(chat.ask_about_new_files, group="trust")
+    chat.notifier.end_turn(event.error_title or ENDS.get(event.status, "The answer is ready"))
     if event.status == "answered":
         return
     text = event.error or ""
     if event.status == "error":
         rest = "; the answer so far is kept" if event.keeps_answer else ""
-        text = f"{text}\nF5 asks again{rest}.".strip()
+        text = f"{text}\nF5 retries{rest}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

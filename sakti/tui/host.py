@@ -43,7 +43,9 @@ class Host(Protocol):
     @property
     def size(self) -> Size: ...
 
-    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
+    def start_worker(
+        self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False
+    ) -> None:
         """Run `work(*args)` as a worker; a raised error becomes a notice.
 
         The group "command" also scrolls to that notice.
@@ -58,11 +60,11 @@ class Host(Protocol):
         """Send a line as the prompt does: a message to the open thread, or a command."""
         ...
 
-    def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
+    def show_notice(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         """Add a notice to the chat."""
         ...
 
-    def note(self, text: str, seconds: float = 0) -> None:
+    def set_hint(self, text: str, seconds: float = 0) -> None:
         """Write into the last line, for so long (0: until there is another note)."""
         ...
 

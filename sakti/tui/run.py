@@ -8,12 +8,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from sakti.agent.session.lifecycle import observe_on_exit
+from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import SaktiError
 from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+    from sakti.tui.app import SaktiApp
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
@@ -27,64 +30,81 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.session.lifecycle import observe_on_exit
-    from sakti.agent.workspace import NOT_KEPT
     from sakti.tui.app import SaktiApp
-    from sakti.tui.error_log import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
+    leaving = _leave_on_signals(app)
+    try:
+        code = await app.run_async(mouse=session.workspace.config.ui.mouse)
+        if not code and not app.crash_message:
+            await observe_on_exit(
+                session.current, session.interrupt, lambda text: print(text, file=sys.stderr), skipped=leaving
+            )
+    finally:
+        not_saved = await _close(session, app)
+    with contextlib.suppress(OSError):
+        _print_farewell(session, not_saved)
+    if app.crash_message:
+        print(app.crash_message, file=sys.stderr)
+        return 1
+    return code if isinstance(code, int) else app.return_code or 0
+
+
+def _leave_on_signals(app: SaktiApp) -> asyncio.Event:
+    """Leave at a signal as with ctrl+q; returns an event that is set then.
+
+    ctrl+c is a key here until the terminal is given back.
+    """
     loop = asyncio.get_running_loop()
-    told_to_go, signals = asyncio.Event(), set[int]()
+    leaving, signals = asyncio.Event(), set[int]()
 
     def leave(number: int) -> None:
         terminal.end_if_repeated(number, signals)
-        told_to_go.set()
+        leaving.set()
         app.exit(128 + number)
 
     def handle_hangup() -> None:
         app.hang_up()
         loop.call_soon_threadsafe(leave, signal.SIGHUP)
 
-    # leave as with ctrl+q: terminal restored, session closed; ctrl+c is a key here until the terminal is given back
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(number, leave, number)
-
     terminal.on_hangup(handle_hangup)
+    return leaving
+
+
+async def _close(session: Session, app: SaktiApp) -> str:
+    """Interrupt the turn, keep drafts, and close the session; returns why nothing was saved, or ""."""
+    from sakti.tui.app import log_error
+
+    terminal.ignore_interrupts()  # some press it until the shell is back
+    limit = terminal.end_within(terminal.CLOSING_S, 128 + signal.SIGHUP)
+    session.hurry()
     try:
-        code = await app.run_async(mouse=session.workspace.config.ui.mouse)
-        if not code and not app.crash_message:
-            await observe_on_exit(
-                session.current, session.interrupt, lambda text: print(text, file=sys.stderr), skipped=told_to_go
-            )
-    finally:
-        terminal.ignore_interrupts()  # some press it until the shell is back
-        limit = terminal.end_within(terminal.CLOSING_S, 128 + signal.SIGHUP)
-        session.hurry()
-        try:
-            await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
-            await app.chat.drafts.leave()
-        except SaktiError as e:
-            with contextlib.suppress(OSError):
-                print(sanitise(e.message), file=sys.stderr)
-        except Exception as e:
-            log_error(e)
-        not_saved = session.workspace.not_saved
-        try:
-            await session.close()
-        except Exception as e:
-            log_error(e)
-            with contextlib.suppress(OSError):
-                print("sakti could not close cleanly. The log file has the details.", file=sys.stderr)
-        limit.cancel()
-    with contextlib.suppress(OSError):
-        if not session.workspace.saved:
-            print(NOT_KEPT, file=sys.stderr)
-        elif not_saved:
-            print(f"Not saved: {sanitise(not_saved.partition('. ')[0])}.", file=sys.stderr)
-        elif session.thread is not None and session.thread.title:  # an empty thread is not stored
-            print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)
-    if app.crash_message:
-        print(app.crash_message, file=sys.stderr)
-        return 1
-    return code if isinstance(code, int) else app.return_code or 0
+        await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
+        await app.chat.drafts.leave()
+    except SaktiError as e:
+        with contextlib.suppress(OSError):
+            print(sanitise(e.message), file=sys.stderr)
+    except Exception as e:
+        log_error(e)
+    not_saved = session.workspace.not_saved
+    try:
+        await session.close()
+    except Exception as e:
+        log_error(e)
+        with contextlib.suppress(OSError):
+            print("sakti could not close cleanly. The log file has the details.", file=sys.stderr)
+    limit.cancel()
+    return not_saved
+
+
+def _print_farewell(session: Session, not_saved: str) -> None:
+    """Print how the thread is resumed, or that it is not saved."""
+    if not session.workspace.saved:
+        print(NOT_KEPT, file=sys.stderr)
+    elif not_saved:
+        print(f"Not saved: {sanitise(not_saved.partition('. ')[0])}.", file=sys.stderr)
+    elif session.thread is not None and session.thread.title:  # an empty thread is not stored
+        print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)

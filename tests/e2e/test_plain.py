@@ -83,7 +83,7 @@ def test_lines_from_a_pipe_are_answered_one_after_the_other(place: Place) -> Non
     done = place.run("--plain", "--model", "openai/bench", stdin="first\n/cost\nsecond\n!echo mine")
     assert done.returncode == 0 and done.stderr == ""
     lines = done.stdout.splitlines()
-    at = [lines.index(x) for x in ("sakti: First answer.", "/retry asks again", "mine")]
+    at = [lines.index(x) for x in ("sakti: First answer.", "/retry tries again", "mine")]
     assert at == sorted(at)
     assert any(line.startswith("price: ") for line in lines[at[0] : at[1]])
 

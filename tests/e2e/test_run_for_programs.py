@@ -110,7 +110,7 @@ def test_a_file_of_the_project_takes_no_name_of_sakti(place: Place) -> None:
     (place.folder / ".claude" / "commands" / "compact.md").write_text("evil")
     done = place.run("run", "/compact", "--trust", *NAMED)
     assert (done.returncode, place.model.requests) == (2, [])
-    assert "a command of sakti's own" in done.stderr
+    assert "a built-in command" in done.stderr
 
 
 def test_a_rule_allows_what_would_be_refused(place: Place) -> None:

@@ -65,7 +65,7 @@ def test_a_chat_keeps_its_claim_and_loses_it_to_nobody_while_it_lives(place: Pla
         refused = place.run("tasks", "close", made, "-s", "done", "--as", "ann", "--json")
         told = json.loads(refused.stdout)
         assert (refused.returncode, told["code"]) == (1, "already_claimed")
-        assert 'the chat "begin with it"' in told["error"]
+        assert 'the thread "begin with it"' in told["error"]
         other = place.run("run", "me too", *named)
         assert other.returncode == 0
         terminal.quit()

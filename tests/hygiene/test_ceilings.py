@@ -7,19 +7,19 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 59,
-    "files with lazy imports": 54,
+    "modules of at most 50 lines": 55,
+    "files with lazy imports": 47,
     "docstring first lines over 100 characters": 0,
-    "functions over 50 lines": 5,
+    "functions over 50 lines": 4,
     "functions with complexity over 15": 0,
-    "functions with more than 7 arguments": 18,
-    "imports inside functions": 41,
+    "functions with more than 7 arguments": 17,
+    "imports inside functions": 39,
     "assignments to found, said, told, …": 131,
     "silent `case _: pass`": 7,
     "test names that continue the one above": 0,
     "class names used more than once": 10,
-    "functions with complexity over 10 (%)": 3.8,
-    "functions named by a participle (%)": 1.5,
+    "functions with complexity over 10 (%)": 3.3,
+    "functions named by a participle (%)": 1.3,
     "docstrings with dialect (%)": 0.2,
 }
 

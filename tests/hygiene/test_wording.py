@@ -15,6 +15,7 @@ INSTEAD = {
     r"\b(bring|brings|brought) (it |them |that |the \w+ )?back\b": "restore",
     r"\b(go|goes|going) on with\b": "continue",
     r"\b(all|no|this|another|every|a new) conversations?\b": "thread",
+    r"\b(another|an untitled) chat\b": "thread",
     r"\bmend(s|ed|ing)?\b": "fix, repair",
     r"\banew\b": "again",
     r"\bmay not be written\b": "is not writable",

@@ -147,7 +147,7 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
         edited.append(text)
         return text if len(edited) == 1 else "make one\nmake two"
 
-    monkeypatch.setattr("sakti.tui.editor.edit", lent)
+    monkeypatch.setattr("sakti.tui.desktop.edit_text", lent)
     async with running((80, 24)) as (app, pilot):
         await ask(app, pilot, session, asked(target=LONG))
         await pilot.press("v")

@@ -12,8 +12,7 @@ from sakti.tasks import service
 from sakti.tasks.queries import board as read_board
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.task_card import TaskCardScreen
-from sakti.tui.screens.task_tree import TreeScreen
+from sakti.tui.screens.task_card import TaskCardScreen, TreeScreen
 from tests.tui.conftest import screen_text, settle
 from tests.tui.test_search_screen import hit
 
@@ -301,7 +300,7 @@ async def test_what_another_chat_holds_is_changed_after_a_y(running, board, stor
         assert "fix login · just now" in screen_text(app)
         await pilot.press("right", "right", "x", *"done", "enter")
         await settle(app, pilot)
-        assert 'claimed by the chat "fix login"' in screen_text(app)
+        assert 'claimed by the thread "fix login"' in screen_text(app)
         assert "In progress  1" in screen_text(app)
         await pilot.press("n", "enter")  # anything but a y leaves it
         await settle(app, pilot)

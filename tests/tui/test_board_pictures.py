@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sakti.store.tasks.questions import Task
 from sakti.tasks.queries import Branch
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens import task_tree
+from sakti.tui.screens import task_card
 from sakti.tui.screens.board import BoardScreen
 from tests.tui.conftest import settle
 from tests.tui.fakes import NOW
@@ -56,11 +56,11 @@ def test_tree(snap_compare, monkeypatch, theme):
             Branch(1, "blocks", task("sk-g8", "tell people that they were logged out", "closed"), False),
         )
 
-    monkeypatch.setattr(task_tree.changes, "tree", tree)
+    monkeypatch.setattr(task_card.changes, "tree", tree)
 
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app.push_screen(task_tree.TreeScreen("sk-d4"))
+        pilot.app.push_screen(task_card.TreeScreen("sk-d4"))
         await settle(pilot.app, pilot)
 
     assert snap_compare(app_with_board(), terminal_size=(100, 24), run_before=open_it)

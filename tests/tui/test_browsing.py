@@ -12,8 +12,7 @@ from textual.keys import _character_to_key
 from sakti.core.types import Thread
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.memory_events import MemoryEventsScreen
-from sakti.tui.screens.text import ReadScreen
+from sakti.tui.screens.text import MemoryEventsScreen, ReadScreen
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
 from tests.tui.real import real_session, say
@@ -156,7 +155,7 @@ async def test_the_way_out_stands_in_every_width(running, session, width):
         await settle(app, pilot)
         assert last_line(app).startswith(" Observations  esc prompt")
         assert last_line(app).rstrip().endswith((" esc prompt", " F1 all keys", " [ past")), last_line(app)
-        app.note("a note that is much longer than the line is wide, and then some more words " * 3)
+        app.set_hint("a note that is much longer than the line is wide, and then some more words " * 3)
         await pilot.pause()
         assert last_line(app).startswith(" Observations  esc prompt · a n")
 
@@ -245,11 +244,11 @@ async def test_shift_tab_goes_round_the_approval_modes(running, session):
             seen.append(session.current.approval_mode)
             assert f"Approval: {seen[-1]}, " in last_line(app) and app.chat.prompt.has_focus
         assert seen == ["edits", "auto", "plan", "ask"]
-        app.note("")
+        app.set_hint("")
         await press(app, pilot, "f6", "shift+tab")
         assert session.current.approval_mode == "edits" and app.chat.transcript.has_focus
         await press(app, pilot, "escape")
-        app.note("")
+        app.set_hint("")
         await click_on(app, pilot, "edits ⇧⇥")
         assert session.current.approval_mode == "auto"
 

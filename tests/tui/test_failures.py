@@ -13,8 +13,7 @@ from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
 from textual.widgets import Static
 
-from sakti.tui.app import SaktiApp
-from sakti.tui.error_log import log_path
+from sakti.tui.app import SaktiApp, log_path
 from sakti.tui.screens.panel import Panel
 from tests.tui.conftest import chat_text, quiet, settle
 

@@ -28,13 +28,12 @@ from sakti.core.events import (
 from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
-from sakti.tui.app import SaktiApp
+from sakti.tui.app import SaktiApp, log_path
 from sakti.tui.chat.stopping import AGAIN
-from sakti.tui.error_log import log_path
 from sakti.tui.panes.sidebar import panes_width
-from sakti.tui.screens.command_palette import SafePalette
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
+from sakti.tui.widgets.safe_input import SafePalette
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
 from tests.tui.scene import scene
@@ -334,7 +333,7 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
         assert "retrying in 8 s  2/5 · overloaded" in screen_text(app)
         session.finish(status="error", error="No route to host.", error_title="The model did not answer")
         await settle(app, pilot)
-        assert "F5 asks again" in chat_text(app)
+        assert "F5 retries" in chat_text(app)
         await pilot.press("f5")
         await settle(app, pilot)
         assert ("retry",) in session.calls
@@ -632,7 +631,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         said = chat_text(app)
         assert "84.0k tokens left · 3 calls · ~$0.12" in said
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
-        assert "1 line with 1 claim that their source does not have" in said
+        assert "1 line with 1 claim without a source" in said
         assert "0 important lines and 2 paths" in said
 
 

@@ -18,7 +18,7 @@ from sakti.importers import service
 from sakti.store.threads import threads
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens import welcome
-from sakti.tui.screens.imports import ImportScreen
+from sakti.tui.screens.lists import ImportScreen
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.welcome import WelcomeScreen
 from tests.fakes.histories import ClaudeSession, write_codex

@@ -133,7 +133,7 @@ async def test_notes_show_as_soon_as_they_are_made(running, session):
         session.emit(replace(scene("/w").current.status, record_id="another"))
         await settle(app, pilot)
         text = screen_text(app)
-        before, divider, after = text.partition(" not yet in the prompt ")
+        before, divider, after = text.partition(" not yet in the context ")
         assert divider and "frees 15.4k" in before
         last = session.views.lines[-1].content[:16]
         assert last in after and last in before, "as it is in the log, and waiting for it"
@@ -141,7 +141,7 @@ async def test_notes_show_as_soon_as_they_are_made(running, session):
         session.views.waiting = []
         session.emit(MemoryOperation("observation", "end", "c", "observation", "another", (), {}, {}))
         await settle(app, pilot)
-        assert "not yet in the prompt" not in screen_text(app)
+        assert "not yet in the context" not in screen_text(app)
 
 
 async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):

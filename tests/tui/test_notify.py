@@ -11,7 +11,7 @@ from textual import events
 from sakti.core.config import Config, UiSettings
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
-from sakti.tui.notify import sequence
+from sakti.tui.desktop import notification_sequence
 from sakti.tui.widgets.safe_input import SafeInput
 from tests.tui.conftest import settle
 from tests.tui.test_safety import EVIL
@@ -59,11 +59,11 @@ async def test_the_end_of_a_long_turn_calls_that_of_a_short_one_does_not(running
             await settle(app, pilot)
             session.finish("answer")
             await settle(app, pilot)
-        assert called == ["\x1b]9;sakti: The answer is there\x07\x07"]
+        assert called == ["\x1b]9;sakti: The answer is ready\x07\x07"]
 
 
 def test_nothing_in_a_text_can_end_the_sequence_early():
-    written = sequence("desktop", EVIL + "\n" + EVIL * 40)
+    written = notification_sequence("desktop", EVIL + "\n" + EVIL * 40)
     assert written.startswith("\x1b]9;sakti: ") and written.endswith("\x07\x07")
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e]", written[len("\x1b]9;") : -2])
 

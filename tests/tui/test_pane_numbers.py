@@ -63,7 +63,7 @@ def pane_shows(text: str, found: dict[str, Any], observed: int) -> None:
 
     has(rf"Messages .* {k(found['pending'])} of 900")
     has(rf"Observations .* {k(observed)} of 500")
-    assert ("not yet in the prompt" in text) == bool(found["waiting"])
+    assert ("not yet in the context" in text) == bool(found["waiting"])
     assert ("frees" in text) <= bool(found["waiting"]) and "frees 0" not in text and "frees ≈0" not in text
     has(rf"Cache {found['cached'] / found['read']:.0%} · \${found['cost']:.2f}")
     has(rf"▾ Observations +{found['lines'] or ''}")

@@ -14,9 +14,8 @@ from sakti.store.log.events import MemoryEvent
 from sakti.store.threads.fork import CarriedLine
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.memory_events import MemoryEventsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
-from sakti.tui.screens.text import ReadScreen
+from sakti.tui.screens.text import MemoryEventsScreen, ReadScreen
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import NOW

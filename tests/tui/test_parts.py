@@ -20,7 +20,7 @@ from sakti.core.events import (
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stopping import AGAIN, Stopping
 from sakti.tui.chat.thread_view import PAGE, ThreadView
-from sakti.tui.notify import LONG_TURN, Notifier
+from sakti.tui.desktop import LONG_TURN, Notifier
 from sakti.tui.transcript.tool import summarise
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user
@@ -35,14 +35,14 @@ class FakeHost:
         self.exits: list[int] = []
         self.work: list = []
 
-    def go(self, work, *args, group, exclusive=False):
+    def start_worker(self, work, *args, group, exclusive=False):
         self.work.append((group, work(*args)))
 
     async def done(self):
         while self.work:
             await self.work.pop(0)[1]
 
-    def note(self, text, seconds=0):
+    def set_hint(self, text, seconds=0):
         self.notes.append(text)
 
     def exit(self, result=None):
@@ -108,15 +108,15 @@ async def test_esc_stops_whatever_began_last(host):
 
     def begin_turn(stopping):
         host.session.busy = True
-        stopping.hear(TurnStarted("t1", user("u1", "go")))
+        stopping.handle_event(TurnStarted("t1", user("u1", "go")))
 
     def begin_compaction(stopping):
         stopping.activities.begin("compaction", lambda: stopped.append("compaction"))
 
     begins = {
         "turn": begin_turn,
-        "c1": lambda stopping: stopping.hear(ToolStarted(call[0], own=True)),
-        "c2": lambda stopping: stopping.hear(ToolStarted(call[1], own=True)),
+        "c1": lambda stopping: stopping.handle_event(ToolStarted(call[0], own=True)),
+        "c2": lambda stopping: stopping.handle_event(ToolStarted(call[1], own=True)),
         "compaction": begin_compaction,
     }
     for order in itertools.permutations(begins):
@@ -138,11 +138,11 @@ async def test_esc_stops_whatever_began_last(host):
 
 def test_what_ended_is_not_stopped(host):
     stopping, line = stopping_of(host)
-    stopping.hear(TurnStarted("t1", user("u1", "go")))
-    stopping.hear(ToolStarted(ToolCallPart("c1", "bash", {}), own=True))
-    stopping.hear(ToolFinished(ToolResultPart("c1", "bash", "", False), 5))
+    stopping.handle_event(TurnStarted("t1", user("u1", "go")))
+    stopping.handle_event(ToolStarted(ToolCallPart("c1", "bash", {}), own=True))
+    stopping.handle_event(ToolFinished(ToolResultPart("c1", "bash", "", False), 5))
     assert line.stops == "turn"
-    stopping.hear(TurnFinished("t1", "answered", "", 1, Usage()))
+    stopping.handle_event(TurnFinished("t1", "answered", "", 1, Usage()))
     assert not stopping.interrupt() and line.stops == ""
 
 
@@ -186,7 +186,7 @@ async def test_a_turn_that_starts_calls_off_the_quit_that_was_asked_about(host):
     stopping, _ = stopping_of(host)
     host.session.jobs = {"1": "server"}
     assert not stopping.may_quit()
-    stopping.hear(TurnStarted("t1", user("u1", "go")))
+    stopping.handle_event(TurnStarted("t1", user("u1", "go")))
     stopping.stop()
     await host.done()
     assert host.exits == []
@@ -198,9 +198,9 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
     notifier = Notifier(host.session, lambda: focused[0], written.append)
     for seconds, seen, calls in ((LONG_TURN, False, 0), (LONG_TURN + 1, False, 1), (LONG_TURN + 1, True, 1)):
         focused[0] = seen
-        notifier.turn_began()
+        notifier.begin_turn()
         host.session.workspace.clock.seconds += seconds
-        notifier.turn_ended("done")
+        notifier.end_turn("done")
         assert len(written) == calls
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from sakti.tui.driver import Input
-from sakti.tui.pastes import AGAIN, END, PATIENCE, START, Pasted, Pastes
+from sakti.tui.driver import AGAIN, END, PATIENCE, START, Input, Pasted, Pastes
 
 PIECES = st.one_of(
     st.text(st.characters(exclude_characters="\x1b", exclude_categories=("Cs",)), max_size=8),

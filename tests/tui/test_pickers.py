@@ -197,6 +197,6 @@ async def test_background_commands_end_from_their_list(running, session):
         assert ("end_background", "2") in session.calls and "serve 2" not in screen_text(app)
         await pilot.press("x")
         await settle(app, pilot)
-        assert "No command was left running in the background" in screen_text(app)
+        assert "There are no background commands" in screen_text(app)
         await pilot.press("x", "escape")
         assert app.screen is app.chat

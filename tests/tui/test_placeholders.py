@@ -14,7 +14,7 @@ from sakti.tui.palette import make_palette, variable_defaults
 from sakti.tui.transcript.blocks import TextBlock
 from sakti.tui.transcript.build import user_blocks
 from sakti.tui.widgets.completions import QueueView
-from sakti.tui.widgets.placeholders import Placeholders
+from sakti.tui.widgets.prompt import Placeholders
 from tests.tui.conftest import chat_text, settle
 from tests.tui.fakes import NOW
 from tests.tui.real import real_session

@@ -9,7 +9,7 @@ from textual import events
 
 from sakti.core.errors import SaktiError
 from sakti.core.types import ModelInfo
-from sakti.tui import editor
+from sakti.tui import desktop
 from sakti.tui.widgets.prompt import HistorySearch
 from tests.tui.conftest import chat_text, screen_text, settle
 
@@ -193,13 +193,13 @@ def test_without_a_named_editor_a_usual_one_is_taken_never_one_of_the_workspace(
         (folder / name).write_text("")
         (folder / name).chmod(0o700)
     path = {"PATH": f".:{workspace}:{tools}"}
-    assert editor.command(path, workspace) == [str(tools / "vi")]
-    assert editor.command({**path, "EDITOR": "code --wait"}, workspace) == [str(tools / "code"), "--wait"]
-    assert editor.command({**path, "EDITOR": "/my/own -x"}, workspace) == ["/my/own", "-x"]
+    assert desktop.editor_command(path, workspace) == [str(tools / "vi")]
+    assert desktop.editor_command({**path, "EDITOR": "code --wait"}, workspace) == [str(tools / "code"), "--wait"]
+    assert desktop.editor_command({**path, "EDITOR": "/my/own -x"}, workspace) == ["/my/own", "-x"]
     with pytest.raises(SaktiError, match="odd was not found on PATH outside the workspace"):
-        editor.command({**path, "EDITOR": "odd"}, workspace)
+        desktop.editor_command({**path, "EDITOR": "odd"}, workspace)
     with pytest.raises(SaktiError, match="Set \\$VISUAL"):
-        editor.command({"PATH": str(workspace)}, workspace)
+        desktop.editor_command({"PATH": str(workspace)}, workspace)
 
 
 async def test_undo_and_redo_take_lines_away_below_the_cursor(running):

@@ -7,8 +7,7 @@ import os
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 
-from sakti.tui.app import SaktiApp
-from sakti.tui.error_log import log_path
+from sakti.tui.app import SaktiApp, log_path
 from tests.tui.conftest import quiet, settle
 from tests.tui.random_input import inputs
 from tests.tui.real import real_session

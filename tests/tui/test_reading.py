@@ -11,12 +11,11 @@ from sakti.agent.threads.export import code_blocks
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
-from sakti.tui import open_url
+from sakti.tui import desktop
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.code import code_lines
+from sakti.tui.transcript.code import code_lines, diff_lines
 from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
-from sakti.tui.transcript.diff import diff_lines
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.links import add_links, address, place, target_of, trim_address
 from sakti.tui.transcript.wrap import indent, row_of, rows_text
@@ -214,15 +213,15 @@ def test_a_link_is_opened_without_a_shell_or_our_keys_by_nothing_of_the_workspac
     env = {"PATH": f".:{workspace}:{tools}"}
 
     def command(url: str, platform: str, env: dict[str, str] = env) -> list[str] | None:
-        return open_url.command(url, env, workspace, platform)
+        return desktop.browser_command(url, env, workspace, platform)
 
     assert command("https://a.b/;rm", "linux") == [str(tools / "wslview"), "https://a.b/;rm"]
     assert command("https://a.b", "darwin") == [str(tools / "open"), "https://a.b"]
-    with pytest.raises(open_url.SaktiError):
+    with pytest.raises(desktop.SaktiError):
         command("file:///etc/passwd", "linux")
     assert command("https://a.b", "linux", {"PATH": str(workspace)}) is None
     env |= {"OPENAI_API_KEY": "k", "DISPLAY": ":0", "XDG_X": "1"}
-    assert open_url.environment(env, workspace) == {
+    assert desktop.browser_environment(env, workspace) == {
         "PATH": str(tools),
         "DISPLAY": ":0",
         "XDG_X": "1",
@@ -318,7 +317,7 @@ async def test_links_are_opened_by_click_and_by_key(running, session, monkeypatc
     session.views.messages["t1"] = [assistant("m1", text, 1)]
     session.workspace.env = {"PATH": "/bin"}
     opened = []
-    monkeypatch.setattr(open_url, "open_address", lambda url, env, workspace: opened.append(url) or True)
+    monkeypatch.setattr(desktop, "open_address", lambda url, env, workspace: opened.append(url) or True)
     async with running((100, 20)) as (app, pilot):
         rows = screen_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "the docs" in row)

@@ -90,7 +90,7 @@ async def test_the_conversation(running, session):
         session.finish(status="error", error=EVIL, error_title=EVIL)
         await settle(app, pilot)
         for index in range(len(app.chat.transcript.document.blocks)):
-            app.chat.transcript.document.changed(index)
+            app.chat.transcript.document.redraw(index)
         painted = check(app)
         assert "[/red]" in painted
         assert "[@click=app.quit]x[/]" in painted

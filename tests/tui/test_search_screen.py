@@ -19,10 +19,10 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
-from sakti.tui.screens.search_preview import PassageScreen
-from sakti.tui.screens.search_rows import (
+from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
+    PassageScreen,
     filter_of,
     group_hits,
     next_filter,

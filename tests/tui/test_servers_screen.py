@@ -114,7 +114,7 @@ async def test_words_behind_the_command_do_the_same(session):
         for words in ("tools git", "restart notes", "login git", "tools nothing", "restart"):
             await run(app, pilot, f"/mcp {words}")
         text = chat_text(app)
-        assert "git_commit  61 tokens" in text and "notes starts again, with its entry as it is now." in text
+        assert "git_commit  61 tokens" in text and "notes restarts with its current entry." in text
         assert "git has no url: only servers at an" in text
         assert "The server nothing was not started in this session" in text
         assert "Write the name of a server after /mcp restart." in text

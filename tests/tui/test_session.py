@@ -126,7 +126,7 @@ async def test_a_failing_model_is_said_clearly_and_can_be_asked_again(make):
         await settle(app, pilot)
         await pilot.press(*"hello", "enter")
         await turn(app, pilot)
-        assert "F5 asks again" in chat_text(app)
+        assert "F5 retries" in chat_text(app)
         await pilot.press("f5")
         await turn(app, pilot)
         assert "Now it works." in chat_text(app)

@@ -15,8 +15,8 @@ from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.moves import Compaction
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.memory_events import CompactionScreen
 from sakti.tui.screens.settings import SettingsScreen
+from sakti.tui.screens.text import CompactionScreen
 from tests.fakes.memory import ScriptedObserver
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW
@@ -129,7 +129,7 @@ async def test_its_text_is_harmless(running):
     async with running() as (app, pilot):
         shown = compacted(EVIL)
         after = tuple(replace(x, content=EVIL, date=EVIL, time=EVIL, flags=(EVIL,)) for x in shown.after)
-        app.push_screen(CompactionScreen(LastCompaction(shown.done, shown.before, after)))
+        app.push_screen(CompactionScreen(LastCompaction(shown.compaction, shown.before, after)))
         await settle(app, pilot)
         assert "[/red]" in check(app)
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from sakti.store.log.events import LogChange
 from sakti.tui.app import SaktiApp
+from sakti.tui.panes.bars import moment_at, place
 from sakti.tui.panes.observations import DateRow, log_rows, wants
-from sakti.tui.panes.time_bar import moment_at, place
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say

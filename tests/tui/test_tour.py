@@ -39,7 +39,7 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         notes = [x.content for x in await session.views.observations()]
         assert any("User stated: we deploy on Fridays" in n for n in notes), notes
         assert any("session.py:4-7 `login(request)`" in n for n in notes), notes
-        assert not any("**" in n or "I search for it" in n or "Three things" in n for n in notes), notes
+        assert not any("**" in n or "Let me search for it" in n or "Three things" in n for n in notes), notes
         assert (await session.views.search("fridays")).hits
         await say(app, pilot, "is it done yet?", "another prompt")
         assert "That is the tour" not in chat_text(app), "only the user ends it"

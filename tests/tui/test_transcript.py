@@ -260,8 +260,8 @@ async def test_news_below_the_screen_are_counted_until_the_end_is_seen(running, 
         await pilot.press("pageup", "pageup")
         await settle(app, pilot)
         top = chat.scroll_offset.y
-        app.say("one")
-        app.say("two")
+        app.show_notice("one")
+        app.show_notice("two")
         await settle(app, pilot)
         assert "↓ 2 new · End" in screen_text(app) and chat.scroll_offset.y == top
         await session.submit("go")
@@ -275,7 +275,7 @@ async def test_news_below_the_screen_are_counted_until_the_end_is_seen(running, 
         assert "new · End" not in screen_text(app) and chat.scroll_offset.y == chat.max_scroll_y
         await pilot.press("pageup", "pageup")
         session.finish("done")
-        app.say("three")
+        app.show_notice("three")
         await settle(app, pilot)
         await pilot.click(chat, offset=(chat.size.width - 3, chat.size.height - 1))
         await settle(app, pilot)

@@ -179,14 +179,14 @@ async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None
 
 @action(
     LINE,
-    flag("--for-good", help="Erase the text, also from older groups and copies; nothing restores it."),
+    flag("--for-good", help="Erase the text, including older groups and copies; nothing restores it."),
     *WHERE,
     shell="memory forget",
     chat="observations forget",
     needs="store",
 )
 async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value | None:
-    """Remove a line, with those nested under it, from log and older groups; `restore` undoes it."""
+    """Remove a line and its nested lines from the log and older groups; `restore` undoes it."""
     if not for_good:
         return await _correct(scope, "forget", line, **where)
     if scope.live is not None:
@@ -201,7 +201,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
 
 
 ERASED = (
-    "Erased from the log, older groups, kept requests and results of tools; copies of the database were deleted.",
+    "Erased from the log, older groups, stored requests and tool results; copies of the database were deleted.",
     "A backup that you made elsewhere still has the text.",
     "Nothing restores it: undo and `memory at` show the log without the line.",
     "The message it was made from still has the text: `threads delete-message` erases it.",
@@ -289,7 +289,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 
 @action(*WHERE, shell="memory export", needs="store")
 async def export(scope: Scope, **where: Any) -> Value:
-    """Export everything that memory holds about a thread, secrets masked, as Markdown or one JSON object."""
+    """Export the memory of a thread, with secrets masked, as Markdown or one JSON object."""
     async with open_memory(scope, **where) as session:
         record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
         assert named is not None
@@ -319,7 +319,7 @@ async def export(scope: Scope, **where: Any) -> Value:
     needs="store",
 )
 async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
-    """Write a thread, secrets masked, to a file that the replay benchmark plays."""
+    """Write a thread, secrets masked, to a file that the replay benchmark can replay."""
     redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
     async with open_memory(scope, **where) as session:
         assert session.thread is not None

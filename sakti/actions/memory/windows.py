@@ -219,7 +219,7 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
         done = await session.current.engine.undo_compaction()
         if done is None:
-            raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
+            raise MemoryFailure("There is no manual observation to undo.", code="not_found")
         tokens = session.current.engine.status().observations.tokens
     return Done(
         f"Back in the window: {counted(done.messages, 'message')}.",
@@ -290,11 +290,11 @@ async def cost(scope: Scope) -> Value:
     arg("focus", default=""),
     chat="compact",
     needs="session",
-    summary="summarise older messages now; `undo` restores them, `diff` shows what the last one did",
+    summary="compact older messages now; `undo` restores them, `diff` shows the last compaction",
     hint="[focus | diff | undo]",
 )
 async def compact(scope: Scope, focus: str) -> Value | None:
-    """Summarise older messages now: observe everything but the last exchange."""
+    """Compact older messages now: observe everything but the last exchange."""
     session = scope.session
     await session.require_thread()
     await session.follow()

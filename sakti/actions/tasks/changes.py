@@ -141,7 +141,10 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
     TASK,
     option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
     option("--reason", default="completed", choices=("completed", "wontfix", "duplicate"), help="Why it is closed."),
-    flag("--force", help="Even if it is blocked or claimed by someone else; an epic with its open children."),
+    flag(
+        "--force",
+        help="Close it even if it is blocked or claimed by someone else; an epic closes with its open children.",
+    ),
     AS,
     shell="tasks close",
     chat="tasks close",
@@ -186,7 +189,7 @@ async def update(scope: Scope, task: str, meta: list[str], force: bool, as_: str
     TASK,
     arg("on", "The task that it waits for.", offers="tasks"),
     option("--type", metavar="TYPE", choices=("blocks", "parent-child", "related", "discovered-from"),
-           help="blocks, parent-child (TASK is the child), related or discovered-from; blocks."),
+           help="blocks, parent-child (TASK is the child), related or discovered-from (default: blocks)."),
     flag("--remove", help="Remove the dependency (of any type unless --type is given)."),
     FORCE,
     AS,
@@ -215,7 +218,7 @@ async def label(scope: Scope, task: str, labels: list[str], remove: bool, force:
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
-    """Delete a task; `restore` and `undo` reverse it."""
+    """Delete a task; `restore` or `undo` restores it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
     return report_change(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
 

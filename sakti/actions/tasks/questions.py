@@ -141,7 +141,7 @@ async def board(scope: Scope) -> Value:
 def _changes() -> str:
     """Return how a chat changes the board."""
     written = chat_line.forms(registry.under("tasks"))
-    return f"/tasks {written}; add ! (close!) to change what another chat has claimed"
+    return f"/tasks {written}; add ! (close!) to change a task that another thread has claimed"
 
 
 def _columns(found: Board) -> tuple[str, ...]:

@@ -334,7 +334,7 @@ def _alike(own: int, mode: int) -> bool:
 
 def too_many(number: int) -> str:
     """Say that a workspace is not covered."""
-    return f"The workspace has too much that no .gitignore names ({number:,} files): commands are not covered."
+    return f"The workspace has too many files that no .gitignore excludes ({number:,} files): commands are not covered."
 
 
 def _names(out: bytes) -> list[str]:

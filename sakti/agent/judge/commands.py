@@ -115,10 +115,10 @@ def _list_risks(
     if not script.understood:
         yield SimpleCommand("unknown", f"Runs a command that {script.unclear}")
     if may_show_tracked and (file := git.find_tracked_secret(place)):
-        yield SimpleCommand("named", f"May show {file}, which git keeps and which holds secrets")
+        yield SimpleCommand("named", f"May show {file}, which holds secrets and is kept in git")
     if changed:
         names = ", ".join(map(place.show, changed))
-        yield SimpleCommand("changed", f"Runs what was changed here: {names}")
+        yield SimpleCommand("changed", f"Runs a file changed here: {names}")
 
 
 def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
@@ -151,7 +151,7 @@ def _may_match_option(word: Word) -> bool:
 
 def _warn_of_links(simple: Simple, script: Script, places: Sequence[WorkspaceView]) -> Iterator[SimpleCommand]:
     if simple is not script.commands[-1] and any(_may_move_link(simple, p) for p in places):
-        yield SimpleCommand("unknown", "May put a link in place of a file that is used behind it")
+        yield SimpleCommand("unknown", "May replace a file that is used later with a link")
 
 
 def _may_move_link(simple: Simple, place: WorkspaceView) -> bool:
@@ -193,7 +193,7 @@ def _shows_no_secrets(simple: Simple, script: Script, place: WorkspaceView) -> b
 def _describe_omission(place: WorkspaceView) -> str:
     """Name the files with secrets that searches leave out, for the result; empty if there are none."""
     names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
-    return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
+    return f"left out because they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
 
 
 def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: WorkspaceView) -> str:
@@ -341,7 +341,7 @@ def _judge_open(
     if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
         yield from parts
     else:
-        yield SimpleCommand("unknown", "Runs a command that leaves a word to the shell", (), redirected)
+        yield SimpleCommand("unknown", "Runs a command with a word that the shell expands", (), redirected)
 
 
 def _takes_output(simple: Simple) -> bool:

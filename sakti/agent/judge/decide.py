@@ -189,7 +189,7 @@ def _remote(
     if rule_texts.names_tool(rules.deny, name):
         return Decision("deny", "denied by your rules", name)
     if mode == "plan" and not _is_for_plan(tool, arguments):
-        only = "calls only tools of the user's own servers that are marked as reading"
+        only = "calls only read-only tools of the user's own servers"
         return Decision("deny", f"{place.reader} {only}", name)
     if rule_texts.names_tool(rules.ask, name):
         return Decision("ask", "Your rules ask first", target)
@@ -354,7 +354,7 @@ def _outside(
 
 def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
     """Add to a decision that the command runs outside; "" as the reason: it needs the network."""
-    reason = f"Runs outside of the sandbox ({why or 'it needs the network'})"
+    reason = f"Runs outside the sandbox ({why or 'it needs the network'})"
     reason += f". {judged.reason}" if judged.reason else ""
     if not why:
         return replace(judged, reason=reason, target=command, outside="it needs the network")
@@ -452,8 +452,8 @@ def _offer_rules(asking: Sequence[Effect]) -> tuple[str, ...]:
 def _explain_denial(effect: Effect, place: WorkspaceView) -> str:
     if effect.kind == "secret":
         return effect.reason
-    where = "" if place.level == "sandboxed" or effect.kind not in CONFINED else "without a whole sandbox "
-    return f"{where}{place.reader} runs only what reads"
+    where = "" if place.level == "sandboxed" or effect.kind not in CONFINED else "without a full sandbox "
+    return f"{where}{place.reader} runs only commands that read"
 
 
 def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:
@@ -480,7 +480,7 @@ def _find_hiding(name: str, rules: Rules, found: CommandAnalysis) -> Effect | No
     for reason, argv in found.visibility.hidden:
         rule, hashes = offered.get(argv, ("", {}))
         if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
-            return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
+            return Effect("named", f"Your rules cannot be matched against a command that {reason}", rule)
     return None
 
 
@@ -495,7 +495,7 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAn
     if (hidden := _find_hiding(name, rules, found)) is not None:
         return hidden
     if program := execution.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
-        return Effect("named", f"Your rules cannot be compared with a command that names {program} in its arguments")
+        return Effect("named", f"Your rules cannot be matched against a command that names {program} in its arguments")
     return None
 
 

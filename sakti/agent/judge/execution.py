@@ -238,7 +238,7 @@ class _Files:
         if placed and any(placed in c.program for c in inner):
             return "starts a program that its text does not name"
         last = inner[-1].program if inner else "echo"
-        return "" if _takes_any_word(find_program(last)) else f"passes what another command prints on to {last}"
+        return "" if _takes_any_word(find_program(last)) else f"passes the output of another command on to {last}"
 
     def _check_script(self, command: Simple, program: ProgramEntry) -> str | None:
         if not (program.runs_input or program.runs_script):
@@ -275,7 +275,7 @@ class _Files:
 def _check_git(command: Simple, _: ProgramEntry) -> str | None:
     if command.program != "git":
         return None
-    return git.find_hidden(command.argv) or ("leaves a word to the shell" if _has_output(command) else "")
+    return git.find_hidden(command.argv) or ("has a word that the shell expands" if _has_output(command) else "")
 
 
 def _list_sources(words: Sequence[str], program: ProgramEntry) -> list[str]:
@@ -340,7 +340,7 @@ def _may_start_others(command: Simple, program: ProgramEntry, words: Sequence[st
 def _check_words(command: Simple, program: ProgramEntry) -> str | None:
     if any(_starts_others(find_program(w.rpartition("/")[2])) for w in command.argv[1:] if w != "."):
         return f"may start another program by {command.program}"
-    return "leaves a word to the shell" if program == UNKNOWN and any(map(_is_unsure, command.words)) else None
+    return "has a word that the shell expands" if program == UNKNOWN and any(map(_is_unsure, command.words)) else None
 
 
 def _takes_any_word(program: ProgramEntry) -> bool:

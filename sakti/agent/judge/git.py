@@ -285,7 +285,7 @@ def changes_settings(words: Sequence[str]) -> bool:
 def find_risk(words: Sequence[str], paths: Sequence[Path], folder: Path) -> str:
     """Return why a reading git command may do more in `folder`, "" if it does not."""
     if setting := repositories.names_program(folder):
-        return f"Runs git where the repository's setting {setting} may run a program"
+        return f"Runs git in a repository whose setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(map(Path.is_dir, paths))
     if compares and not repositories.has_repository(folder):
         return "Compares folders that are in no repository"

@@ -82,7 +82,7 @@ def _describe_harm(command: Simple, program: ProgramEntry) -> str:
 def _describe_redirection(command: Simple) -> str:
     """Return the harm of a command's input or output."""
     if runs_its_input(command) or _runs_printed_code(command):
-        return "Runs what another command prints"
+        return "Runs the output of another command"
     is_to_device = any(p.startswith("/dev/") and not is_harmless_device(p) for p in _list_written(command))
     return "Writes to a device" if is_to_device else ""
 
@@ -162,7 +162,7 @@ def _describe_removal(command: Simple, removal: Removal, place: WorkspaceView) -
         return ""
     operands = _operands(command.words[1:])[removal.skipped :]
     if not operands and (command.piped or command.inside):
-        return f"{removal.verb} what another command prints: cannot be undone"
+        return f"{removal.verb} what another command lists: cannot be undone"
     risky = [w for w in operands if _is_vital(w, place)]
     return f"{removal.verb} {_targets(risky, place)}: cannot be undone" if risky else ""
 

@@ -69,7 +69,7 @@ IN_SHORT: Mapping[SessionMode, str] = {
     "ask": "reads freely, asks before any change or command",
     "edits": "reads and edits files freely, asks before other changes",
     "auto": "also runs commands in the sandbox, asks about what leaves it",
-    "full": "asks nothing; commands run outside of the sandbox",
+    "full": "never asks; commands run outside the sandbox",
 }
 
 READ_ONLY = "read-only"  # in a mode's `tools`: the tools below, with commands judged as in `plan`

@@ -223,7 +223,7 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
             yield from _started_by_text(command, text, words[at + 1 :])
             return
         if size is None:
-            why = f"has an option of {command.program} that is not known: {words[at].text}"
+            why = f"has an unknown option of {command.program}: {words[at].text}"
             yield from (_alone(command, words[later:], why) for later in range(at + 1, len(words)))
             return
         at += size

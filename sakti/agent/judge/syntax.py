@@ -131,7 +131,7 @@ class SyntaxReader:
                 self._compute(node)
             case _:
                 if node.type not in _GROUPS:
-                    self._note(f"holds a {node.type.replace('_', ' ')}")
+                    self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._walk_group(node, piped=piped, sure=sure)
 
     def _only_since(self, first: int) -> int | None:
@@ -366,7 +366,7 @@ class SyntaxReader:
         if not all(VARIABLE.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
             self._note("sets a variable")
         if any(w.stream for w in command.words) and find_program(command.program).reads is None:
-            self._note("runs what another command prints")
+            self._note("runs the output of another command")
 
     def _assignment(self, node: Node) -> str:
         """Read a variable that is set for one command; one that no program takes for a command is plain."""
@@ -467,7 +467,7 @@ class SyntaxReader:
                 self._compute(node)
                 return Word(raw, literal=False, output=True)
             case _:
-                self._note(f"holds a {node.type.replace('_', ' ')}")
+                self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._read_nested(node)
                 return Word(_at_home(raw), literal=False)
 

@@ -118,7 +118,7 @@ def _convert_entry(name: str, entry: Any, convert: Callable[[Table], Table], pat
     try:
         table = {k: v for k, v in convert(cast("Table", entry)).items() if v not in (None, "", [], {})}
     except (TypeError, AttributeError) as e:
-        raise ConfigError(f"{path}: {label} has fields of another kind than expected.") from e
+        raise ConfigError(f"{path}: {label} has fields of an unexpected type.") from e
     if table.get("enabled") is True:
         del table["enabled"]
     if Path(str(table.get("command", ""))).name == "sakti" and table.get("args") == ["mcp"]:

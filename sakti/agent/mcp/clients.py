@@ -225,7 +225,7 @@ class McpClients:
     def news(self, begun: Mapping[str, str]) -> dict[str, str]:
         """Return what a thread that began with these hashes of tool names has to be told, by server."""
         changed = [name for name, digest in self.digests().items() if begun.get(name) != digest]
-        news = {s: f"The MCP server {s} offers now: {self.lines([s])[s]}" for s in changed}
+        news = {s: f"The MCP server {s} now offers: {self.lines([s])[s]}" for s in changed}
         for name in self.offered:
             state = self.connections[name].state
             if state.state in ("failed", "disabled", "needs login"):
@@ -289,7 +289,7 @@ class McpClients:
         arguments = _read_arguments([a.name for a in prompt.arguments or ()], argument)
         missing = [a.name for a in prompt.arguments or () if a.required and a.name not in arguments]
         if missing:
-            raise ToolError(f"/{name} needs {', '.join(missing)}: write NAME=VALUE, or the values in their order.")
+            raise ToolError(f"/{name} needs {', '.join(missing)}: write NAME=VALUE, or the values in order.")
         answer = await connection.get_prompt(prompt_name, arguments)
         texts = [f"{m.role}: {mcp_tools.block_text(m.content, run)}" for m in answer.messages]
         return mcp_tools.outside_text("mcp-prompt", name, texts)

@@ -442,7 +442,7 @@ def _find_url_fault(url: str) -> str:
         return "its url cannot be read."
     if url and not is_complete:
         return "its url must begin with http:// or https:// and name a host."
-    return "its url must not hold a user name; use headers." if parts.username is not None else ""
+    return "its url must not contain a user name; use headers." if parts.username is not None else ""
 
 
 # --- what a project's server needs ------------------------------------------------------------------------------------

@@ -348,7 +348,7 @@ class Connection:
         except InputRequiredRoundsExceededError as e:
             raise ToolError(f"{name} asked more than {MOST_ROUNDS} questions in one call, so it was ended.") from e
         except (RuntimeError, ValueError, OSError) as e:
-            raise ToolError(f"{name}: {self._explain_error(e)}. The call may have had its effect.") from e
+            raise ToolError(f"{name}: {self._explain_error(e)}. The call may have taken effect.") from e
         finally:
             self._calls -= 1
             if not self._calls:

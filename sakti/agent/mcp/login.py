@@ -159,7 +159,7 @@ class StoredLogin(OAuthClientProvider):
         self._tokens.context = self.context
         how = f"run `sakti mcp login {server.name}`."
         self._needed = LoginNeededError(f"It needs a login: {how}")
-        self._wants_more = LoginNeededError(f"It wants more rights than the login has: {how}")
+        self._wants_more = LoginNeededError(f"It needs more rights than the login grants: {how}")
         self._is_short = False  # the rights of the login do not suffice for the request
 
     async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:

@@ -237,9 +237,9 @@ _SDK_TEXTS = {
     "Session terminated": "it ended the session",
     "Not Found": "nothing answers at its address (HTTP 404): check its url",
     "Server returned an error response": HTTP_ERROR,
-    "Unexpected content type": "it answered with something else than the protocol: check its url",
-    "Unsupported protocol version": "it speaks another version of the protocol than sakti",
-    "Invalid structured content": "its structured content does not fit the output schema of the tool",
+    "Unexpected content type": "its answer does not follow the protocol: check its url",
+    "Unsupported protocol version": "it speaks a version of the protocol that sakti does not support",
+    "Invalid structured content": "its structured content does not match the output schema of the tool",
     "Invalid schema for tool": "the output schema of the tool is not valid",
 }
 

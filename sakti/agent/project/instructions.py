@@ -102,7 +102,7 @@ class InstructionReader(Struct):
         elif not self._may_import(real):
             problem = files.left_out(real.relative_to(self.roots[0]).as_posix())
         elif len(above) > DEEPEST_IMPORT:
-            problem = f"{path.name}: @{name} is too deep; left as text."
+            problem = f"{path.name}: @{name} is nested too deep; left as text."
         else:
             text = self.plain(real)
             problem = f"{path.name}: @{name} does not exist or is outside the project; left as text."

@@ -26,7 +26,7 @@ def stale_leases(event: StaleLeases) -> str:
     """Describe work left by an ended window: `observing, begun at 14:02 by host:123, had not finished`."""
     began = datetime.fromtimestamp(event.started_at / 1000).strftime("%H:%M")
     kinds = ", ".join(event.kinds)
-    return f"{kinds}, begun at {began} by {event.owner}, did not finish; it runs again when it is due"
+    return f"{kinds}, started at {began} by {event.owner}, did not finish; it runs again when it is due"
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
@@ -228,7 +228,7 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
     ]
     if figures.marked_lines:
         lines = counted(figures.marked_lines, "line")
-        out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} that their source does not have"))
+        out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} without a source"))
     if figures.dropped_lines + figures.dropped_paths:
         lost = f"{counted(figures.dropped_lines, 'important line')} and {counted(figures.dropped_paths, 'path')}"
         out.append(("Dropped", f"{lost} are not in the reflections; search finds them"))

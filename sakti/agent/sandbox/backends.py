@@ -184,7 +184,7 @@ def _of_package(workspace: Path) -> tuple[str, str]:
     if program is None or not program.is_file():
         return "", "bubblewrap is not installed"
     if program.is_relative_to(workspace):
-        return "", "bubblewrap lies in the workspace, where a command could change it"
+        return "", "bubblewrap is in the workspace, where a command could change it"
     return str(program), ""
 
 

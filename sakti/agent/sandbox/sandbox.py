@@ -71,7 +71,7 @@ _SIGNS = (
         r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
         r"|name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|nodename nor servname|failed to connect to"
         r"|no address associated with hostname|dns error|connection refused", re.IGNORECASE)),
-    ("The sandbox keeps this from being changed", lazy_pattern(
+    ("The sandbox protects this from changes", lazy_pattern(
         r"read-only file system|EROFS|could not lock config file|device or resource busy", re.IGNORECASE)),
     ("The sandbox does not permit this", lazy_pattern(r"operation not permitted|EPERM", re.IGNORECASE)),
 )  # fmt: skip
@@ -299,7 +299,7 @@ class LinuxSandbox(Struct, dict=True):
         if why := impossible(self.workspace):
             return why
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
-            return "the workspace lies in a folder that commands must not see"
+            return "the workspace is in a folder that commands must not see"
         return ""
 
     def _look(self) -> Level:

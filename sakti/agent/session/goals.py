@@ -94,10 +94,10 @@ def _read_text(line: str, options: Container[str]) -> str:
     if (quoted := _QUOTED.fullmatch(line)) is not None:
         return (quoted[1] or quoted[2] or "").strip()
     if (unclosed := _UNCLOSED.search(line)) is not None:
-        raise ValueError(f"The quote behind --{unclosed[1]} is not closed.")
+        raise ValueError(f"The quote after --{unclosed[1]} is not closed.")
     stray = _STRAY.search(line.strip())
     if stray is not None and (name := stray[1] or stray[2]) not in options:
-        where = "Write them behind the goal, each with a value; quote the goal if this belongs to it."
+        where = "Write them after the goal, each with a value; quote the goal if this belongs to it."
         raise ValueError(f"--{name} cannot be read: /goal takes --until, --max-turns and --max-cost. {where}")
     return line.strip()
 
@@ -302,7 +302,7 @@ class Goals:
         """Say that the limit in dollars cannot be watched if the model's price is not known."""
         info = self._open.workspace.models.info
         if info is not None and info.input_price is None:
-            limit = f"the limit of ${goal.max_usd:.2f} cannot be watched; that of {counted(goal.max_turns, 'turn')} is"
+            limit = f"the limit of ${goal.max_usd:.2f} cannot be enforced; that of {counted(goal.max_turns, 'turn')} is"
             text = f"The price of {info.full_name} is not known, so {limit}."
             self._open.emit(Notice("warning", "Goal", text))
 

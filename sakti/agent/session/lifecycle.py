@@ -86,7 +86,7 @@ async def settle_new_files(
 
 def _left_out(name: str, moved: Sequence[tuple[str, str]]) -> str:
     new = next((new for old, new in moved if name == old or name.startswith(f"{old}/")), "")
-    return f"{one_line(name, 80)}: a command made it, so it is set aside in {new}." if new else files.left_out(name)
+    return f"{one_line(name, 80)}: a command created it, so it is set aside in {new}." if new else files.left_out(name)
 
 
 def _trust(

@@ -39,8 +39,8 @@ from sakti.store.threads import threads as thread_store
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
 GO_ON = (
-    "Your answer to this was cut at {tokens:,} tokens. Go on exactly where it stopped: repeat nothing, begin in the "
-    "middle of the sentence if it ended there."
+    "Your answer to this was cut at {tokens:,} tokens. Continue exactly where it stopped: repeat nothing, start "
+    "in the middle of the sentence if it ended there."
 )
 QUOTED = 2_000  # characters of the user's words above it
 FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # failures that only time mends

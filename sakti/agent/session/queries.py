@@ -342,7 +342,7 @@ class Views:
         for block in (*self._open.system(), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
-            if block.kind == "instructions":
+            if block.kind in ("instructions", "memory"):
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         if processors := ws.processors():

@@ -30,7 +30,7 @@ from sakti.store.tasks import rows
 from sakti.store.threads import messages, runs
 
 JOURNAL_S = 1.5  # seconds between two writes of an answer's text
-KILLED = "sakti was ended before the answer was complete. F5 asks again."
+KILLED = "sakti was ended before the answer was complete. F5 retries."
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:

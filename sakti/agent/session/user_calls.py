@@ -88,7 +88,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
-        raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
+        raise ConfigError(f"/{name} is a built-in command and works in the chat only; {where}.")
     if skill is not None and skill.typed:
         if skill.hint and markdown.lacks(skill.body, argument):
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))

@@ -267,7 +267,7 @@ class Child:
         self.report = ChildReport(report.summary, checked, report.not_found, report.gaps, report.fields)
         taken = f"The report was accepted: {self.report.in_words()}."
         if texts := await self._hold(report.summary):
-            return Outcome(f"{taken} But go on, then call report again:\n{delimit('SubagentStop', texts)}")
+            return Outcome(f"{taken} Continue first, then call report again:\n{delimit('SubagentStop', texts)}")
         return Outcome(taken)
 
     async def _readable(self, names: set[str]) -> dict[str, Path]:

@@ -23,8 +23,8 @@ from sakti.core.events import ApprovalAnswer, ApprovalRequested, ApprovalResolve
 from sakti.core.types import Json
 
 ASK_USER, PRESENT_PLAN = "ask_user", "present_plan"
-PLAN_IS_THE_RESULT = "The plan is the result of this run: nobody can approve it here."
-NOBODY_ANSWERS = "Nobody can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
+PLAN_IS_THE_RESULT = "The plan is the result of this run: it cannot be approved here."
+NOBODY_ANSWERS = "No one can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
 DECLINED = "The user declined to answer. Do not ask the same again; decide, and state your assumption."
 NOBODY = "approval is needed and there is no terminal"
 

@@ -221,7 +221,7 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     await log_end(run.state, running)
     run.state.jobs_changed()
     await run.state.recorder.settle()
-    result = f"Command {id} had ended already." if over else f"Command {id} ended."
+    result = f"Command {id} had already ended." if over else f"Command {id} ended."
     if survivors:
         result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
     details = {"exit_code": running.process.returncode, runs.ENDED: int(id)}

@@ -138,8 +138,8 @@ async def bash(
     run: ToolContext,
     command: Annotated[str, "what bash runs"],
     timeout: Annotated[Annotated[int, Meta(ge=1, le=3600)] | None, "seconds until it is stopped"] = None,
-    background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
-    outside: Annotated[str, "why it has to run outside of the sandbox; the user is asked"] = "",
+    background: Annotated[bool, "return at once; read more with bash_output, end it with kill"] = False,
+    outside: Annotated[str, "why it has to run outside the sandbox; the user is asked"] = "",
     reach: Annotated[
         list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
     ] = None,
@@ -194,8 +194,8 @@ async def _open_network(run: ToolContext, outside: str) -> str:
     if sandbox is None or outside or not (run.state.level.name == "sandboxed" and run.state.level.own_network):
         return ""
     if not run.is_alone and await asyncio.to_thread(sandbox.open_network):
-        return " Commands from now on reach its ports on localhost; the user opens one to a browser by /port N."
-    return " No other command reaches its ports: it has a localhost of its own."
+        return " Commands from now on reach its ports on localhost; the user opens one to a browser with /port N."
+    return " No other command reaches its ports: it has its own localhost."
 
 
 def describe_survivors(names: Sequence[str]) -> str:
@@ -301,7 +301,7 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
         return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == enclosing.NOBODY_LISTENS:
-        alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
+        alone = " This command had its own localhost, because it asked for a host." if run.is_alone else ""
         why, reach = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 

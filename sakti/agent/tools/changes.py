@@ -70,7 +70,7 @@ def stat_beneath(folder: int, path: Path) -> os.stat_result | None:
 
 
 def _link_error(path: Path) -> ToolError:
-    return ToolError(f"{path} now leads elsewhere: a link appeared on the way. Nothing was written there.")
+    return ToolError(f"{path} now leads elsewhere: a link appeared in its path. Nothing was written there.")
 
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC

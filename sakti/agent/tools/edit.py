@@ -41,7 +41,7 @@ def _preview_edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> str:
 async def edit(
     run: ToolContext,
     path: Annotated[str, "file that was read or written before"],
-    edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
+    edits: Annotated[list[Edit], "replacements, applied in order, all or none"],
 ) -> Outcome:
     """Change parts of a file by replacing text."""
     change = await asyncio.to_thread(_edit, run, path, edits)

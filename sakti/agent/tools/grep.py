@@ -257,8 +257,8 @@ def _wrong(pattern: str, errors: str) -> ToolError:
         )
     reason = next((r.removeprefix("error: ") for r in reversed(errors.strip().split("\n")) if "error: " in r), errors)
     return ToolError(
-        f"{pattern!r} is not a regular expression: {reason.removeprefix('regex parse error: ').strip()}. Escape its "
-        "signs with a backslash, or set literal."
+        f"{pattern!r} is not a regular expression: {reason.removeprefix('regex parse error: ').strip()}. Escape "
+        "special characters with a backslash, or set literal."
     )
 
 

@@ -188,7 +188,7 @@ def _check_change(change: Change) -> None:
     if change.old == change.new:
         raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
     if not change.old:
-        raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
+        raise ToolError("the old text is empty; say which text is to be replaced. To create a new file use write.")
 
 
 def apply(text: str, change: Change, name: str) -> str:

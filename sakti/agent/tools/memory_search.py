@@ -172,7 +172,7 @@ def _range(value: Any) -> MessageRange:
 FIELDS = (
     QUERY,
     Field("limit", whole(minimum=1, maximum=20), ("max", "maxResults", "count", "n", "top", "topK")),
-    Field("offset", whole("go on from an earlier answer's `next`", minimum=0), ("skip", "start")),
+    Field("offset", whole("continue from an earlier answer's `next`", minimum=0), ("skip", "start")),
     Field("kinds", texts(enum=list(KINDS)), ("kind", "types", "type"), {"memory": "working_memory"}),
     Field("scope", text(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
     Field(
@@ -184,8 +184,8 @@ FIELDS = (
     Field("id", text("recall: message or group id, or its short form"), ("messageId", "groupId", "cursor", "range")),
     Field("page", whole("recall: pages forward (1, 2 …) or back (-1, -2 …); 0 is the place itself")),
     Field("detail", text(enum=["low", "high"])),
-    Field("partIndex", whole("recall: one part, whole", minimum=0), ("part",)),
-    Field("charOffset", whole("recall: where in that part to begin", minimum=0)),
+    Field("partIndex", whole("recall: one part, in full", minimum=0), ("part",)),
+    Field("charOffset", whole("recall: where in that part to start", minimum=0)),
 )
 
 
@@ -212,7 +212,7 @@ def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Ca
     ) -> Json:
         if not query.strip():
             raise MemoryFailure(
-                "search needs a query: words that would stand in the text, as names of functions, files, errors.",
+                "search needs a query: words that would occur in the text, such as names of functions, files, errors.",
                 code="invalid",
             )
         where = search_store.Scope(resource_id, run.thread_id if scope == "thread" else None, tuple(kinds))

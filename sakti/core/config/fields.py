@@ -195,7 +195,7 @@ class ReflectionSettings:
         project=(1, 1_000_000),
     )
     model: str | tuple[str, ...] | None = setting(
-        None, "Model that reflects, or a list tried in order; none: the Observer's.",
+        None, "Model that reflects, or a list tried in order; not set: the Observer's.",
         at_once=True,
     )  # fmt: skip
     model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
@@ -205,7 +205,7 @@ class ReflectionSettings:
 class WorkingMemorySettings:
     """Settings of the two pages of stable facts; files are relative to the workspace."""
 
-    schema: str | None = setting(None, "File with a JSON Schema for the pages; none: Markdown pages.", project=True)
+    schema: str | None = setting(None, "File with a JSON Schema for the pages; not set: Markdown pages.", project=True)
     enabled: bool = setting(True, "Send and write working memory pages.", project=True)
     scope: Literal["resource", "thread"] = setting(
         "resource", "Page for notes and updates: the workspace's or the thread's own.", project=True
@@ -231,7 +231,7 @@ class MemorySettings:
     read_only: bool = setting(False, "Save nothing: work on a copy in memory and observe nothing (--no-save).")
     thread_title: bool = _memory(True, "Let the Observer name threads.")
     last_messages: int | None = _memory(
-        None, "Messages that are sent if memory is off; none: as many as the mode sets.", above=0, project=(1, 1_000)
+        None, "Messages that are sent if memory is off; not set: as many as the mode sets.", above=0, project=(1, 1_000)
     )
     observe_on_exit: bool = _memory(False, "Observe pending messages before the program ends.")
     observation: ObservationSettings = setting(make=ObservationSettings)
@@ -258,7 +258,7 @@ class SandboxSettings:
     enabled: Literal["auto", "off"] = setting(
         "auto", "Run commands in the sandbox if there is one; without it, mode auto is not available."
     )
-    env: tuple[str, ...] = setting((), "Names of variables that commands get besides the usual ones.")
+    env: tuple[str, ...] = setting((), "Environment variables that commands get besides the usual ones.")
     hosts: tuple[str, ...] = setting(
         (), "Hosts that commands may reach: example.org, *.example.org or example.org:8443."
     )
@@ -291,10 +291,10 @@ class AgentSettings:
     max_usd: float | None = setting(None, "Maximum US dollars per turn.", at_once=True, above=0)
     effort: Effort = setting("medium", "Reasoning effort.", at_once=True)
     max_output_tokens: int | None = setting(
-        None, "Maximum tokens of one answer; none: the model's maximum.", at_once=True, above=0
+        None, "Maximum tokens of one answer; not set: the model's maximum.", at_once=True, above=0
     )
     thinking_tokens: int | None = setting(
-        None, "Thinking budget in tokens, for models that take one; none: set by the effort.", at_once=True
+        None, "Thinking budget in tokens, for models that take one; not set: chosen by the effort.", at_once=True
     )
     max_processor_retries: int = setting(
         3, "Maximum number of new answers that a processor may request.", at_once=True, low=0
@@ -326,7 +326,7 @@ class SubagentSettings:
 class ToolSearchSettings:
     """Settings of the search for tools."""
 
-    top_k: int = setting(5, "Maximum number of tools that one search finds.", at_once=True, low=1, high=50)
+    top_k: int = setting(5, "Maximum number of tools that one search returns.", at_once=True, low=1, high=50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ class UiSettings:
     theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
     sidebar_width: int | None = setting(
         None,
-        "Width of the panes in columns; none: 36 to 56, by the width of the screen.",
+        "Width of the panes in columns; not set: 36 to 56, by the width of the screen.",
         at_once=True,
         low=24,
         high=120,
@@ -350,7 +350,9 @@ class UiSettings:
     mouse: bool = setting(True, "Use the mouse; false leaves it to the terminal.")
     reduced_motion: bool = setting(False, "No blinking and no animation.", at_once=True)
     notify: Literal["off", "bell", "desktop"] = setting(
-        "bell", "Notify of a waiting approval or the end of a long turn without focus.", at_once=True
+        "bell",
+        "Notification of a waiting question or the end of a long turn, if the window has no focus.",
+        at_once=True,
     )
     vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
     plain: bool = setting(False, "Chat line by line, for screen readers (--plain).")
@@ -434,7 +436,9 @@ class Config:
         None, "Model for the rest of a turn if `model` stays overloaded.", at_once=True
     )
     title_model: str | None = setting(
-        None, "Model that names a thread after its first answer; none: the first line, then the Observer.", at_once=True
+        None,
+        "Model that names a thread after its first answer; not set: the first line, then the Observer.",
+        at_once=True,
     )
     processors: tuple[str, ...] = setting(
         (), "Names of processors for every turn, in order: built in or from an installed package."
@@ -460,7 +464,7 @@ class Config:
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(
-        make=dict[str, Any], help='Your own keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
+        make=dict[str, Any], help='Custom keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
     )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])
     mcp: Mapping[str, Any] = setting(

@@ -267,6 +267,7 @@ class Observation:
             state.settings.thread_title and not window.thread.title_pinned,
             _newest_timezone(earlier),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
+            state.numbers().reflect_at,
         )
 
     def _earlier(self, index: int) -> tuple[list[Group], list[str]]:

@@ -10,6 +10,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
 from sakti.memory.jobs.observation import HARMLESS, Patience
 from sakti.memory.jobs.operation import Leases, Operation
+from sakti.memory.log.lines import share_heads
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
 from sakti.memory.worker import MemoryWorker, ReflectionInputs
@@ -149,7 +150,8 @@ class Reflection:
     async def _reflect(self, groups: list[Group], level: int, operation: Operation, corrections: int) -> None:
         state, tokens = self.state, operation.tokens
         window, numbers = state.window, state.numbers()
-        rest = state.observation_tokens() - tokens
+        shown = sum(self.worker.counter.count(share_heads(g.text)) for g in groups)
+        rest = state.observation_tokens() - shown
         share = state.settings.reflection.buffer_activation if level else 0.5
 
         least = max(1, int(tokens * LEAST_SHARE))

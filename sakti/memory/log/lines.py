@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
+from sakti.store.log.replaced import MARK, NOTE
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
 SIGNS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}
@@ -29,6 +30,12 @@ _PATH = lazy_pattern(
     rf"(?<![\w./-])((?:[\w.@~-]+/)+[\w.@-]*\.\w{{1,8}}|/?(?:[\w.@~-]+/)+[\w.@-]+\.\w{{1,8}}|[\w@-][\w.@-]*\.(?:{_EXTENSION}))"
     r"(?::(\d+)(?:-(\d+))?)?(?![\w/])"
 )
+# The beginning of a line that was noted without a model: sign, time, and who said it.
+_HEAD = lazy_pattern(
+    r"(?P<sign>\* (?:(?:🔴|🟡|🟢|✅)\ufe0f? )?)\((?P<hour>\d{1,2}):(?P<minute>\d\d)\) "
+    r"(?P<speaker>(?:User|Agent)(?: [a-z]+){0,2}: )"
+)
+SITTING = 30  # minutes after a time in which lines need none
 _FIELD = lazy_pattern(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
 _LINES = lazy_pattern(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
@@ -146,6 +153,30 @@ def fields(content: str) -> dict[str, str]:
     """Parse the named fields at the end of a section's line: ` | outcome: failed | file: a.py`."""
     _, *pieces = content.split(" | ")
     return {field[1].strip().lower(): field[2].strip() for piece in pieces if (field := _FIELD.fullmatch(piece))}
+
+
+def share_heads(text: str) -> str:
+    """Return a log without the heads and times of lines that the line above has as well.
+
+    Of what one speaker says in a row the first line has the head, and the others are nested below it. A time holds for
+    half an hour. Marked lines stay, as marks name times; so do those that a model wrote.
+    """
+    out: list[str] = []
+    shown, above = -SITTING, ""
+    for line in text.split("\n"):
+        match = _HEAD.match(line)
+        if match is None:
+            shown = -SITTING if _HEADER.match(line) else shown
+            above = ""
+        else:
+            minute, head = 60 * int(match["hour"]) + int(match["minute"]), match["sign"] + match["speaker"]
+            if not 0 <= minute - shown < SITTING or MARK.search(line) or NOTE.search(line):
+                shown = minute
+            else:
+                line = ("  * " if head == above else head) + line[match.end() :]
+            above = head
+        out.append(line)
+    return "\n".join(out)
 
 
 def references(text: str) -> tuple[list[str], list[str]]:

@@ -14,12 +14,12 @@ from msgspec import structs
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.types import ImagePart, Message
+from sakti.core.types import ImagePart, Message, TextPart
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.speaking import plain
-from sakti.memory.observe.transcript import format_messages, log_tail
+from sakti.memory.observe.transcript import RESULT_TOKENS, divide, format_messages, log_tail
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.window import slices
 from sakti.store.log.lines import UNVERIFIED
@@ -236,8 +236,16 @@ class ModelObserver:
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
             focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
             timezone=request.timezone,
-            messages=format_messages(request.messages, request.timezone, count),
+            messages=format_messages(request.messages, request.timezone, count, self._result_limit(request)),
         )
+
+    def _result_limit(self, request: ObserveInput) -> int:
+        """Return the tokens of each result, so that an exchange larger than the model's window fits."""
+        room = self._room(request)
+        if room is None or sum(m.tokens for m in request.messages) <= room:
+            return RESULT_TOKENS
+        cuttable = sum(not isinstance(part, TextPart) for m in request.messages for part in m.parts)
+        return min(RESULT_TOKENS, room // max(1, cuttable))
 
     def _shown_log(self, request: ObserveInput) -> str:
         """Return the end of the log that the prompt shows."""
@@ -262,12 +270,19 @@ class ModelObserver:
         )
 
     def _pieces(self, request: ObserveInput) -> list[list[Message]]:
-        if self._window is None:
+        room = self._room(request)
+        if room is None:
             return [list(request.messages)]
+        divided = (piece for m in request.messages for piece in divide(m, room, self._model.counter.count))
+        return slices(list(divided), room)
+
+    def _room(self, request: ObserveInput) -> int | None:
+        """Return the tokens of messages that the model's window has room for; None: unknown."""
+        if self._window is None:
+            return None
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         fixed = self._model.counter.count(system) + self._previous_tokens + FRAME_TOKENS
-        room = int((self._window - self._model.max_output_tokens - fixed) * TRANSCRIPT_SHARE)
-        return slices(request.messages, max(room, LEAST_ROOM))
+        return max(int((self._window - self._model.max_output_tokens - fixed) * TRANSCRIPT_SHARE), LEAST_ROOM)
 
     async def _observe(self, request: ObserveInput) -> ObserveResult:
         """Observe one slice.

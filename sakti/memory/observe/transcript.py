@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.types import (
@@ -40,10 +42,42 @@ _RAW = lazy_pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
 
-def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
+def divide(message: Message, limit: int, count: Callable[[str], int]) -> list[Message]:
+    """Divide a message into several with texts of at most `limit` tokens; other parts go with the last."""
+    if message.tokens <= limit:
+        return [message]
+    texts = [chunk for part in message.parts if isinstance(part, TextPart) for chunk in _split(part.text, limit, count)]
+    rest = tuple(part for part in message.parts if not isinstance(part, TextPart))
+    pieces = [structs.replace(message, parts=(TextPart(text),), tokens=count(text)) for text in texts]
+    if rest and pieces:
+        last = pieces[-1]
+        tokens = message.tokens - sum(piece.tokens for piece in pieces[:-1])
+        pieces[-1] = structs.replace(last, parts=(*last.parts, *rest), tokens=max(tokens, last.tokens))
+    return pieces or [message]
+
+
+def _split(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
+    """Split a text between its lines; a line that is too long, anywhere."""
+    chunks, size = [""], 0
+    width = max(1, limit // 3)  # characters; hardly one has more than three tokens
+    for line in text.splitlines(keepends=True):
+        for piece in (line[start : start + width] for start in range(0, len(line), width)):
+            tokens = count(piece)
+            if chunks[-1] and size + tokens > limit:
+                chunks.append("")
+                size = 0
+            chunks[-1] += piece
+            size += tokens
+    return chunks
+
+
+def format_messages(
+    messages: Sequence[Message], timezone: str, count: Callable[[str], int], limit: int = RESULT_TOKENS
+) -> str:
     """Format the messages, oldest first, with a `Date:` line before each day.
 
-    Thinking, markers and sakti's own context parts are left out; `count` gives the tokens of a text.
+    Thinking, markers and sakti's own context parts are left out; `count` gives the tokens of a text, `limit` is that of
+    each result, call and file.
     """
     out: list[str] = []
     day, images = "", 0
@@ -53,12 +87,12 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
         for part in () if ran is not None else message.parts:
             if isinstance(part, ImagePart):
                 images += 1
-            if text := _part(part, images, count):
+            if text := _part(part, images, count, limit):
                 texts.append(_mark_quotations(text) if message.is_by_user and isinstance(part, TextPart) else text)
         if ran is not None:
             texts = [
                 f"[Command run by the user] {ran[0]}",
-                f"[Its output]\n{cut(_readable(ran[1]), RESULT_TOKENS, count)}",
+                f"[Its output]\n{cut(_readable(ran[1]), limit, count)}",
             ]
         if not texts or message.role == "system":
             continue
@@ -72,30 +106,35 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
     return clean_surrogates("\n\n".join(out))
 
 
-def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
+def _part(part: Part, image: int, count: Callable[[str], int], limit: int) -> str:
     match part:
         case TextPart(text):
             return text.strip()
         case ToolCallPart(name=name, arguments=arguments, raw=raw):
             body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
-            return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
-        case ToolResultPart(name="skill", content=content) if content.startswith(_LOADED):
-            return "[Instructions of a skill were loaded]"
-        case ToolResultPart(name="agent", details=details) if "child" in details:
-            return f"[A child thread reported: {details.get('marks', '')}. Its findings are lines of the log already.]"
-        case ToolResultPart(name=name, content=content, is_error=is_error):
-            kind = "Tool error" if is_error else "Tool result"
-            return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"
+            return f"[Tool call: {name}] {cut(_readable(body), limit, count)}"
+        case ToolResultPart():
+            return _format_result(part, count, limit)
         case ImagePart(name=name):
             return f"[Image #{image}: {name or 'without a name'}]"
         case FilePart(path, text) if text.startswith(_LOADED):
             return f"[Instructions loaded by {path}]"
         case FilePart(path, text):
-            return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
+            return f"[File: {path}]\n{cut(_readable(text), limit, count)}"
         case OutputPart(text=text):
-            return f"[Its output]\n{cut(_readable(text), RESULT_TOKENS, count)}"
+            return f"[Its output]\n{cut(_readable(text), limit, count)}"
         case ThinkingPart() | MarkerPart() | ContextPart():
             return ""
+
+
+def _format_result(result: ToolResultPart, count: Callable[[str], int], limit: int) -> str:
+    if result.name == "skill" and result.content.startswith(_LOADED):
+        return "[Instructions of a skill were loaded]"
+    if result.name == "agent" and "child" in result.details:
+        marks = result.details.get("marks", "")
+        return f"[A child thread reported: {marks}. Its findings are lines of the log already.]"
+    kind = "Tool error" if result.is_error else "Tool result"
+    return f"[{kind}: {result.name}]\n{cut(_readable(result.content), limit, count)}"
 
 
 def _mark_quotations(text: str) -> str:

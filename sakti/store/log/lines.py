@@ -409,7 +409,7 @@ class Figures(Struct, frozen=True):
 
     `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
     Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
-    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the prompt.
+    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the context.
     """
 
     observation: Pass | None = None

@@ -360,7 +360,7 @@ class Repairs:
             report(self._replace_unknown_words(), "rows had invalid values, replaced by the defaults")
             report(
                 self._replace_unreadable_json(),
-                "values could not be read: messages keep their plain text where there is one",
+                "values could not be read: messages keep their plain text if there is one",
             )
             for statement in (s for column, some in _LATER.items() if column in missing for s in some):
                 self._change(statement)

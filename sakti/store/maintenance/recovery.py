@@ -317,7 +317,7 @@ def _fill(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
-                raise StoreError(f"The recovered rows do not fit together ({wrong[0]}): nothing was changed.")
+                raise StoreError(f"The recovered rows are inconsistent ({wrong[0]}): nothing was changed.")
         connection.execute("PRAGMA journal_mode = wal").fetchall()
     finally:
         connection.close()

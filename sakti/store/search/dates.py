@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -64,49 +64,62 @@ def names_time(text: str) -> bool:
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:
     """Return the spans (from, to; Unix ms, local time) that a question names.
 
-    A month without a year is its last.
-
-    `newest`: the time of the newest text, by which "its last" is told.
+    A month without a year is its last before `newest`, the time of the newest text.
     """
     try:
         latest = datetime.datetime.fromtimestamp(newest / 1000)
     except (ValueError, OverflowError, OSError):  # a time that no clock knows
         latest = LATEST
-    spans: list[tuple[int, int]] = []
+    days = [span for named in _named_days(text) if (span := _span_of(latest, *named))]
+    return days or [span for match in _YEAR.finditer(text) if (span := _span_of_year(latest, int(match[1])))]
 
-    def add(year: str | None, month: int, day: str | None = None) -> None:
-        number = int(year) if year else latest.year - (month > latest.month)
-        try:
-            start = datetime.datetime(number, month, int(day) if day else 1)
-            end = start + datetime.timedelta(days=1) if day else (start + datetime.timedelta(days=32)).replace(day=1)
-            spans.append((int(start.timestamp() * 1000), int(end.timestamp() * 1000)))
-        except (ValueError, OverflowError, OSError):  # no such day, or a year that the platform's clock does not know
-            return
 
-    def month_of(name: str) -> int:
-        return next(i for i, m in enumerate(MONTHS, 1) if m.startswith(name.lower()[:3]))
-
-    rest = text
-    for match in _ISO.finditer(rest):
+def _named_days(text: str) -> Iterator[tuple[str | None, int, str | None]]:
+    """Yield year, month and day of the dates and months that a text names."""
+    for match in _ISO.finditer(text):
         if 1 <= int(match[2]) <= 12:
-            add(match[1], int(match[2]), match[3])
-    for match in _DAY_MONTH.finditer(rest):
-        add(match[3], month_of(match[2]), match[1])
-    rest = _DAY_MONTH.sub(" ", rest)
+            yield match[1], int(match[2]), match[3]
+    for match in _DAY_MONTH.finditer(text):
+        yield match[3], _month_of(match[2]), match[1]
+    rest = _DAY_MONTH.sub(" ", text)
     for match in _MONTH_DAY.finditer(rest):
-        add(match[3], month_of(match[1]), match[2])
-    rest = _MONTH_DAY.sub(" ", rest)
-    for match in _MONTH.finditer(rest):
+        yield match[3], _month_of(match[1]), match[2]
+    for match in _MONTH.finditer(_MONTH_DAY.sub(" ", rest)):
         # "may", "march" are words, too: only with "in" before or a year behind
         if match[1] or match[3] or match[2].lower() not in ("may", "mar", "march", "dec", "sep", "jan"):
-            add(match[3], month_of(match[2]))
-    if not spans:
-        for match in _YEAR.finditer(rest):
-            year = int(match[1])
-            if 1970 <= year <= latest.year:
-                ends = (datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
-                spans.append((int(ends[0].timestamp() * 1000), int(ends[1].timestamp() * 1000)))
-    return spans
+            yield match[3], _month_of(match[2]), None
+
+
+def _month_of(name: str) -> int:
+    return next(i for i, m in enumerate(MONTHS, 1) if m.startswith(name.lower()[:3]))
+
+
+def _span_of(latest: datetime.datetime, year: str | None, month: int, day: str | None) -> tuple[int, int] | None:
+    """Return the span of a day or a month; None for no such day."""
+    number = int(year) if year else latest.year - (month > latest.month)
+    try:
+        start = datetime.datetime(number, month, int(day) if day else 1)
+        end = start + datetime.timedelta(days=1) if day else (start + datetime.timedelta(days=32)).replace(day=1)
+    except (ValueError, OverflowError):
+        return None
+    return _in_ms(start, end)
+
+
+def _span_of_year(latest: datetime.datetime, year: int) -> tuple[int, int] | None:
+    """Return the span of a year; None for one that is no time of a text."""
+    return (
+        _in_ms(datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
+        if 1970 <= year <= latest.year
+        else None
+    )
+
+
+def _in_ms(start: datetime.datetime, end: datetime.datetime) -> tuple[int, int] | None:
+    """Return a span in Unix ms; None for a year that the platform's clock does not know."""
+    try:
+        return int(start.timestamp() * 1000), int(end.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 class RelativeTime(Struct, frozen=True):

@@ -17,8 +17,7 @@ from sakti.store.search.folding import folded, lowered, without_accents
 from sakti.store.search.index import pieces
 from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
-from sakti.store.search.stems import stems
-from sakti.store.search.terms import Term
+from sakti.store.search.terms import Term, stems
 
 SNIPPET = 160  # characters
 BEFORE = 30  # of them before the word that it is cut around

@@ -23,7 +23,7 @@
    identifiers, too, if it begins with one in camel case, which the index of the text does not split.
    Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
    question is for one; and loses by asking itself: the more, the larger the share of its questions.
-   Words as code has them (`dict` for dictionary, del for delete: `terms.py`, `stems.py`) count in functions only,
+   Words as code has them (`dict` for dictionary, del for delete: `terms.py`) count in functions only,
    and find none.
    Length is compared with the candidates of the same kind: tools print longer texts than people write.
    A text without any of the words is never above the message that lends it the words (`_behind_owners`).

@@ -16,7 +16,7 @@ from sakti.store.connection import Connection
 from sakti.store.search.folding import all_of, folded, trigrams, without_accents
 from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import CJK_SIGNS, is_cjk
-from sakti.store.search.stems import stems, unstemmed
+from sakti.store.search.terms import stems, unstemmed
 from sakti.store.threads.codec import text_of
 
 

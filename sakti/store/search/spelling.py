@@ -30,8 +30,7 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.retrieve import IndexLookup, are_known, contains
 from sakti.store.search.rows import Row, texts_of
-from sakti.store.search.stems import stems, unstemmed
-from sakti.store.search.terms import phrase_as_typed, phrase_of
+from sakti.store.search.terms import phrase_as_typed, phrase_of, stems, unstemmed
 
 CORRECTED = 3  # words of a query that may be corrected
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from

@@ -1,1 +1,5 @@
-"""Hold the chat: the screen of a window, and the parts that own what happens on it."""
+"""Chat: `screen` has the layout and keys, its other modules the parts that act.
+
+`conversation` sends the input; `commands` runs slash commands; `thread_view` shows the thread and search hits.
+`browsing` decides where keys go; `stopping` what Esc and ctrl+c stop; `panes` fills the side bar; `completer`.
+"""

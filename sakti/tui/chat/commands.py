@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions import line
 from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.host import Host
+from sakti.tui.screens import agents as agent_screens
+from sakti.tui.screens import lists as list_screens
+from sakti.tui.screens import settings as settings_screen
+from sakti.tui.screens import text as text_screens
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import undo as undo_screen
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
-
-with lazy_imports:
-    from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import imports as import_screen
-    from sakti.tui.screens import lists as list_screens
-    from sakti.tui.screens import memory_events as compaction_screen
-    from sakti.tui.screens import servers as server_screens
-    from sakti.tui.screens import settings as settings_screen
-    from sakti.tui.screens import text as text_screens
-    from sakti.tui.screens import threads as thread_screens
-    from sakti.tui.screens import undo as undo_screen
 
 WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
 IMPORT = "import"  # the activity that Esc stops
@@ -63,7 +57,7 @@ class Commands:
             case "delete-message" if typed.argument == "yes":
                 await chat.view.load()
             case "redo" if isinstance(value, Done):
-                self._host.note(value.sentence, REDONE_S)  # the chat may show another thread
+                self._host.set_hint(value.sentence, REDONE_S)  # the chat may show another thread
                 return
             case _:
                 pass
@@ -130,19 +124,19 @@ class Commands:
             case "request":
                 host.push(text_screens.ContextScreen(data))
             case "compaction":
-                host.push(compaction_screen.CompactionScreen(data))
+                host.push(text_screens.CompactionScreen(data))
             case "undo":
                 undo_screen.open_preview(host, chat.conversation.give_back, *data)
             case "redo":
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.note(done.sentence, undo_screen.TOLD_S)
+                host.set_hint(done.sentence, undo_screen.TOLD_S)
                 chat.conversation.give_back(prompt)
             case "import":
                 self._choose_import(data)
             case "mcp":
-                host.push(server_screens.ServersScreen(data))
+                host.push(list_screens.ServersScreen(data))
             case "settings":
                 settings, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
@@ -157,9 +151,9 @@ class Commands:
 
         def begin(programs: frozenset[str] | None) -> None:
             if programs:
-                self._host.go(self._import, history, programs, group=IMPORT)
+                self._host.start_worker(self._import, history, programs, group=IMPORT)
 
-        self._host.push(import_screen.ImportScreen(history), begin)
+        self._host.push(list_screens.ImportScreen(history), begin)
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
         """Import programs beside the chat; stopping keeps what came in."""

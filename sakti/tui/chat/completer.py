@@ -44,25 +44,31 @@ class Completer:
         if query is None or query.command != "model":
             self._models = None
         self._query = query
-        choices: list[Choice] = []
-        if query is not None:
-            match query.kind:
-                case "command":
-                    choices = [self._with_preview(c) for c in command_choices(query.text)]
-                    choices += skill_choices(query.text, self._skills(), "/")
-                    choices += prompt_choices(query.text, self._session.prompts())
-                    if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
-                        choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
-                case "argument":
-                    choices = argument_choices(query.command, query.text)
-                    if query.command == "model":
-                        choices = model_choices(query.text, await self._known_models())
-                case "skill":
-                    choices = skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
-                case "file":
-                    choices = file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
+        choices = await self._choices(query) if query is not None else []
         self._view.show(choices)
         self._prompt.completing = bool(choices)
+
+    async def _choices(self, query: CompletionQuery) -> list[Choice]:
+        match query.kind:
+            case "command":
+                return self._command_choices(query.text)
+            case "argument" if query.command == "model":
+                return model_choices(query.text, await self._known_models())
+            case "argument":
+                return argument_choices(query.command, query.text)
+            case "skill":
+                return skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
+            case "file":
+                return file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
+
+    def _command_choices(self, text: str) -> list[Choice]:
+        """Return commands, skills and prompts; one that was written out has nothing more to show."""
+        choices = [self._with_preview(c) for c in command_choices(text)]
+        choices += skill_choices(text, self._skills(), "/")
+        choices += prompt_choices(text, self._session.prompts())
+        if len(choices) == 1 and choices[0].insert.strip() == f"/{text}":
+            return [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
+        return choices
 
     def _skills(self) -> list[Skill]:
         """Return those whose name no command of sakti has."""
@@ -71,19 +77,16 @@ class Completer:
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
         prompt, query = self._prompt, self._query
-        choice = self._view.chosen
+        choice = self._view.current
         self._view.show(())
         prompt.completing = False
         if choice is None or query is None:
             if send:
                 prompt.send()
             return
-        complete = query.kind == "command" and (
-            choice.insert.strip() == f"/{query.text}" or not choice.insert.endswith(" ")
-        )
         if not (send and choice.insert.strip() == prompt.text.strip()):
             prompt.apply(query, choice)
-        if send and (complete or query.kind == "argument"):
+        if send and _is_complete(query, choice):
             prompt.send()
 
     async def _known_models(self) -> list[ModelInfo]:
@@ -106,6 +109,14 @@ class Completer:
 
 
 PAUSE = 0.5  # seconds from a change to its being stored
+
+
+def _is_complete(query: CompletionQuery, choice: Choice) -> bool:
+    """Return whether a completed line can be sent: a command without arguments, or its argument."""
+    is_command = query.kind == "command" and (
+        choice.insert.strip() == f"/{query.text}" or not choice.insert.endswith(" ")
+    )
+    return is_command or query.kind == "argument"
 
 
 class Drafts:
@@ -132,10 +143,12 @@ class Drafts:
             prompt.put("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
         if queued:
             what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
-            self._host.say(f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent")
-        self.changed()
+            self._host.show_notice(
+                f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent"
+            )
+        self.save_soon()
 
-    def changed(self) -> None:
+    def save_soon(self) -> None:
         """Schedule a save; save at once if the queue grew or the prompt became empty."""
         if not self._keeps:
             return
@@ -149,7 +162,7 @@ class Drafts:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self._host.go(self._save, group="drafts")
+        self._host.start_worker(self._save, group="drafts")
 
     async def _save(self) -> None:
         if not self._keeps:
@@ -172,7 +185,7 @@ class Drafts:
             self._keeps = False
         if not self._said:
             again = "as soon as it can be stored" if error.retryable else "after the next start"
-            self._host.say(f"{error.message} Drafts are saved again {again}.", title=error.title)
+            self._host.show_notice(f"{error.message} Drafts are saved again {again}.", title=error.title)
         self._said = True
 
     async def leave(self) -> None:

@@ -16,12 +16,14 @@ from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
+from sakti.tui import desktop
+from sakti.tui.chat.browsing import FindBar, ThreadFind
 from sakti.tui.chat.completer import Completer
-from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
-from sakti.tui.widgets.approval import ApprovalBox
-from sakti.tui.widgets.aside import AsideView
+from sakti.tui.screens import agents as agent_screens
+from sakti.tui.screens import text as text_screens
+from sakti.tui.widgets.approval import ApprovalBox, AsideView
 from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions, QueueView
 from sakti.tui.widgets.prompt import Prompt
@@ -30,9 +32,6 @@ from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
     from sakti.agent import plans
-    from sakti.tui import clipboard, editor
-    from sakti.tui.screens import agents as agent_screens
-    from sakti.tui.screens import text as text_screens
 
 NOT_STARTED = "sakti could not start; the problem is shown above"
 
@@ -71,7 +70,7 @@ class Conversation(Vertical):
             yield Static(">", id="prompt-sign", markup=False)
             yield self.prompt
 
-    async def mount_hidden(self) -> None:
+    async def mount_rest(self) -> None:
         """Mount the parts that only a question, a visit or a search shows."""
         await self.mount(self.visit_bar, before=self.start)
         await self.mount(self.find.bar, after=self.transcript)
@@ -100,26 +99,26 @@ class Conversation(Vertical):
 
     def submit(self, text: str) -> None:
         """Send a line from the prompt; until the session has started it waits."""
-        self._host.note("")
+        self._host.set_hint("")
         if self.waiting is not None:
             self.waiting.append(text)
         elif self._failed and not text.startswith("/"):
             self.give_back(text)
-            self._host.note(NOT_STARTED)
+            self._host.set_hint(NOT_STARTED)
         else:
-            self._host.go(self.run, text, group="command")
-            self._host.go(self._remember, text, group="history")
+            self._host.start_worker(self.run, text, group="command")
+            self._host.start_worker(self._remember, text, group="history")
 
     async def open(self) -> None:
         """Send the messages that were entered before the session started, in order."""
         try:
             while self.waiting:
                 text = self.waiting.pop(0)
-                self._host.go(self._remember, text, group="history")
+                self._host.start_worker(self._remember, text, group="history")
                 try:
                     await self.run(text)
                 except SaktiError as e:
-                    self._host.say(e.message, title=e.title, tone="error")
+                    self._host.show_notice(e.message, title=e.title, tone="error")
         finally:
             self._end_wait()
 
@@ -127,7 +126,7 @@ class Conversation(Vertical):
         """Return waiting messages to the prompt after the start failed."""
         self._failed = True
         if self.waiting:
-            self._host.note(NOT_STARTED)
+            self._host.set_hint(NOT_STARTED)
         self._end_wait()
 
     def _end_wait(self) -> None:
@@ -193,15 +192,15 @@ class Conversation(Vertical):
         if back := "\n\n".join(t for t in texts if t):
             self.give_back(back)
 
-    @on(Prompt.Nothing)
+    @on(Prompt.EmptySubmitted)
     def _send_queued(self) -> None:
         """Send the messages left in the queue by an ended turn: Enter on an empty prompt."""
         if self._host.session.queued:
-            self._host.go(self._host.session.send_queued, group="command")
+            self._host.start_worker(self._host.session.send_queued, group="command")
 
-    @on(Prompt.Wanted)
-    def _complete(self, event: Prompt.Wanted) -> None:
-        self._host.go(self._completer.show, event.query, group="complete", exclusive=True)
+    @on(Prompt.CompletionRequested)
+    def _complete(self, event: Prompt.CompletionRequested) -> None:
+        self._host.start_worker(self._completer.show, event.query, group="complete", exclusive=True)
 
     @on(Prompt.Moved)
     def _move_completion(self, event: Prompt.Moved) -> None:
@@ -217,28 +216,30 @@ class Conversation(Vertical):
 
     @on(Prompt.Searching)
     def _searching(self, event: Prompt.Searching) -> None:
-        self._host.note(event.text)
+        self._host.set_hint(event.text)
 
     @on(Prompt.ClipboardWanted)
     def _start_paste(self) -> None:
-        self._host.go(self._paste, group="clipboard", exclusive=True)
+        self._host.start_worker(self._paste, group="clipboard", exclusive=True)
 
     async def _paste(self) -> None:
         """Paste an image from the system clipboard, else the text copied in this window."""
-        if image := await clipboard.take(os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard):
+        if image := await desktop.save_clipboard_image(
+            os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard
+        ):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
-            self._host.note("no image in the clipboard; paste text with the terminal's own keys")
+            self._host.set_hint("no image in the clipboard; paste text with the terminal's own keys")
 
     def edit_prompt(self) -> None:
         """Let the user write the prompt in an editor."""
-        self._host.go(self._edit_prompt, group="editor", exclusive=True)
+        self._host.start_worker(self._edit_prompt, group="editor", exclusive=True)
 
     async def _edit_prompt(self) -> None:
         self.prompt.put(await self._edit_text(self.prompt.value, "prompt"))
 
     async def _edit_text(self, text: str, kind: str) -> str:
-        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
+        return await desktop.edit_text(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:
@@ -261,7 +262,7 @@ class Conversation(Vertical):
     def _use_answer(self, event: AsideView.AnswerUsed) -> None:
         if event.how == "copy":
             self._host.copy_to_clipboard(event.text)
-            self._host.note("Copied")
+            self._host.set_hint("Copied")
         else:
             self.give_back(event.text)
             self.prompt.focus()
@@ -274,13 +275,13 @@ class Conversation(Vertical):
         return is_open
 
     def show_aside(self, event: SideQuestion) -> None:
-        self.aside.hear(event)
+        self.aside.handle_event(event)
         self.fit_start()
 
     @on(CardBox.PlanWanted)
     def _open_plan(self, event: CardBox.PlanWanted) -> None:
         if event.edit:
-            self._host.go(self._edit_plan, event.form, group="approval", exclusive=True)
+            self._host.start_worker(self._edit_plan, event.form, group="approval", exclusive=True)
         else:
             lines_apart = event.form.text.replace("\n   ", "  \n   ")  # Markdown would join the lines of a step
             self._host.push(text_screens.PageScreen("Plan", lines_apart))
@@ -292,7 +293,7 @@ class Conversation(Vertical):
             plan = plans.from_markdown(text, plans.from_markdown(form.text))
         except SaktiError as e:
             form.draft = text
-            self._host.say(f"{e.message} e opens your text again.", title="Plan", tone="warning")
+            self._host.show_notice(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
         form.draft = ""
         self.card.change_plan(plans.to_markdown(plan))
@@ -321,7 +322,7 @@ class Conversation(Vertical):
 
     @on(ApprovalBox.EditWanted)
     def _start_command_edit(self, event: ApprovalBox.EditWanted) -> None:
-        self._host.go(self._edit_command, event.asked, group="approval", exclusive=True)
+        self._host.start_worker(self._edit_command, event.asked, group="approval", exclusive=True)
 
     async def _edit_command(self, asked: ApprovalRequested) -> None:
         """Let the user write another command in an editor; left as it was, the question still waits."""
@@ -335,18 +336,18 @@ class Conversation(Vertical):
             if ended:
                 self.approval.read_to_end(event.asked)
 
-        self._host.push(text_screens.approval_screen(event.asked), back)
+        self._host.push(text_screens.make_approval_screen(event.asked), back)
 
     # --- the transcript ---------------------------------------------------------------------------------------
 
     @on(Transcript.OlderWanted)
     def _older(self) -> None:
-        self._host.go(self.view.load_older, group="older", exclusive=True)
+        self._host.start_worker(self.view.load_older, group="older", exclusive=True)
 
     @on(Transcript.ChildWanted)
     def _use_child(self, event: Transcript.ChildWanted) -> None:
         use = agent_screens.stop if event.stop_it else agent_screens.follow
-        self._host.go(use, self._host, event.child_id, group="agents")
+        self._host.start_worker(use, self._host, event.child_id, group="agents")
 
     @on(Transcript.FindWanted)
     def _find(self, event: Transcript.FindWanted) -> None:

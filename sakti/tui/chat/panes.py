@@ -12,23 +12,18 @@ from textual.widget import Widget
 from sakti.agent.reports import memory_report
 from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
-from sakti.core.lazy import lazy_imports
 from sakti.store.log.events import LogChange
 from sakti.tui.host import SHORTLY, Host
 from sakti.tui.panes.sidebar import Sidebar
-from sakti.tui.widgets.header import Header
-from sakti.tui.widgets.status import StatusLine
+from sakti.tui.screens import board as board_screen
+from sakti.tui.screens import task_card as task_cards
+from sakti.tui.screens import text as text_screens
+from sakti.tui.widgets.status import Header, StatusLine
 
 if TYPE_CHECKING:
     from sakti.store.threads.fork import CarriedLine
     from sakti.tui.screens.board import BoardScreen
     from sakti.tui.screens.text import ContextScreen
-
-with lazy_imports:
-    from sakti.tui.screens import board as board_screen
-    from sakti.tui.screens import memory_events as events_screen
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.screens import text as text_screens
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task is highlighted after a search
@@ -54,7 +49,7 @@ class Panes:
     # --- loading ----------------------------------------------------------------------------------------------
 
     def load_board(self) -> None:
-        self._host.go(self._load_board, group="board", exclusive=True)
+        self._host.start_worker(self._load_board, group="board", exclusive=True)
 
     async def _load_board(self) -> None:
         self._sidebar.tasks.show(await self._host.session.views.board())
@@ -65,7 +60,7 @@ class Panes:
         """Load the board where another process changed it."""
         tasks = self._sidebar.tasks
         if tasks.display and tasks.is_on_screen and tasks.screen.is_current:
-            self._host.go(self._poll_board, group="tasks-pane", exclusive=True)
+            self._host.start_worker(self._poll_board, group="tasks-pane", exclusive=True)
 
     async def _poll_board(self) -> None:
         version = await self._host.session.views.board_version()
@@ -75,7 +70,7 @@ class Panes:
 
     def load_log(self) -> None:
         """Load the observations, and the figures and events of the memory."""
-        self._host.go(self._load_log, group="observations", exclusive=True)
+        self._host.start_worker(self._load_log, group="observations", exclusive=True)
 
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
@@ -90,21 +85,21 @@ class Panes:
 
     def load_carried(self) -> None:
         """Load the lines of earlier threads: a step has begun, and may have left some out."""
-        self._host.go(self._load_carried, group="carried", exclusive=True)
+        self._host.start_worker(self._load_carried, group="carried", exclusive=True)
 
     async def _load_carried(self) -> None:
         self._sidebar.observations.show_carried(await self._host.session.views.carried_lines())
 
     def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
-        self._host.go(self._load_past, moment, group="past", exclusive=True)
+        self._host.start_worker(self._load_past, moment, group="past", exclusive=True)
 
     async def _load_past(self, moment: LogChange) -> None:
         self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
 
     def load_usage(self) -> None:
         """Load the usage and cost of this thread's turns."""
-        self._host.go(self._load_usage, group="turns", exclusive=True)
+        self._host.start_worker(self._load_usage, group="turns", exclusive=True)
 
     async def _load_usage(self) -> None:
         memory, views = self._sidebar.memory, self._host.session.views
@@ -113,7 +108,7 @@ class Panes:
 
     def load_context(self) -> None:
         """Estimate the size of the next request, before any was sent with the current memory."""
-        self._host.go(self._load_context, group="context", exclusive=True)
+        self._host.start_worker(self._load_context, group="context", exclusive=True)
 
     async def _load_context(self) -> None:
         """Estimate the context, looking up the window of a continued thread if no request told it."""
@@ -187,16 +182,16 @@ class Panes:
         finally:
             self.load_log()
         if action == "undo":
-            self._host.note("Undone", SHORTLY)
+            self._host.set_hint("Undone", SHORTLY)
         else:
-            self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
+            self._host.set_hint(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
         """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
         await self._host.session.remove_carried(line, removed=not line.is_removed)
         await self._load_carried()
         key = self._host.key_name("observations.forget")
-        self._host.note("Restored" if line.is_removed else f"Removed · {key} restores it")
+        self._host.set_hint("Restored" if line.is_removed else f"Removed · {key} restores it")
         self.show_windows()
 
     async def show_origin(self, line: CarriedLine) -> None:
@@ -207,7 +202,7 @@ class Panes:
         elif line.kind == "line" and (group := await views.group_of(line.source_id)):
             await text_screens.open_sources(self._host, group, line.text)
         else:
-            self._host.note("the title and the task of the last thread; /threads opens it")
+            self._host.set_hint("the title and the task of the last thread; /threads opens it")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
@@ -257,7 +252,7 @@ class Panes:
 
     def remember(self) -> None:
         """Keep which panes show, and how, for the next wide window."""
-        self._host.go(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
+        self._host.start_worker(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 
     def open_board(self) -> None:
         """Open the task board over the entire screen."""
@@ -273,7 +268,7 @@ class Panes:
         """Show all that happened to the memory."""
         memory = self._sidebar.memory
         retry_at = None if memory.status is None else memory.status.retry_at
-        self._host.push(events_screen.MemoryEventsScreen(memory.all_events(), retry_at))
+        self._host.push(text_screens.MemoryEventsScreen(memory.all_events(), retry_at))
 
 
 def _log_of(status: MemoryStatus) -> tuple[str, int, int, int]:

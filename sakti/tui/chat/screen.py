@@ -20,41 +20,34 @@ from textual.widgets import Input, TextArea
 from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.session import lifecycle
 from sakti.core.events import ApprovalRequested, ApprovalResolved
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, TypedLetters, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, FindBar, TypedLetters, Welcome, after, area_of, is_for_the_prompt
 from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
-from sakti.tui.chat.find import FindBar
 from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
-from sakti.tui.chat.welcome import Welcome
+from sakti.tui.desktop import Notifier
 from sakti.tui.host import SHORTLY, Host
 from sakti.tui.keys import SUSPEND
-from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.screens import help as help_screen
+from sakti.tui.screens import text as text_screens
+from sakti.tui.screens import threads as thread_screens
+from sakti.tui.screens import trust as trust_screen
+from sakti.tui.screens import undo as undo_screen
 from sakti.tui.transcript.markdown import warm_renderers
-from sakti.tui.widgets.approval import ApprovalView
-from sakti.tui.widgets.aside import AsideView
+from sakti.tui.widgets.approval import ApprovalView, AsideView
 from sakti.tui.widgets.card import CardBox, CardView
-from sakti.tui.widgets.header import Header
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.status import Browsing, StatusLine
+from sakti.tui.widgets.status import Browsing, Header, StatusLine
 from sakti.tui.widgets.transcript import Transcript
-
-with lazy_imports:
-    from sakti.tui.screens import help as help_screen
-    from sakti.tui.screens import text as text_screens
-    from sakti.tui.screens import threads as thread_screens
-    from sakti.tui.screens import trust as trust_screen
-    from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
 WIDE = 100  # columns from which the panes are beside the chat
@@ -87,7 +80,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
-        Binding("f5", "retry", "Ask again after a failure", show=False, id="app.retry"),
+        Binding("f5", "retry", "Retry after a failed answer", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
     ]
 
@@ -109,7 +102,7 @@ class ChatScreen(Screen[None]):
         self.download = Download(self.stopping.activities, self._name_download)
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
-        self._rested = float("-inf")  # when Esc found nothing to do
+        self._idle_escape = float("-inf")  # when Esc found nothing to do
         self._letters = TypedLetters(host.session.workspace.clock)
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
@@ -127,16 +120,16 @@ class ChatScreen(Screen[None]):
         self.sidebar.set_narrow(host.size.width < WIDE)
         self.sidebar.set_width(host.session.workspace.config.ui.sidebar_width or 0)
         for problem in host.own_keys.problems:
-            host.say(problem, title="Keys", tone="warning")
+            host.show_notice(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
-        self.call_after_refresh(self._mount_hidden)
+        self.call_after_refresh(self._mount_rest)
 
-    async def _mount_hidden(self) -> None:
+    async def _mount_rest(self) -> None:
         """Mount what the first picture does not show; the session starts after that."""
-        await self.conversation.mount_hidden()
-        await self.sidebar.observations.mount_hidden()
+        await self.conversation.mount_rest()
+        await self.sidebar.observations.mount_rest()
         for problem in self.host.appearance.reload().problems:
-            self.host.say(problem, title="Theme", tone="warning")
+            self.host.show_notice(problem, title="Theme", tone="warning")
         self.post_message(self.Painted())
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
@@ -184,11 +177,11 @@ class ChatScreen(Screen[None]):
         if focused is not None:  # else another window of the desktop has the keys
             before, self._browsed = self._browsed, area_of(focused)
             if before and not self._browsed and not self.host.session.approvals:
-                self.note("")  # it was about the place that was left
+                self.set_hint("")  # it was about the place that was left
             self.status_line.browsing = self._describe_area(self._browsed)
             self.conversation.mark_keyboard(focused)
             if self.conversation.focused_question(focused):
-                self.note("")  # it said how to come here
+                self.set_hint("")  # it said how to come here
             self.name_escape()
 
     def _name_download(self, text: str) -> None:
@@ -273,9 +266,9 @@ class ChatScreen(Screen[None]):
         self._show_questions()
         if isinstance(event, ApprovalRequested):
             waits = f"Answer the question above first ({self.host.key_name('app.tab')})"
-            self.note(waits if self.prompt.text or self._browsed else "")
+            self.set_hint(waits if self.prompt.text or self._browsed else "")
         elif not self.host.session.approvals:
-            self.note("")
+            self.set_hint("")
             if not self._browsed:
                 self.prompt.focus()
 
@@ -304,7 +297,7 @@ class ChatScreen(Screen[None]):
                 pass
         return ""
 
-    def note(self, text: str, seconds: float = 0) -> None:
+    def set_hint(self, text: str, seconds: float = 0) -> None:
         """Write into the last line, for so long (0: until there is another note)."""
         note = self.status_line.hint = one_line(text, 300)
         if note and seconds:
@@ -319,7 +312,7 @@ class ChatScreen(Screen[None]):
     @on(Prompt.FirstKey)
     def warm_soon(self) -> None:
         """Preload modules for the first answer while the user types the message."""
-        self.host.go(self._warm, group="warm")
+        self.host.start_worker(self._warm, group="warm")
 
     async def _warm(self) -> None:
         if self._warmed:
@@ -334,27 +327,27 @@ class ChatScreen(Screen[None]):
     def _vim_mode(self, event: Prompt.VimMode) -> None:
         self.status_line.vim = event.mode.upper()
 
-    @on(Prompt.Wanted)
+    @on(Prompt.CompletionRequested)
     def _save_draft(self) -> None:
-        self.drafts.changed()
+        self.drafts.save_soon()
 
     @on(ObservationsPane.SourcesWanted)
     def _show_sources(self, event: ObservationsPane.SourcesWanted) -> None:
-        self.host.go(
+        self.host.start_worker(
             text_screens.open_sources, self.host, event.row.group_id, event.row.text, group="sources", exclusive=True
         )
 
     @on(ObservationsPane.Corrected)
     def _correct(self, event: ObservationsPane.Corrected) -> None:
-        self.host.go(self.panes.correct, event.action, event.line_id, event.text, group="correct")
+        self.host.start_worker(self.panes.correct, event.action, event.line_id, event.text, group="correct")
 
     @on(ObservationsPane.CarriedRemoved)
     def _remove_carried(self, event: ObservationsPane.CarriedRemoved) -> None:
-        self.host.go(self.panes.remove_carried, event.line, group="correct")
+        self.host.start_worker(self.panes.remove_carried, event.line, group="correct")
 
     @on(ObservationsPane.OriginWanted)
     def _show_origin(self, event: ObservationsPane.OriginWanted) -> None:
-        self.host.go(self.panes.show_origin, event.line, group="sources", exclusive=True)
+        self.host.start_worker(self.panes.show_origin, event.line, group="sources", exclusive=True)
 
     @on(ObservationsPane.PastWanted)
     def _show_past(self, event: ObservationsPane.PastWanted) -> None:
@@ -406,16 +399,16 @@ class ChatScreen(Screen[None]):
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
         elif not (self.conversation.find.leave() or self.sidebar.close_overlay() or self.stopping.interrupt()):
-            self._rest()
+            self._offer_undo()
 
-    def _rest(self) -> None:
+    def _offer_undo(self) -> None:
         """Handle an Esc with no other effect: twice in an empty prompt opens the list of turns to undo."""
         now = self.host.session.workspace.clock.monotonic()
-        twice = now - self._rested <= REWIND_S
-        self._rested = float("-inf") if twice or self.prompt.text else now
+        twice = now - self._idle_escape <= REWIND_S
+        self._idle_escape = float("-inf") if twice or self.prompt.text else now
         if twice and not self.prompt.text:
             give_back = self.conversation.give_back
-            self.host.go(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
+            self.host.start_worker(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
 
     def action_help(self) -> None:
         self.host.push(
@@ -432,18 +425,18 @@ class ChatScreen(Screen[None]):
             self.set_focus(self.prompt)
             self.panes.hide(pane)
             area = AREAS[pane]
-            self.note(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", SHORTLY)
+            self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", SHORTLY)
 
     def show_pane(self, pane: str) -> None:
         """Show a pane and say how it is browsed; the prompt keeps the keys."""
         self.panes.show(pane)
         area = AREAS[pane]
-        self.note(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", SHORTLY)
+        self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", SHORTLY)
 
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
         if area and not self.host.session.approvals:
-            self.note("")  # the note was for another place; a question keeps waiting
+            self.set_hint("")  # the note was for another place; a question keeps waiting
         if area in PANES:
             self.panes.show(area)
             self.set_focus(self.panes.place_of(area))
@@ -462,13 +455,13 @@ class ChatScreen(Screen[None]):
         elif self.focused is not self.prompt:
             self.set_focus(self.prompt)
         else:
-            self.note(f"{self.host.key_name('app.browse')} browses the conversation and the panes", SHORTLY)
+            self.set_hint(f"{self.host.key_name('app.browse')} browses the messages and the panes", SHORTLY)
 
     def action_panes(self) -> None:
         if self.panes.toggle_all():
             return
         self.set_focus(self.prompt)
-        self.note(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
+        self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
 
     def action_cycle_approval(self) -> None:
         """Switch to the next approval mode, from strict to free and round."""
@@ -480,7 +473,7 @@ class ChatScreen(Screen[None]):
             self._show_questions()  # those that the mode does not answer may have another reason now
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
-        self.note(refused or text, 2 * SHORTLY)
+        self.set_hint(refused or text, 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.search.open()
@@ -493,10 +486,10 @@ class ChatScreen(Screen[None]):
         self.view.stay()
 
     def action_threads(self) -> None:
-        self.host.go(thread_screens.pick_thread, self.host, group="threads", exclusive=True)
+        self.host.start_worker(thread_screens.pick_thread, self.host, group="threads", exclusive=True)
 
     def action_retry(self) -> None:
-        self.host.go(self.host.session.retry, group="command")
+        self.host.start_worker(self.host.session.retry, group="command")
 
     def action_unfold(self) -> None:
         self.transcript.action_unfold()

@@ -38,7 +38,7 @@ class Stopping:
 
     # --- owners -----------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Follow turns and the user's own commands; a new one calls off a quit that was asked about."""
         if isinstance(event, TurnStarted) or (isinstance(event, ToolStarted) and event.own):
             self.disarm()
@@ -55,7 +55,7 @@ class Stopping:
     def _interrupt_turn(self) -> None:
         """Keep the partial answer, and return queued messages to the prompt."""
         self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
-        self._host.go(self._interrupt, group="interrupt")
+        self._host.start_worker(self._interrupt, group="interrupt")
 
     async def _interrupt(self) -> None:
         await self._host.session.interrupt()
@@ -129,7 +129,7 @@ class Stopping:
         """Stop the newest activity; false if nothing runs."""
         if stopped := self.activities.stop_newest():
             if stopped.startswith("/"):
-                self._host.note(f"{stopped} stopped", TWICE)
+                self._host.set_hint(f"{stopped} stopped", TWICE)
             return True
         if self._host.session.busy and TURN not in self._owned:  # not begun yet: it waits for its lease
             self._interrupt_turn()

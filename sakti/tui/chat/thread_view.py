@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,11 +13,14 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from sakti.core.errors import SaktiError, TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Message
 from sakti.tui.chat.panes import Panes
 from sakti.tui.host import Host
+from sakti.tui.screens import search as search_screen
+from sakti.tui.screens import search_preview
+from sakti.tui.screens import task_card as task_cards
+from sakti.tui.transcript import copying
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
@@ -25,12 +28,6 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
     from sakti.tui.screens.search import Kept, SearchScreen
-
-with lazy_imports:
-    from sakti.tui.screens import search as search_screen
-    from sakti.tui.screens import search_preview, search_rows
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.transcript import seek
 
 PAGE = 200  # messages that are loaded at once
 MARGIN = 20  # messages above the one that is loaded for a visit
@@ -96,7 +93,7 @@ class ThreadView:
         return True
 
     def _load_soon(self) -> None:
-        self._host.go(self.load, group="thread", exclusive=True)
+        self._host.start_worker(self.load, group="thread", exclusive=True)
 
     async def load(self, until: int | None = None) -> None:
         """Load the newest messages, back to that of index `until`."""
@@ -113,7 +110,9 @@ class ThreadView:
             self._transcript.live.show_stored_children(children)
             if self._moved:
                 moved, self._moved = self._moved, ""
-                self._host.say(f"Turns were {moved} in another window; the thread goes on here.", title=moved.title())
+                self._host.show_notice(
+                    f"Turns were {moved} in another window; the thread continues here.", title=moved.title()
+                )
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -147,7 +146,7 @@ class ThreadView:
     def sync(self) -> None:
         """Show messages that another window added to the thread, unless a turn is running here."""
         if self.shown and not self._host.session.busy:
-            self._host.go(self._sync, group="follow", exclusive=True)
+            self._host.start_worker(self._sync, group="follow", exclusive=True)
 
     async def _sync(self) -> None:
         session, thread_id, live = self._host.session, self.shown, self._transcript.live
@@ -161,14 +160,17 @@ class ThreadView:
         if session.busy or thread_id != self.shown:
             return
         self._version = version
-        new = [m for m in page if m.id not in live.seen and m.state != "provisional"]
-        if len(new) == NEWEST:
-            await self.load()
-        elif new:
-            live.add_stored(new)
-            self._on_loaded()
+        await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
         is_settled = all(m.state != "provisional" for m in page)
-        self._host.go(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
+        self._host.start_worker(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
+
+    async def _show_new(self, messages: Sequence[Message]) -> None:
+        """Append messages that another window stored; load the thread if there may be more of them."""
+        if len(messages) == NEWEST:
+            await self.load()
+        elif messages:
+            self._transcript.live.add_stored(messages)
+            self._on_loaded()
 
     async def _follow(self, is_settled: bool) -> None:
         """Load what another window did to the memory; the thread itself once its answer is stored."""
@@ -211,7 +213,7 @@ class ThreadView:
 
     def _jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> None:
         if not self._transcript.jump(message_id, pattern):
-            self._host.say("This message has no text to show.")
+            self._host.show_notice("This message has no text to show.")
 
     def _spot(self) -> Spot:
         """Return where the user is."""
@@ -226,9 +228,9 @@ class ThreadView:
         if origin is None:
             return False
         if origin.thread_id != self.shown and self._host.session.busy:
-            self._host.say("The agent works in this thread: go back when it is done, or stop it with esc.")
+            self._host.show_notice("The agent works in this thread: go back when it is done, or stop it with esc.")
             return False
-        self._host.go(self._back, origin, group="jump", exclusive=True)
+        self._host.start_worker(self._back, origin, group="jump", exclusive=True)
         return True
 
     async def _back(self, origin: Spot) -> None:
@@ -267,11 +269,11 @@ class SearchHits:
         self._last = search_screen.Kept(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
-        self._last = screen.kept
+        self._last = screen.state
         if isinstance(result, str):
             self._prompt.add(result)
         elif result is not None:
-            self._host.go(self.go_to, result, self._last.text, group="jump", exclusive=True)
+            self._host.start_worker(self.go_to, result, self._last.text, group="jump", exclusive=True)
 
     async def go_to(self, hit: Hit, query: str = "") -> None:
         """Go to the place of a search hit: its message, the source of an observation, the task board."""
@@ -293,7 +295,9 @@ class SearchHits:
             passage = await search_preview.passage_of(views, hit, query, 10)
             self._host.push(search_preview.PassageScreen(title, passage))
             return
-        await self._view.visit(thread_id, message_id, index, seek.pattern_of(search_rows.searched_words(hit, query)))
+        await self._view.visit(
+            thread_id, message_id, index, copying.pattern_of(search_preview.searched_words(hit, query))
+        )
         self._prompt.focus()
 
     async def _task_card(self, hit: Hit) -> bool:

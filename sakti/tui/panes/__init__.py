@@ -1,0 +1,1 @@
+"""Panes beside the chat: `memory`, `observations`, `tasks`, in a `sidebar`; `bars` has their titles."""

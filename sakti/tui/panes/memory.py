@@ -37,7 +37,7 @@ from sakti.core.types import Spent
 from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.panes.title import SIGNS
+from sakti.tui.panes.bars import SIGNS
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 
 if TYPE_CHECKING:
@@ -207,59 +207,47 @@ class MemoryPane(Widget, can_focus=True):
         palette = host_of(self).palette
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
-        lines = memory_lines(
-            self._current_status(),
-            self.figures,
-            self.spent,
-            self.failed,
-            room,
-            palette,
-            turn_tokens=self.turn_tokens,
-            streaming=self.streaming,
-            sign=SIGNS[self._folded],
-        )
+        lines = self._memory_lines(room, palette)
         free = self._room() if height is None else height - len(lines)
         shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
+    def _memory_lines(self, width: int, palette: Palette) -> list[Line]:
+        """Return the lines above the events, the title first, in words for newcomers.
 
-def memory_lines(
-    status: MemoryStatus | None,
-    figures: Figures | None,
-    spent: Spent,
-    failed: str,
-    width: int,
-    palette: Palette,
-    *,
-    turn_tokens: int | None = None,
-    streaming: int = 0,
-    sign: str = SIGNS[False],
-) -> list[Line]:
-    """Return the lines of the pane, its title first, in words for newcomers.
+        Technical details are in `/memory` and behind Enter.
+        """
+        title: Line = [Segment(f"{SIGNS[self._folded]} Memory", palette.bold)]
+        status = self._current_status()
+        if status is None:
+            return [title, [Segment("No messages yet.", palette.faint)]]
+        if state := doing(status):
+            title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
+        lines = [title, *_gauges(status, self.streaming, self.turn_tokens, width, palette)]
+        if reflected := _reflection(status):
+            lines.append([Segment("  "), Segment(reflected, palette.muted)])
+        if status.backlog is not None:
+            style = palette.warn if status.backlog.paused else palette.text
+            lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
+        if self.figures is not None and (warning := summarize_doubts(self.figures)):
+            lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
+        lines += _last_lines(status, self.spent, palette, width, self.failed)
+        lines = [_crop(line, width) for line in lines]
+        return [*lines, *_failure_lines(self.failed, status.retry_at, width, palette)] if self.failed else lines
 
-    Technical details are in `/memory` and behind Enter.
-    """
-    title: Line = [Segment(f"{sign} Memory", palette.bold)]
-    if status is None:
-        return [title, [Segment("No messages yet.", palette.faint)]]
-    if state := doing(status):
-        title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
-    lines = [title, *_gauges(status, streaming, turn_tokens, width, palette)]
-    if reflected := _reflection(status):
-        lines.append([Segment("  "), Segment(reflected, palette.muted)])
-    if status.backlog is not None:
-        style = palette.warn if status.backlog.paused else palette.text
-        lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
-    if figures is not None and (warning := summarize_doubts(figures)):
-        lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
-    lines += _last_lines(status, spent, palette, width, failed)
-    lines = [_crop(line, width) for line in lines]
-    if failed:
-        lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
-        if status.retry_at is not None:
-            when = datetime.fromtimestamp(status.retry_at / 1000).strftime("%H:%M:%S")
-            lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
+
+def _failure_lines(failed: str, retry_at: int | None, width: int, palette: Palette) -> list[Line]:
+    """Return the last failure, and when memory tries again (Unix ms)."""
+    lines = _wrap_plain(f"✗ {failed}", palette.bad, width)
+    if retry_at is not None:
+        when = datetime.fromtimestamp(retry_at / 1000).strftime("%H:%M:%S")
+        lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
     return lines
+
+
+def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
+    """Return a text in at most three lines."""
+    return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
 
 
 def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
@@ -272,8 +260,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
-        lines += [[Segment(line, palette.warn)] for line in note]
+        lines += _wrap_plain(one_line(status.note, 200), palette.warn, width)
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -22,10 +23,9 @@ from sakti.core.text import one_line, sanitise
 from sakti.core.types import Json, plain_values
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.panes.time_bar import TimeBar
-from sakti.tui.panes.title import PaneTitle
-from sakti.tui.transcript.wrap import Line, indent, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.panes.bars import PaneTitle, TimeBar
+from sakti.tui.transcript.wrap import Line, Span, indent, wrap
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import PaneInput
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
-NOT_YET = "not yet in the prompt"
-LEAVES = {True: "removed: leaves with the next change of the prompt", False: "left out"}
+NOT_YET = "not yet in the context"
+LEAVES = {True: "removed: leaves with the next change of the context", False: "left out"}
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
-    """A heading: a date, or a reflection. `divider`: the rows below are not in the prompt yet."""
+    """A heading: a date, or a reflection. `divider`: the rows below are not in the context yet."""
 
     text: str
     divider: bool = False
@@ -123,40 +123,45 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     """
     lines = [x for x in lines if not x.forgotten]
     folded = {} if wanted else _fold_groups(lines, unfolded)
-    hidden = {line_id for under in folded.values() for line_id in under}
+    hidden = set(chain.from_iterable(folded.values()))
     rows: list[Row] = []
     heading = None
     for line in lines:
         if line.id in hidden or not wants(line, wanted):
             continue
-        text = sanitise(line.shown).strip()
-        reflection = line.kind == "reflection"
-        date = one_line(line.date or "", 40)
-        title = f"{date}  reflection" if reflection else date
+        title = _heading_of(line)
         if title != heading:
             heading = title
             if title.strip():
                 rows.append(DateRow(title.strip()))
-        rows.append(
-            ObservationRow(
-                line.id,
-                line.group_id,
-                _priority(line.priority),
-                one_line(line.time or "", 12),
-                text,
-                line.depth,
-                tuple(one_line(f, 60) for f in line.flags),
-                line.pinned,
-                line.edited,
-                reflection,
-                len(folded.get(line.id, ())),
-                line.id in unfolded,
-                sanitise(line.content).strip(),
-                category=one_line(line.category, 30),
-                fields=_show_fields(line),
-            )
-        )
+        rows.append(_observation_row(line, len(folded.get(line.id, ())), is_unfolded=line.id in unfolded))
     return rows
+
+
+def _heading_of(line: LogLine) -> str:
+    """Return the date that a line is listed under, with the kind of a reflection."""
+    return one_line(line.date or "", 40) + ("  reflection" if line.kind == "reflection" else "")
+
+
+def _observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> ObservationRow:
+    """Return a line of the log as a row with so many folded lines below it."""
+    return ObservationRow(
+        line.id,
+        line.group_id,
+        _priority(line.priority),
+        one_line(line.time or "", 12),
+        sanitise(line.shown).strip(),
+        line.depth,
+        tuple(one_line(f, 60) for f in line.flags),
+        line.pinned,
+        line.edited,
+        line.kind == "reflection",
+        nested,
+        is_unfolded,
+        sanitise(line.content).strip(),
+        category=one_line(line.category, 30),
+        fields=_show_fields(line),
+    )
 
 
 def _show_fields(line: LogLine) -> tuple[str, ...]:
@@ -184,51 +189,73 @@ def _priority(value: str | None) -> str:
 def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     """Return one row of the log in the side bar."""
     if isinstance(row, DateRow):
-        return (
-            [[Segment(f" {row.text} ".center(width, "┄"), palette.faint)]]
-            if row.divider
-            else [[Segment(row.text, palette.heading)]]
-        )
+        text = f" {row.text} ".center(width, "┄") if row.divider else row.text
+        return [[Segment(text, palette.faint if row.divider else palette.heading)]]
     if isinstance(row, CarriedRow):
         return _draw_carried(row, width, palette)
     lead = "  " * min(row.depth, 4)
-    shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
-    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
-    sign = ("⚑", palette.agent) if row.pinned else (shape, palette.faint if row.waiting else style)
-    head: Line = [Segment(f"{lead}{sign[0]} ", sign[1])]
+    sign, style = _sign_of(row, palette)
+    head: Line = [Segment(f"{lead}{sign} ", style)]
     body = _draw_text(row, max(6, width - len(lead) - 2), palette)
     if row.unfolded:
         more = [*((f, palette.muted) for f in row.fields), *((f"? {flag}", palette.warn) for flag in row.flags)]
         body += [line for span in more for line in wrap([span], max(6, width - len(lead) - 4))]
-    elif len(body) > MAX_LINES:
-        body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
+    else:
+        body = _cut_lines(body, palette)
     blank = Segment(" " * (len(lead) + 2))
     return [[*head, *body[0]], *indent(body[1:], blank)]
+
+
+def _sign_of(row: ObservationRow, palette: Palette) -> tuple[str, Style]:
+    """Return the sign of a line: that it is pinned, else its priority."""
+    if row.pinned:
+        return "⚑", palette.agent
+    shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
+    styles = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}
+    return shape, palette.faint if row.waiting else styles.get(row.priority, palette.faint)
+
+
+def _cut_lines(body: list[Line], palette: Palette) -> list[Line]:
+    """Return at most `MAX_LINES` of a row's lines."""
+    if len(body) <= MAX_LINES:
+        return body
+    return [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
 
 
 def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
     """Return the time and text of a line, with its marks: section, doubts, edited, folded lines below."""
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
+    body = (row.text.replace("\n", " "), palette.faint if row.waiting else text)
+    return wrap([*spans, body, *_marks(row, palette)], width)
+
+
+def _marks(row: ObservationRow, palette: Palette) -> list[Span]:
     marks = [
         (f" #{row.category}" if row.category else "", palette.faint),
         (f" ?{len(row.flags)}" if row.flags else "", palette.warn),
         (" ✎" if row.edited else "", palette.agent),
         (f" ▸{row.nested}" if row.nested else "", palette.agent),
     ]
-    body = (row.text.replace("\n", " "), palette.faint if row.waiting else text)
-    return wrap([*spans, body, *(mark for mark in marks if mark[0])], width)
+    return [mark for mark in marks if mark[0]]
 
 
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
     gone = row.line.is_removed
     text = palette.faint + Style(strike=True) if gone else palette.text
     spans = [(row.text, text), *([(f" {LEAVES[row.line.is_sent]}", palette.warn)] if gone else [])]
-    body = wrap(spans, max(6, width - 2))
-    if len(body) > MAX_LINES:
-        body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
+    body = _cut_lines(wrap(spans, max(6, width - 2)), palette)
     head = Segment(f"{'○' if row.line.kind == 'line' else '·'} ", palette.faint)
     return [[head, *body[0]], *indent(body[1:], Segment("  "))]
+
+
+def _count_lines(rows: Sequence[Row], lines: Sequence[LogLine]) -> str:
+    """Return how many of the log's lines show; "" for an empty log."""
+    shown = sum(1 + row.nested for row in rows if isinstance(row, ObservationRow))
+    total = sum(not line.forgotten for line in lines)
+    if shown != total:
+        return f"{shown} of {total}"
+    return f"{total}" if total else ""
 
 
 def _with_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
@@ -338,7 +365,7 @@ class ObservationsPane(Vertical):
             empty="No observations yet. They appear as you chat; /compact writes them now.",
         )
 
-    async def mount_hidden(self) -> None:
+    async def mount_rest(self) -> None:
         """Mount the parts that show only after a key, or once the log has a past."""
         filter_box = PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         await self.mount(TimeBar(id="observations-time"), filter_box, before=self.log_list)
@@ -372,9 +399,7 @@ class ObservationsPane(Vertical):
         rows, day = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
         if self._past is None:
             day, rows = self._add_headings(rows)
-        shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
-        total = sum(not x.forgotten for x in (*lines, *waiting))
-        count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
+        count = _count_lines(rows, (*lines, *waiting))
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:

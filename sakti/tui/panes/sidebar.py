@@ -49,15 +49,16 @@ class Sidebar(Vertical):
     """
 
     HELP = (
-        "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
+        "The panes. < and > make them narrower and wider, + and - the one with the focus taller and shorter, f "
+        "folds it. "
         "Drag their left edge or titles with the mouse; click a title to fold a pane."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus", "heighten(1)", "Taller pane", show=False, id="panes.higher"),
-        Binding("minus", "heighten(-1)", "Shorter pane", show=False, id="panes.lower"),
+        Binding("plus", "change_height(1)", "Taller pane", show=False, id="panes.higher"),
+        Binding("minus", "change_height(-1)", "Shorter pane", show=False, id="panes.lower"),
         Binding("f", "fold", "Fold or unfold the pane", show=False, id="panes.fold"),
-        Binding("greater_than_sign", f"widen({STEP})", "Wider panes", show=False, id="panes.wider"),
-        Binding("less_than_sign", f"widen(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
+        Binding("greater_than_sign", f"change_width({STEP})", "Wider panes", show=False, id="panes.wider"),
+        Binding("less_than_sign", f"change_width(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
     ]
 
     class Rearranged(Message):
@@ -79,7 +80,7 @@ class Sidebar(Vertical):
         self._width = 0  # set by hand; 0: as configured
         self._heights: dict[str, int] = {}  # of memory and tasks, where set by hand
         self._folded: set[str] = set()
-        self._drawn = ""  # what the mouse holds: "edge", or the pane of a title
+        self._dragging = ""  # what the mouse holds: "edge", or the pane of a title
         self._moved = False  # since it holds that
 
     def compose(self) -> ComposeResult:
@@ -166,7 +167,7 @@ class Sidebar(Vertical):
         if room := host_of(self).size.width:
             self.styles.width = panes_width(room, self._width, narrow=self.narrow)
 
-    def action_widen(self, step: int) -> None:
+    def action_change_width(self, step: int) -> None:
         if not self.narrow:
             self.set_width(_cells(self.styles.width, self.outer_size.width) + step)
             self.post_message(self.Rearranged())
@@ -193,7 +194,7 @@ class Sidebar(Vertical):
         if self._heights:
             self.apply()
 
-    def action_heighten(self, step: int) -> None:
+    def action_change_height(self, step: int) -> None:
         """Heighten the pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
         pane = self._focused_pane()
         if pane == "log":
@@ -224,11 +225,11 @@ class Sidebar(Vertical):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if event.screen_x == self.region.x and not self.narrow:
-            self._drawn = "edge"
+            self._dragging = "edge"
         else:
-            self._drawn = next((p for p in PANES if self._is_title(p, int(event.screen_y))), "")
+            self._dragging = next((p for p in PANES if self._is_title(p, int(event.screen_y))), "")
         self._moved = False
-        if self._drawn:
+        if self._dragging:
             self.capture_mouse()
 
     def _is_title(self, pane: str, y: int) -> bool:
@@ -237,17 +238,17 @@ class Sidebar(Vertical):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Drag the line between a pane and the one above with the pane's title."""
         y = int(event.screen_y)
-        if self._drawn == "edge":
+        if self._dragging == "edge":
             self.set_width(self.region.right - int(event.screen_x))
-        elif self._drawn and not self._is_title(self._drawn, y):
+        elif self._dragging and not self._is_title(self._dragging, y):
             self._moved = True
-            if self._drawn == "tasks":
+            if self._dragging == "tasks":
                 self.set_height("tasks", self.region.bottom - y)
-            elif self._drawn == "log" and "memory" in self.open_panes - self._folded:
+            elif self._dragging == "log" and "memory" in self.open_panes - self._folded:
                 self.set_height("memory", y - self.memory.region.y - self.memory.styles.margin.height)
 
     def on_mouse_up(self) -> None:
-        drawn, self._drawn = self._drawn, ""
+        drawn, self._dragging = self._dragging, ""
         if not drawn:
             return
         self.release_mouse()

@@ -15,9 +15,9 @@ from textual.message import Message
 
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
-from sakti.tui.panes.title import PaneTitle
-from sakti.tui.transcript.wrap import Line, line_width, shorten, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.panes.bars import PaneTitle
+from sakti.tui.transcript.wrap import Line, join_lines, line_width, shorten, wrap
+from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
@@ -97,8 +97,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     if not more and line_width(title) + len(note) + 2 <= room:
         return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
     if len(more) > 1:  # two lines of a title tell it from others
-        rest = " ".join("".join(s.text for s in line).strip() for line in more)
-        more = [[Segment(shorten(rest, room), text)]]
+        more = [[Segment(shorten(join_lines(more), room), text)]]
     under = [*more, *([[Segment(shorten(note, room), note_style)]] if note else [])]
     return [[*head, *title], *([Segment(" " * 5), *line] for line in under)]
 

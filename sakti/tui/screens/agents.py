@@ -41,7 +41,7 @@ from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.live import LiveTurn
 from sakti.tui.transcript.tool import child_style
 from sakti.tui.transcript.wrap import Line, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
 
@@ -78,7 +78,7 @@ class AgentsScreen(Panel[None]):
         self.set_interval(LOOK, self._look)
 
     def _look(self) -> None:
-        self.host.go(self._refresh, group="agents-list", exclusive=True)
+        self.host.start_worker(self._refresh, group="agents-list", exclusive=True)
 
     async def _refresh(self) -> None:
         children, custom = await self.host.session.children.list_all(), self.host.session.children.custom
@@ -101,14 +101,14 @@ class AgentsScreen(Panel[None]):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         event.stop()
         if isinstance(event.row, ListedChild):
-            self.host.go(follow, self.host, event.row.run.child_id, group="agents")
+            self.host.start_worker(follow, self.host, event.row.run.child_id, group="agents")
         else:
-            self.host.note(f"@agent-{event.row.name} in a prompt calls this agent.", 4)
+            self.host.set_hint(f"@agent-{event.row.name} in a prompt calls this agent.", 4)
 
     def action_stop(self) -> None:
         row: ListedChild | AgentSpec | None = self.result_list.current
         if isinstance(row, ListedChild):
-            self.host.go(stop, self.host, row.run.child_id, group="agents")
+            self.host.start_worker(stop, self.host, row.run.child_id, group="agents")
 
 
 def _entitle(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
@@ -145,7 +145,7 @@ class ChildScreen(Panel[None]):
         )
 
     async def on_mount(self) -> None:
-        await self.observations.mount_hidden()
+        await self.observations.mount_rest()
         self.memory.can_focus = False  # their keys act on the main thread's memory
         self.observations.can_focus_children = False
         self._load_memory()
@@ -184,7 +184,7 @@ class ChildScreen(Panel[None]):
             self.set_title(_entitle_child(self._run, self._child.state, self._child.in_words))
 
     def _load_memory(self) -> None:
-        self.host.go(self._show_memory, group="child-memory", exclusive=True)
+        self.host.start_worker(self._show_memory, group="child-memory", exclusive=True)
 
     async def _show_memory(self) -> None:
         memory = await self.host.session.views.child_memory(self._run.child_id)
@@ -211,7 +211,7 @@ class ChildScreen(Panel[None]):
             self.query_one(Transcript).focus()
 
     def action_stop(self) -> None:
-        self.host.go(stop, self.host, self._run.child_id, group="agents")
+        self.host.start_worker(stop, self.host, self._run.child_id, group="agents")
 
 
 def show(live: LiveTurn, event: Event) -> None:
@@ -227,7 +227,7 @@ def show(live: LiveTurn, event: Event) -> None:
     elif isinstance(event, ToolFinished):
         live.finish_tool(event.result, event.duration_ms)
     elif isinstance(event, MessageSaved):
-        live.claim(event.message)
+        live.attach(event.message)
     elif isinstance(event, StepStarted):
         live.begin_step()
     elif isinstance(event, StepDiscarded):
@@ -254,7 +254,7 @@ async def stop(host: Host, child_id: str) -> None:
     children = host.session.children
     if not await children.stop(child_id):
         elsewhere = await children.is_elsewhere(child_id)
-        host.note(RUNS_ELSEWHERE if elsewhere else "This child thread is not running.", 3)
+        host.set_hint(RUNS_ELSEWHERE if elsewhere else "This child thread is not running.", 3)
 
 
 async def open_list(host: Host) -> None:

@@ -15,22 +15,18 @@ from textual.widgets import Input, Static
 
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
+from sakti.tui.screens import task_card as task_cards
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
-from sakti.tui.transcript.wrap import Line, shorten, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.transcript.wrap import Line, join_lines, shorten, wrap
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
-
-with lazy_imports:
-    from sakti.tui.screens import task_card as task_cards
-    from sakti.tui.screens import task_tree as task_trees
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
@@ -46,7 +42,7 @@ LABELS = {
     "claim": ("c claim", "claim"),
     "release": ("r release", "release"),
     "close": ("x close", "ask('close')"),
-    "reopen": ("o reopen", "reopen"),
+    "reopen": ("o reopen", "reopen_task"),
     "depend": ("d waits for", "ask('depend')"),
     "tree": ("t tree", "tree"),
     "delete": ("del delete", "delete"),
@@ -81,7 +77,7 @@ class BoardScreen(Panel[None]):
         Binding("c", "claim", "Claim", show=False, id="board.claim"),
         Binding("r", "release", "Release", show=False, id="board.release"),
         Binding("x", "ask('close')", "Close with a summary", show=False, priority=True, id="board.close"),
-        Binding("o", "reopen", "Reopen", show=False, id="board.reopen"),
+        Binding("o", "reopen_task", "Reopen", show=False, id="board.reopen"),
         Binding("d", "ask('depend')", "Add a dependency", show=False, priority=True, id="board.depend"),
         Binding("t", "tree", "Dependency tree", show=False, id="board.tree"),
         Binding("delete,backspace", "delete", "Delete", show=False, id="board.delete"),
@@ -133,7 +129,7 @@ class BoardScreen(Panel[None]):
     def look(self) -> None:
         """Show changes since the last look."""
         if self.is_current:
-            self.host.go(self._reload, group="board-screen", exclusive=True)
+            self.host.start_worker(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
         """Reload the board if it changed, and once a minute to update ages."""
@@ -235,7 +231,7 @@ class BoardScreen(Panel[None]):
     def action_release(self) -> None:
         self._change_current("release")
 
-    def action_reopen(self) -> None:
+    def action_reopen_task(self) -> None:
         self._change_current("reopen")
 
     def action_delete(self) -> None:
@@ -249,14 +245,14 @@ class BoardScreen(Panel[None]):
 
     def action_tree(self) -> None:
         if self.column.current is not None:
-            self.host.push(task_trees.TreeScreen(self.column.current.id))
+            self.host.push(task_cards.TreeScreen(self.column.current.id))
 
     def _change_current(self, name: str) -> None:
         if self.column.current is not None:
             self._change(name, self.column.current.id)
 
     def _change(self, name: str, *args: str, force: bool = False) -> None:
-        self.host.go(self._run_change, name, args, force, group="board-change")
+        self.host.start_worker(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
         """Apply a change and reload the board; a refused one is shown and can be forced from below."""
@@ -311,17 +307,7 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
         ],
         *_title(one_line(card.title, 300), width, palette),
     ]
-    note, waits = "", waits_for(card)
-    if column == "blocked":
-        note = waits
-    elif column == "in_progress":
-        ended = "claim ended" if card.abandoned else ""
-        note = " · ".join(p for p in (who(card), ended, _since(card.since, now), waits) if p)
-    elif column == "closed_today":
-        note = _since(card.since, now)
-    elif column == "ready" and card.ready_to_close:
-        note = "ready to close"
-    if note:
+    if note := _note(card, column, now):
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
         if card.waits_for_children and not card.blocked_by:
             style = palette.muted
@@ -329,13 +315,26 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
     return [*lines, []]
 
 
+def _note(card: BoardTask, column: str, now: int) -> str:
+    """Return what a card waits for, who works on it, or how long ago it was closed, by its column."""
+    match column:
+        case "blocked":
+            return waits_for(card)
+        case "in_progress":
+            ended = "claim ended" if card.abandoned else ""
+            return " · ".join(p for p in (who(card), ended, _since(card.since, now), waits_for(card)) if p)
+        case "closed_today":
+            return _since(card.since, now)
+        case _:
+            return "ready to close" if column == "ready" and card.ready_to_close else ""
+
+
 def _title(text: str, width: int, palette: Palette) -> list[Line]:
     """At most two lines of it."""
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
         return [first]
-    remainder = " ".join("".join(s.text for s in line).strip() for line in rest)
-    return [first, [Segment(shorten(remainder, width), palette.text)]]
+    return [first, [Segment(shorten(join_lines(rest), width), palette.text)]]
 
 
 def _since(start: int | None, now: int) -> str:

@@ -13,11 +13,9 @@ from textual.widgets import Input
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.imports import ImportScreen
-from sakti.tui.screens.lists import JobsScreen
+from sakti.tui.screens.lists import ImportScreen, JobsScreen, ServersScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
-from sakti.tui.screens.servers import ServersScreen
 from sakti.tui.screens.settings import ChoiceScreen, SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks

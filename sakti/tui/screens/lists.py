@@ -1,33 +1,42 @@
-"""Screens that choose one of a list: models, themes."""
+"""Screens that choose one of a list: models, themes, background commands, imports, MCP servers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
+from sakti.actions.import_ import COUNTED, NO_HISTORY, describe
+from sakti.actions.line import Typed
+from sakti.agent.reports import mcp_view
 from sakti.agent.tools import background
-from sakti.core.text import count_k, one_line
+from sakti.core.errors import SaktiError
+from sakti.core.text import byte_size, count_k, display_path, one_line
 from sakti.core.types import ModelInfo
-from sakti.tui.appearance import files_seen
+from sakti.tui.appearance import stamp_theme_files
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.transcript.wrap import Line, fit, indent, plain_lines, shorten, wrap
+from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
+    from sakti.actions.import_ import HistoryImport
+    from sakti.agent.mcp.config import ServerEntry, ServerList
+    from sakti.agent.mcp.servers import ServerState
     from sakti.agent.tools.processes import Running
+    from sakti.importers.service import SourceReport
     from sakti.store.threads.runs import StoredJob
 
 FOLLOWED = 12  # lines of an output that is followed
-LOOK = 0.5  # seconds between looks at theme files, or at background commands, while their list is open
+LOOK = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
 
 
 def age(then_ms: int, now_ms: int) -> str:
@@ -95,7 +104,7 @@ class JobsScreen(Panel[None]):
         self._followed = ""  # the number of the command whose output is shown
 
     def body(self) -> ComposeResult:
-        yield LineList(self._draw, empty="No command was left running in the background.", id="panel-list")
+        yield LineList(self._draw, empty="There are no background commands.", id="panel-list")
 
     def on_mount(self) -> None:
         self._refresh()
@@ -132,12 +141,12 @@ class JobsScreen(Panel[None]):
     def action_end(self) -> None:
         row: tuple[str, Running | StoredJob] | None = self.result_list.current
         if row is not None:
-            self.host.go(self._end, row[0], group="jobs")
+            self.host.start_worker(self._end, row[0], group="jobs")
 
     async def _end(self, number: str) -> None:
         survivors = await self.host.session.end_background(number)
         if survivors:
-            self.host.say(f"Still running: {', '.join(survivors)}.", title="Could not end", tone="warning")
+            self.host.show_notice(f"Still running: {', '.join(survivors)}.", title="Could not end", tone="warning")
         if self.is_open:
             self._refresh()
 
@@ -165,7 +174,7 @@ class ThemesScreen(ListPanel):
 
     def _look(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
-        seen = files_seen()
+        seen = stamp_theme_files()
         if seen == self._seen:
             return
         self._seen = seen
@@ -243,7 +252,7 @@ async def pick_model(host: Host) -> None:
 
     def set_model(name: str | None) -> None:
         if name:
-            host.go(session.set_model, name, group="model", exclusive=True)
+            host.start_worker(session.set_model, name, group="model", exclusive=True)
 
     host.push(
         ModelsScreen(models, session.workspace.models.selection.model if session.workspace.models.selection else None),
@@ -258,6 +267,194 @@ def pick_theme(host: Host) -> None:
     def set_theme(name: str | None) -> None:
         if name:
             looks.preview(name)
-            host.go(host.session.views.set_ui_state, looks.theme_key, name, group="state")
+            host.start_worker(host.session.views.set_ui_state, looks.theme_key, name, group="state")
 
     host.push(ThemesScreen(looks.theme), set_theme)
+
+
+LOOKING = "looking into the home folder …"
+
+
+class ImportScreen(Panel[frozenset[str] | None]):
+    """The result are the names of the checked programs; None: nothing is imported."""
+
+    HELP = "The history of other programs on this machine. Space checks one, Enter imports the checked ones."
+    AUTO_FOCUS = "#panel-list"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "check", "Check a program", show=False, id="import.check")
+    ]
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("space check", "check"), ("enter import", "run"), BACK)
+    programs = query_one("#panel-list", LineList)
+
+    def __init__(self, history: HistoryImport) -> None:
+        super().__init__("Import the history of other programs")
+        self._history = history
+        self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures of each program, and percent counted
+        self._checked: set[str] = set()
+
+    def body(self) -> ComposeResult:
+        yield LineList(self._draw, empty=LOOKING, id="panel-list")
+
+    def on_mount(self) -> None:
+        self.host.start_worker(self._count, group="import-count", exclusive=True)
+
+    async def _count(self) -> None:
+        try:
+            await self._history.count(self._show_figures, lambda: not self.is_attached)
+        except SaktiError as e:
+            self.programs.say_empty(e.message)
+            return
+        if self.is_attached:
+            self.programs.say_empty(NO_HISTORY)
+
+    def _show_figures(self, source: SourceReport, percent: int) -> None:
+        """Show the figures of a program; it is checked at first, and unless it has nothing new."""
+        name = source.program
+        if self._rows.get(name, (None, -1))[1] == percent:
+            return
+        if name not in self._rows:
+            self._checked.add(name)
+        elif percent == COUNTED and not source.new:
+            self._checked.discard(name)
+        self._rows[name] = (source, percent)
+        self._draw_rows()
+
+    def _draw_rows(self) -> None:
+        if self.is_attached:
+            self.programs.set_rows(list(self._rows.values()))
+
+    def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        source, percent = cast("tuple[SourceReport, int]", row)
+        box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
+        is_counted = percent == COUNTED
+        text = describe(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        color = palette.text if source.new or not is_counted else palette.muted
+        lines = wrap([(text, color)], max(8, width - 2))
+        note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"
+        return [[box if n == 0 else Segment("  "), *line] for n, line in enumerate(lines)] + (
+            [[Segment(f"  {note}", palette.faint)]] if note else []
+        )
+
+    def action_check(self) -> None:
+        """Check the program under the cursor, or take the check away."""
+        row: tuple[SourceReport, int] | None = self.programs.current
+        if row is not None:
+            self._checked ^= {row[0].program}
+            self._draw_rows()
+
+    @on(LineList.Opened, "#panel-list")
+    def _open_row(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.action_run()
+
+    def action_run(self) -> None:
+        """Import the checked programs."""
+        if self._checked:
+            self.dismiss(frozenset(self._checked))
+
+
+class ServersScreen(Panel[None]):
+    """MCP servers of all files: state, version, tools, tokens, file, permissions, last error."""
+
+    HELP = "The MCP servers. Enter shows the tools of one, r restarts it, d turns it off until sakti ends, l logs in."
+    AUTO_FOCUS = "#panel-list"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run('restart')", "Restart the server", show=False, id="servers.restart"),
+        Binding("d", "run('disable')", "Turn the server off", show=False, id="servers.disable"),
+        Binding("l", "run('login')", "Log in to the server", show=False, id="servers.login"),
+    ]
+    keys: ClassVar[Keys] = (
+        ("↑↓ move", ""),
+        ("enter tools", "tools"),
+        ("r restart", "run('restart')"),
+        ("d disable", "run('disable')"),
+        ("l log in", "run('login')"),
+        BACK,
+    )
+    result_list = query_one("#panel-list", LineList)
+
+    def __init__(self, listed: ServerList) -> None:
+        super().__init__("MCP servers")
+        self._listed = listed
+        self._unfolded = ""  # the name of the server whose tools are shown
+        self._states: dict[str, ServerState] = {}
+
+    def body(self) -> ComposeResult:
+        yield LineList(self._draw, empty=mcp_view.NO_SERVERS, id="panel-list")
+
+    def on_mount(self) -> None:
+        self._refresh()
+        self.set_interval(LOOK, self._refresh)
+
+    def _refresh(self) -> None:
+        states = self.host.session.workspace.servers.states()
+        self._states = {state.server.name: state for state in states}
+        ready = sum(state.state == "ready" for state in states)
+        problems = "".join(f"  {one_line(problem, 100)}" for problem in self._listed.problems)
+        self.set_title(f"MCP servers  {ready} of {len(self._listed.entries)} ready{problems}")
+        self.result_list.set_rows(list(self._listed.entries))
+
+    def _draw(self, row: ServerEntry, width: int, palette: Palette) -> list[Line]:
+        server = row.server
+        state = None if row.why_not else self._states.get(server.name)
+        sign, colour = _server_sign(row, state, palette)
+        name = shorten(one_line(server.name, 64), max(8, width // 3))
+        lines: list[Line] = [
+            [
+                Segment(f"{sign} ", colour),
+                Segment(f"{name}  ", palette.text),
+                Segment(shorten(_describe_server(row, state), max(8, width - len(name) - 6)), palette.muted),
+            ]
+        ]
+        below = self._lines_below(row, state)
+        rows = (row for text in below for row in plain_lines(text, palette.faint, max(8, width - 4)))
+        return [*lines, *indent(rows, Segment("  "))]
+
+    def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
+        """Return the file, permissions and error of a server; of an unfolded one its tools, too."""
+        server = row.server
+        source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
+        lines = [" · ".join(part for part in (source, mcp_view.describe_grants(server)) if part)]
+        lines += [state.error] if state is not None and state.error else []
+        if server.name == self._unfolded:
+            lines += [mcp_view.describe_way(row) or row.why_not]
+            lines += mcp_view.tool_lines(state) if state is not None else []
+        return lines
+
+    @on(LineList.Opened)
+    def _open_tools(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.action_tools()
+
+    def action_tools(self) -> None:
+        """Show the tools of the chosen server, or hide them."""
+        row: ServerEntry | None = self.result_list.current
+        self._unfolded = row.server.name if row is not None and row.server.name != self._unfolded else ""
+        self._refresh()
+
+    def action_run(self, verb: str) -> None:
+        """Do with the chosen server what `/mcp VERB NAME` does; the chat shows the address of a login."""
+        row: ServerEntry | None = self.result_list.current
+        if row is None:
+            return
+        if verb == "login":
+            self.leave()
+        self.host.start_worker(
+            self.host.run_typed, Typed("command", "mcp", f"{verb} {row.server.name}"), group="servers"
+        )
+
+
+def _describe_server(row: ServerEntry, state: ServerState | None) -> str:
+    if state is not None:
+        return mcp_view.describe_state(state)
+    return row.why_not or ("starting" if row.server.enabled else "disabled")
+
+
+def _server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
+    """Return the sign of a server and its style."""
+    if row.why_not or (state is not None and state.state == "needs login"):
+        return "!", palette.warn
+    if state is None or state.state == "disabled":
+        return "·", palette.faint
+    marks = {"ready": ("✓", palette.ok), "failed": ("✗", palette.bad)}
+    return marks.get(state.state, ("…", palette.muted))

@@ -20,7 +20,7 @@ from sakti.core.text import one_line
 from sakti.tui.host import STYLES, Host, app_of, host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine, SafeInput
 
 Result = TypeVar("Result")

@@ -23,10 +23,10 @@ from sakti.store.search.query import MAX_TEXT
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
-from sakti.tui.screens.search_preview import Preview, passage_of
-from sakti.tui.screens.search_rows import (
+from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
+    Preview,
     Row,
     draw_row,
     filter_of,
@@ -35,11 +35,12 @@ from sakti.tui.screens.search_rows import (
     last_key,
     next_filter,
     notes,
+    passage_of,
     rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.status import Chip
 
@@ -144,7 +145,7 @@ class SearchScreen(Panel[Any]):
         self._show_chips()
 
     @property
-    def kept(self) -> Kept:
+    def state(self) -> Kept:
         """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
         if not self.query("#panel-list"):
             return Kept(self._first, self._scope, 0, "")
@@ -162,7 +163,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def _search_soon(self) -> None:
-        self.host.go(self._search, DEBOUNCE, group="search", exclusive=True)
+        self.host.start_worker(self._search, DEBOUNCE, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Search for the current input; old results stay visible until new ones arrive."""
@@ -223,7 +224,7 @@ class SearchScreen(Panel[Any]):
 
     def _more_soon(self) -> None:
         if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
-            self.host.go(self._more, group="search", exclusive=True)
+            self.host.start_worker(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
         """Append the next page of hits."""
@@ -270,7 +271,7 @@ class SearchScreen(Panel[Any]):
     def _moved_to(self, hit: Hit | None) -> None:
         has_sources = hit is not None and hit.kind in ("observation", "reflection")
         self.query_one("#chip-sources", Chip).display = has_sources
-        self.host.go(self._preview, hit, group="preview", exclusive=True)
+        self.host.start_worker(self._preview, hit, group="preview", exclusive=True)
 
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
@@ -304,7 +305,7 @@ class SearchScreen(Panel[Any]):
             if hit is not None and _is_hit(hit):
                 self.dismiss(hit)
         elif self._current_request()[0]:
-            self.host.go(self._search, 0.0, True, group="search", exclusive=True)
+            self.host.start_worker(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:
         hit = self.result_list.current
@@ -315,7 +316,7 @@ class SearchScreen(Panel[Any]):
         """Show every message that an observation was made from, over this screen."""
         hit = self.result_list.current
         if hit is not None and hit.kind in ("observation", "reflection"):
-            self.host.go(self._open_sources, hit, group="sources", exclusive=True)
+            self.host.start_worker(self._open_sources, hit, group="sources", exclusive=True)
 
     async def _open_sources(self, hit: Hit) -> None:
         origin = await self.host.session.views.origin(hit.id)

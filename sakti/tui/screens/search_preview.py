@@ -1,30 +1,220 @@
-"""Show the messages around a hit with highlighted words, beside the list or on its own screen."""
+"""Show search hits: rows of the list, filters in the query, and the messages around a hit."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.segment import Segment
 from rich.style import Style
 from textual.app import ComposeResult
 
-from sakti.core.text import counted, one_line
+from sakti.core.text import counted, one_line, sanitise
 from sakti.core.types import Message, TextPart
+from sakti.store.search.query import parse_query, terms
+from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.screens.search_rows import searched_words
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.seek import pattern_of, seek
-from sakti.tui.transcript.wrap import Line
+from sakti.tui.transcript.copying import pattern_of, seek
+from sakti.tui.transcript.wrap import Line, Span, fit, line_width, shorten, wrap
 from sakti.tui.widgets.lines import mark
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import Views
-    from sakti.store.search.search import Hit
+    from sakti.store.search.search import Hit, SearchPage
+
+SNIPPET_LINES = 2
+CONTEXT_BEFORE = 20  # characters before a match that is moved into sight
+Marks: TypeAlias = tuple[tuple[int, int], ...]
+
+# The values that a key cycles through, by their operator in the query, with their display names.
+FILTERS: dict[str, dict[str, str]] = {
+    "kind": {
+        "": "all kinds",
+        "message": "messages",
+        "observation": "observations",
+        "reflection": "reflections",
+        "task": "tasks",
+        "working_memory": "working memory",
+    },
+    "role": {"": "anyone", "user": "you", "assistant": "sakti", "tool": "tools"},
+    "after": {"": "any time", "today": "today", "7d": "7 days"},
+}
+_WHO = {"user": "you", "assistant": "sakti", "tool": "tool"}
+_HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": "Reflections"}
+
+
+class Heading(Struct, frozen=True):
+    """Heading of a group of hits: `time` (Unix ms) of the best one, and their `count`."""
+
+    key: str
+    title: str
+    time: int
+    count: int
+
+
+Row: TypeAlias = "Heading | Hit"
+
+
+def rule_of(page: SearchPage) -> tuple[int, str]:
+    """Return the rank of the first hit with some of the words only, and the rule above it; 0 for no rule."""
+    if not page.with_all or page.with_all >= page.total:
+        return 0, ""
+    return page.with_all + 1, f"── {page.total - page.with_all} with some of the words ──"
+
+
+def group_hits(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
+    """Group `hits`, best first, by thread; the thread of the best hit comes first.
+
+    `after`: the key of the last heading above, which is not repeated. `rule`: see `rule_of`.
+    """
+    listed, (rank, title) = list(hits), rule
+    at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
+    if at is None:
+        return _group(listed, after)
+    return [*_group(listed[:at], after), Heading("", title, 0, 0), *_group(listed[at:], "")]
+
+
+def _group(hits: Iterable[Hit], after: str) -> list[Row]:
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(_key(hit), []).append(hit)
+    rows: list[Row] = []
+    for number, (key, members) in enumerate(groups.items()):
+        if number or key != after:
+            rows.append(Heading(key, _title(members[0]), members[0].time, len(members)))
+        rows += members
+    return rows
+
+
+def last_key(rows: Sequence[Row]) -> str:
+    """Return the key of the last heading."""
+    return next((r.key for r in reversed(rows) if isinstance(r, Heading)), "")
+
+
+def _key(hit: Hit) -> str:
+    in_thread = hit.thread_id and hit.kind in ("message", "observation", "reflection")
+    return f"thread {hit.thread_id}" if in_thread else hit.kind
+
+
+def _title(hit: Hit) -> str:
+    if _key(hit).startswith("thread "):
+        title = hit.thread_title or "untitled"
+        return f"{title} · {hit.origin}" if hit.origin else title
+    return _HEADINGS.get(hit.kind, "Observations")
+
+
+def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Line]:
+    """Draw a heading, or a hit: author, time, a `note` on the match, and the marked snippet."""
+    width -= 1  # the last cell is the scroll bar's
+    if isinstance(row, Heading):
+        return _draw_heading(row, width, palette)
+    who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
+    head: Line = [
+        Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
+        Segment(f"  {_format_time(row.time)}", palette.faint),
+        Segment("  compacted" if row.source == "compacted" else "", palette.faint),
+    ]
+    note = one_line(note, 120)
+    beside = bool(note) and line_width(head) + len(note) + 2 <= width
+    if beside:
+        head.append(Segment(f"  {note}", palette.faint))
+    under: list[Line] = [] if beside or not note else [[Segment(f"    {shorten(note, width - 4)}", palette.faint)]]
+    room = max(8, width - 4)
+    snippet, marks = _from_match(row.snippet, row.marks, SNIPPET_LINES * room)
+    body = wrap(mark_snippet(snippet, marks, palette), room)[:SNIPPET_LINES]
+    return [head, *under, *([Segment("    "), *line] for line in body)]
+
+
+def _draw_heading(row: Heading, width: int, palette: Palette) -> list[Line]:
+    right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
+    room = max(4, width - len(right) - 2)
+    title = Segment(fit(one_line(row.title, 200), room), palette.heading)
+    return [[], [title, Segment(f"  {right}", palette.faint)]]
+
+
+def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
+    """Return a snippet from a word before its first match on, if that would not be in sight otherwise."""
+    if not marks or marks[0][1] < room * 3 // 4:
+        return snippet, marks
+    start = snippet.rfind(" ", 0, max(0, marks[0][0] - CONTEXT_BEFORE)) + 1
+    return "…" + snippet[start:], tuple((a - start + 1, b - start + 1) for a, b in marks)
+
+
+def _format_time(time: int) -> str:
+    return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
+
+
+def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
+    """Return `snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
+    spans: list[Span] = []
+    at = 0
+    strong = palette.bold + palette.mark
+    for start, end in marks:
+        if start < at or end > len(snippet):
+            continue
+        spans += [(_flat(snippet[at:start]), palette.muted), (_flat(snippet[start:end]), strong)]
+        at = end
+    spans.append((_flat(snippet[at:]), palette.muted))
+    return [(text, style) for text, style in spans if text]
+
+
+def _flat(text: str) -> str:
+    return sanitise(text).replace("\n", " ").replace("\t", " ")
+
+
+def searched_words(hit: Hit, query: str) -> list[str]:
+    """Return the words to highlight in a hit: the matches in its snippet, and the query's words."""
+    parsed = parse_query(query)
+    words = [hit.snippet[a:b] for a, b in hit.marks]
+    words += [*parsed.phrases, *parsed.prefixes, *(w for w in terms(parsed.text) if len(w) > 2)]
+    return [one_line(w, 200) for w in words]
+
+
+# --- filters ------------------------------------------------------------------------------------------------
+
+
+def _operator(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\S)(?<!NOT ){name}:(\"[^\"]*\"|\S+)\s*", re.IGNORECASE)
+
+
+def filter_of(query: str, name: str) -> str:
+    """Return the value of the filter `name` in a query, or ""."""
+    values = _operator(name).findall(query)
+    value = str(values[-1]).strip('"').lower() if values else ""
+    return value.rstrip("s") if name == "kind" else value
+
+
+def with_filter(query: str, name: str, value: str) -> str:
+    """Return `query` with that filter at its start; an empty `value` removes the filter."""
+    rest = _operator(name).sub("", query)
+    return f"{name}:{value} {rest}" if value else rest
+
+
+def next_filter(query: str, name: str) -> str:
+    """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
+    values = list(FILTERS[name])
+    now = filter_of(query, name)
+    return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
+
+
+def filter_text(query: str, name: str) -> str:
+    """Return the display text of a filter's value."""
+    value = filter_of(query, name)
+    return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)
+
+
+def notes(hits: Iterable[Hit]) -> dict[str, str]:
+    """Return the notes on hits, by hit id; hits without a note are omitted."""
+    texts = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
+    return {i: text for i, text in texts.items() if text}
+
 
 LONG = 20_000  # characters of a message above which the passage round the hit is shown alone
 BEFORE, AFTER = 1_500, 4_000  # characters of that passage
@@ -108,10 +298,7 @@ class Preview(Transcript):
         hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
         if hit is None and (pattern is not None or first is None) and passage.passage.strip():
-            # it is in a part that is not drawn: an attached file, the middle of a long output
-            blocks = document.blocks
-            after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
-            document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
+            after = self._add_passage(passage)
             first = after if first is None else first
             hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         place = hit or (first or 0, 0)
@@ -119,6 +306,13 @@ class Preview(Transcript):
         if first is not None:
             y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place
+
+    def _add_passage(self, passage: Passage) -> int:
+        """Show text that is in a part that is not drawn: an attached file, the middle of a long output."""
+        blocks = self.document.blocks
+        after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
+        self.document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
+        return after
 
     def line_at(self, y: int) -> Line | None:
         line = super().line_at(y)

@@ -21,7 +21,7 @@ from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
@@ -197,7 +197,7 @@ class SettingsScreen(ListPanel):
     def _write_choice(self, choice: tuple[str, bool] | None) -> None:
         if choice is not None and self._chosen is not None:
             text, self._in_project = choice
-            self.host.go(self._write, self._chosen, text, group="settings", exclusive=True)
+            self.host.start_worker(self._write, self._chosen, text, group="settings", exclusive=True)
 
     def action_close(self) -> None:
         super().action_close()
@@ -247,7 +247,7 @@ class SettingsScreen(ListPanel):
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         if self._chosen is not None:
-            self.host.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
+            self.host.start_worker(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
 
     async def _write(self, row: Setting, text: str) -> None:
         session, (user_file, project_file) = self.host.session, self._files

@@ -1,27 +1,32 @@
-"""Show all details of a task: description, dependencies, outcome, history and comments."""
+"""Show all details of a task, and the tree of its dependencies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.segment import Segment
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.getters import query_one
 
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message
+from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
-with lazy_imports:
-    from sakti.tui.screens import task_tree as task_trees
+if TYPE_CHECKING:
+    from sakti.tasks.queries import Branch
 
 KEYS = {
     "open": (("c claim", "do('claim')"),),
@@ -52,7 +57,7 @@ class TaskCardScreen(Panel[None]):
         yield Transcript()
 
     def on_mount(self) -> None:
-        self.host.go(self._show, group="task-card", exclusive=True)
+        self.host.start_worker(self._show, group="task-card", exclusive=True)
 
     async def _show(self, said: str = "") -> None:
         try:
@@ -74,7 +79,7 @@ class TaskCardScreen(Panel[None]):
 
     def action_do(self, name: str) -> None:
         if CAN[name] == self._status:
-            self.host.go(self._do, name, group="task-card", exclusive=True)
+            self.host.start_worker(self._do, name, group="task-card", exclusive=True)
 
     async def _do(self, name: str) -> None:
         try:
@@ -85,7 +90,7 @@ class TaskCardScreen(Panel[None]):
         await self._show(message)
 
     def action_tree(self) -> None:
-        self.host.push(task_trees.TreeScreen(self._task_id))
+        self.host.push(TreeScreen(self._task_id))
 
 
 def _blocker(task: Json) -> str:
@@ -95,13 +100,7 @@ def _blocker(task: Json) -> str:
 def _facts(shown: Json) -> list[tuple[str, Any]]:
     """List the fields of a task with their names; some are empty."""
     task: Json = shown["task"]
-    handle = task["handle"]
-    edges = [
-        f"waits for {d['dependsOn']} ({d['type']}, {d['status']})"
-        if d["task"] == handle
-        else f"{d['task']} waits for it ({d['type']})"
-        for d in shown["dependencies"]
-    ]
+    edges = [_describe_edge(edge, task["handle"]) for edge in shown["dependencies"]]
     history = [
         f"{datetime.fromtimestamp(h['time'] / 1000):%Y-%m-%d %H:%M} {h['action']} by {h['actor'].rpartition(':')[2]}"
         for h in shown["history"]
@@ -115,11 +114,24 @@ def _facts(shown: Json) -> list[tuple[str, Any]]:
         ("for", task.get("assignee", "")),
         ("held by", f"{task.get('claimedBy', '')}{', claim ended' if task.get('claimEnded') else ''}"),
         ("blocked", ", ".join(_blocker(t) for t in shown["blockingTasks"])),
-        ("waits for", f"{n} open children" if (n := task.get("waitsForChildren", 0)) > 1 else "its child" if n else ""),
+        ("waits for", _count_children(task.get("waitsForChildren", 0))),
         *(("relation", edge) for edge in edges),
         *((str(k), v) for k, v in task.get("metadata", {}).items()),
         *(("history", line) for line in history),
     ]
+
+
+def _describe_edge(edge: Json, handle: str) -> str:
+    """Return a dependency as seen from the task `handle`."""
+    if edge["task"] == handle:
+        return f"waits for {edge['dependsOn']} ({edge['type']}, {edge['status']})"
+    return f"{edge['task']} waits for it ({edge['type']})"
+
+
+def _count_children(count: int) -> str:
+    if count > 1:
+        return f"{count} open children"
+    return "its child" if count else ""
 
 
 def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
@@ -133,3 +145,66 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
         why = "Messages sent while the task is claimed appear here."
         blocks.append(NoticeBlock(title="No messages yet", text=why))
     return [*blocks, *message_blocks(said)]
+
+
+class TreeScreen(Panel[None]):
+    """The tree of the task with this id."""
+
+    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter, or two clicks: that task's tree."
+    AUTO_FOCUS = "#tree-list"
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter its tree", "open"), BACK)
+    branches = query_one("#tree-list", LineList)
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("Dependencies")
+        self._task_id = task_id
+
+    def body(self) -> ComposeResult:
+        yield LineList(draw_branch, id="tree-list")
+
+    def on_mount(self) -> None:
+        self._load(self._task_id)
+
+    @on(LineList.Opened)
+    def _open_row(self, event: LineList.Opened) -> None:
+        event.stop()
+        self._load(event.row.task.id)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+    def action_open(self) -> None:
+        self.branches.action_open()
+
+    def _load(self, task_id: str) -> None:
+        self.host.start_worker(self._show, task_id, group="task-tree", exclusive=True)
+
+    async def _show(self, task_id: str) -> None:
+        try:
+            rows = await changes.tree(self.host.session, task_id)
+        except TaskError as e:  # deleted meanwhile
+            self.set_title(e.message)
+            return
+        if self.is_open:
+            self.set_title(f"Dependencies of {rows[0].task.handle} {rows[0].task.title}")
+            self.branches.set_rows(rows, cursor=0)
+
+
+def draw_branch(branch: Branch, width: int, palette: Palette) -> list[Line]:
+    """Draw a row of the tree: `waits for ✗ t4k2 P1 refresh tokens`."""
+    task = branch.task
+    closed = task.status == "closed"
+    sign, style = ("✓", palette.faint) if closed else ("✗", palette.bad) if branch.held else ("·", palette.muted)
+    if task.status == "in_progress":
+        sign, style = "▶", palette.ok
+    relation = f"{'  ' * branch.depth}{branch.relation} " if branch.relation else ""
+    handle = f"{one_line(task.handle, 40)} P{task.priority} "
+    title = one_line(task.title, 300) + ("  (see above)" if branch.again else "")
+    return [
+        [
+            Segment(relation, palette.faint),
+            Segment(f"{sign} ", style),
+            Segment(handle, palette.muted),
+            Segment(
+                shorten(title, max(4, width - len(relation) - len(handle) - 2)),
+                palette.faint if closed or branch.again else palette.text,
+            ),
+        ]
+    ]

@@ -24,7 +24,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
 ROOMY = 90  # columns of a list from which on its figures are named in full
@@ -40,8 +40,7 @@ class ThreadsScreen(ListPanel):
     """Dismisses with the `ThreadSummary` to open."""
 
     HELP = (
-        "Every thread of this workspace, the newest first; those of `sakti run` are marked. A deleted one can be "
-        "restored."
+        "Every thread of this workspace, newest first; those of `sakti run` are marked. A deleted one can be restored."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "ask('rename')", "Rename", show=False, priority=True, id="threads.rename"),
@@ -213,7 +212,7 @@ class ThreadsScreen(ListPanel):
             except SaktiError as e:
                 self.say(e.message)
 
-        self.host.go(run, group="threads-screen")
+        self.host.start_worker(run, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
         message = await actions.rename(thread_id, title)
@@ -312,7 +311,7 @@ async def pick_thread(host: Host) -> None:
 
     def open_thread(summary: ThreadSummary | None) -> None:
         if summary is not None:
-            host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
+            host.start_worker(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
     host.push(
         ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
 
 NEW = "It brings files that change what sakti does. Until you trust the folder they are left out."
-MADE = "A command or a tool made these files. Until you trust them they are left out."
+MADE = "A command or a tool created these files. Until you trust them they are left out."
 CHANGED = "Its files changed since you trusted the folder. Until you trust it again they are left out."
 
 

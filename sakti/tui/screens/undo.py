@@ -23,7 +23,7 @@ from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.approval import GUARD
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ with lazy_imports:
 
 TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
+SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -49,7 +49,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What an undo would do to files. Files changed since then are kept unless you choose to restore them."
+    HELP = "The effect of an undo on files. Files changed since then are kept unless you choose to restore them."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "undo", "Undo", priority=True, id="undo.yes"),
         Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
@@ -140,7 +140,7 @@ class RedoScreen(UndoScreen):
         ("↑↓ choose", ""),
         BACK,
     )
-    HELP = "What a redo would do to files. Files changed since the undo are kept unless you choose to restore them."
+    HELP = "The effect of a redo on files. Files changed since the undo are kept unless you choose to restore them."
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
@@ -150,12 +150,12 @@ class RedoScreen(UndoScreen):
 class RewindScreen(ListPanel):
     """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
-    HELP = "Undo a turn and everything after it: conversation, files, or both. A preview comes first."
+    HELP = "Undo a turn and everything after it: messages, files, or both. A preview comes first."
     placeholder = "filter turns"
     empty = "no turn yet"
     keys: ClassVar[Keys] = (("enter preview", "open"), ("tab what", "what"), BACK)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "what", "Undo both, the conversation or the files", priority=True, id="rewind.what"),
+        Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
     def __init__(self, turns: Sequence[Past], now: int) -> None:
@@ -198,7 +198,7 @@ async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.go(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
+            host.start_worker(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
 
     host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
@@ -210,12 +210,12 @@ async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing,
 def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
     """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
-        host.say("There is nothing to undo.", title="Undo")
+        host.show_notice("There is nothing to undo.", title="Undo")
         return
 
     def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
     host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
@@ -225,14 +225,14 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
     def run_redo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_redo, host, found, preview, take, group="undo", exclusive=True)
 
     host.push(RedoScreen(preview, host.session.workspace.clock), run_redo)
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.describe_result(await found.redo(preview, take=take), redo=True)
-    host.note(done.sentence, TOLD_S)
+    host.set_hint(done.sentence, TOLD_S)
 
 
 async def _undo(
@@ -241,7 +241,7 @@ async def _undo(
     result = await found.undo(preview, take=take)
     done = words.describe_result(result)
     if not result.done.went_to:
-        host.say(done.sentence, title=done.title)
+        host.show_notice(done.sentence, title=done.title)
         return
-    host.note(done.sentence, TOLD_S)  # in the chat another thread is being shown
+    host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
     give_back(result.prompt)

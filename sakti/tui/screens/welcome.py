@@ -23,13 +23,13 @@ from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
-from sakti.tui import editor
+from sakti.tui import desktop
 from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
 from sakti.tui.transcript.wrap import Line, fit, indent, wrap
-from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class WelcomeScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.host.go(self._look, group="welcome")
+        self.host.start_worker(self._look, group="welcome")
 
     def on_screen_resume(self) -> None:
         self._refresh()  # the theme may be another one
@@ -166,7 +166,7 @@ class WelcomeScreen(Panel[None]):
                 self._go(self._tour)
             case Way("import"):
                 self.dismiss(None)
-                self.host.go(self.host.run_typed, Typed("command", "import"), group="command")
+                self.host.start_worker(self.host.run_typed, Typed("command", "import"), group="command")
             case Way("theme"):
                 pick_theme(self.host)
             case Way("approval"):
@@ -182,9 +182,9 @@ class WelcomeScreen(Panel[None]):
                 if self.is_open:
                     self.tell(e.message)
                 else:
-                    self.host.say(e.message, title=e.title, tone="warning")
+                    self.host.show_notice(e.message, title=e.title, tone="warning")
 
-        self.host.go(run, group="welcome-way")
+        self.host.start_worker(run, group="welcome-way")
 
     # --- a key ------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,9 @@ class WelcomeScreen(Panel[None]):
         if self.is_open:
             await self._use("local")
         else:
-            self.host.say("The small model is installed. /model local uses it.", title="Download", tone="information")
+            self.host.show_notice(
+                "The small model is installed. /model local uses it.", title="Download", tone="information"
+            )
 
     async def _install(self) -> None:
         """Download the weights; closing the screen does not stop it."""
@@ -264,7 +266,7 @@ class WelcomeScreen(Panel[None]):
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _tour(self) -> None:
-        code = await editor.run(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
+        code = await desktop.run_in_terminal(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
         if code:
             self.tell("The tour could not be played here: run `sakti tour` in a shell.")
 
@@ -307,7 +309,7 @@ class WelcomeScreen(Panel[None]):
 class KeyScreen(ListPanel):
     """Dismisses with the variable of the provider that was chosen."""
 
-    HELP = "The providers that take a key, and the variable that each is read from."
+    HELP = "The providers that take a key, and the variable that holds it."
     placeholder = "filter"
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from sakti.core.types import (
     MarkerPart,
     Message,
     OutputPart,
+    Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -85,15 +86,21 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
         elif message.role == "assistant" and speaker != "sakti":
             speaker = "sakti"
             blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
-        for part in message.parts if message.role != "user" else ():
-            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in ended_ids):
-                _add_part(part, message, blocks, calls)
+        for part in _drawn_parts(message, message.id in ended_ids):
+            _add_part(part, message, blocks, calls)
         if (ended := stored_notice(message)) is not None:
             blocks.append(ended)
     for call in calls.values():
         if call.state == "running":
             call.state = "stopped"
     return blocks
+
+
+def _drawn_parts(message: Message, has_ending: bool) -> list[Part]:
+    """Return the parts of an answer or a result, without the mark of an ending that a notice shows."""
+    if message.role == "user":
+        return []
+    return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _TOLD)]
 
 
 def _told_endings(messages: Sequence[Message]) -> set[str]:
@@ -133,9 +140,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
     after_label = bool(blocks) and isinstance(blocks[-1], Label)
     match part:
         case TextPart(text):
-            chunks = split(sanitise(text))
-            for number, chunk in enumerate(chunks):
-                blocks.append(ChunkBlock(message.id, gap=chunk.gap and not (number == 0 and after_label), chunk=chunk))
+            blocks += _text_blocks(message.id, text, after_label=after_label)
         case ThinkingPart(text) if text.strip():
             blocks.append(ThinkingBlock(message.id, gap=not after_label, text=text))
         case ToolCallPart():
@@ -156,6 +161,15 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
             pass
 
 
+def _text_blocks(message_id: str, text: str, *, after_label: bool) -> list[ChunkBlock]:
+    """Return an answer as blocks; the first needs no gap below a label."""
+    chunks = split(sanitise(text))
+    return [
+        ChunkBlock(message_id, gap=chunk.gap and not (after_label and number == 0), chunk=chunk)
+        for number, chunk in enumerate(chunks)
+    ]
+
+
 def user_blocks(message: Message) -> list[Block]:
     """Return the blocks of a user message: the text, and the names of its attachments."""
     if (notice := _notice_of_program(message)) is not None:
@@ -164,13 +178,7 @@ def user_blocks(message: Message) -> list[Block]:
     blocks: list[Block] = [Label(message.id, who=who, created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
-        call = ToolBlock(message.id, name="bash", own=True)
-        ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
-        printed = ran.text if ran else message.text.partition("\n```\n")[2].removesuffix("\n```")
-        details = message.metadata.get("outcome")
-        info = cast("Json", details) if isinstance(details, dict) else {}
-        call.finish(ToolResultPart("", "bash", printed, bool(info.get("failed")), info), None)
-        blocks += [TextBlock(message.id, text=f"!{command}"), call]
+        blocks += [TextBlock(message.id, text=f"!{command}"), _own_command(message)]
     elif message.text.strip():
         blocks.append(TextBlock(message.id, text=message.text, pasted=_pasted_blocks(message)))
     for part in message.parts:
@@ -180,6 +188,17 @@ def user_blocks(message: Message) -> list[Block]:
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
     return blocks
+
+
+def _own_command(message: Message) -> ToolBlock:
+    """Return the block of a command that the user ran."""
+    call = ToolBlock(message.id, name="bash", own=True)
+    ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
+    printed = ran.text if ran else message.text.partition("\n```\n")[2].removesuffix("\n```")
+    details = message.metadata.get("outcome")
+    info = cast("Json", details) if isinstance(details, dict) else {}
+    call.finish(ToolResultPart("", "bash", printed, bool(info.get("failed")), info), None)
+    return call
 
 
 def _notice_of_program(message: Message) -> NoticeBlock | None:

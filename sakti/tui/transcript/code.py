@@ -1,18 +1,25 @@
-"""Code as lines of styled spans, through Pygments, which is imported with the first block of code."""
+"""Code and unified diffs as lines of styled spans.
+
+Pygments is imported with the first block of code.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core.lazy import lazy_pattern
+from sakti.core.text import counted
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import TAB, Line, Row, Span, fold_words, indent, made_from, pad, shorten
+from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, indent, made_from, pad, shorten
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -63,47 +70,46 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     Plain if `language` is not known, or if its lexer changes the text.
     """
     code = code.expandtabs(TAB)
-    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
-    tokens = list(lexer.get_tokens(code + "\n")) if lexer is not None else []  # some lexers need the last newline
-    if "".join(value for _, value in tokens) != code + "\n":
+    tokens = _tokens_of(code, language)
+    if tokens is None:
         return [[(row, palette.text)] if row else [] for row in code.split("\n")]
-    from pygments.token import Comment, Generic, Keyword, Name, Number, String
-
     styles: dict[Any, Style] = {}
-
-    def style_of(token: Any) -> Style:
-        style = styles.get(token)
-        if style is None:
-            if token in Comment:
-                style = palette.comment
-            elif token in String:
-                style = palette.string
-            elif token in Keyword:
-                style = palette.keyword
-            elif token in Number:
-                style = palette.number
-            elif token in Name.Function or token in Name.Class or token in Name.Decorator or token in Name.Tag:
-                style = palette.name
-            elif token in Generic.Inserted:
-                style = Style(color=palette.added.color)
-            elif token in Generic.Deleted:
-                style = Style(color=palette.removed.color)
-            elif token in Generic.Heading or token in Generic.Subheading:
-                style = palette.muted
-            else:
-                style = palette.text
-            styles[token] = style
-        return style
-
     lines: list[list[Span]] = [[]]
     for token, value in tokens:
-        style = style_of(token)
+        if (style := styles.get(token)) is None:
+            style = styles[token] = _token_style(token, palette)
         first, *more = value.split("\n")
         if first:
             lines[-1].append((first, style))
         for row in more:
             lines.append([(row, style)] if row else [])
     return lines[:-1]
+
+
+def _tokens_of(code: str, language: str) -> list[tuple[Any, str]] | None:
+    """Return the tokens of `code` and a line end; None without a lexer, or if it changes the text."""
+    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
+    if lexer is None:
+        return None
+    tokens = list(lexer.get_tokens(code + "\n"))  # some lexers need the last line end
+    return tokens if "".join(value for _, value in tokens) == code + "\n" else None
+
+
+def _token_style(token: Any, palette: Palette) -> Style:
+    """Return the style of a type of Pygments tokens."""
+    from pygments.token import Comment, Generic, Keyword, Name, Number, String
+
+    styles: tuple[tuple[tuple[Any, ...], Style], ...] = (
+        ((Comment,), palette.comment),
+        ((String,), palette.string),
+        ((Keyword,), palette.keyword),
+        ((Number,), palette.number),
+        ((Name.Function, Name.Class, Name.Decorator, Name.Tag), palette.name),
+        ((Generic.Inserted,), Style(color=palette.added.color)),
+        ((Generic.Deleted,), Style(color=palette.removed.color)),
+        ((Generic.Heading, Generic.Subheading), palette.muted),
+    )
+    return next((style for kinds, style in styles if any(token in kind for kind in kinds)), palette.text)
 
 
 def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]:
@@ -133,3 +139,137 @@ def code_head(language: str, width: int, palette: Palette, copies: str = "") -> 
     row = Row([Segment(" " * max(0, width - cell_len(text))), Segment(text, palette.faint)])
     row.skip, row.copies = sum(len(s.text) for s in row), copies
     return row
+
+
+_HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_SIGNS = {"+": "+", "-": "−", " ": " "}
+LONG = 4_000  # characters of one line that are shown
+
+
+class DiffRow(Struct, frozen=True):
+    """A row of a diff: `kind` is "+", "-", " ", or "@" for omitted lines.
+
+    `number` is the line number after the change, or before it for a removed line (0: unknown); `source` is the line as
+    in the diff.
+    """
+
+    kind: str
+    number: int
+    text: str
+    source: str
+    language: str = ""
+
+
+def diff_counts(diff: str) -> tuple[int, int]:
+    """Lines added and removed."""
+    kinds = [row.kind for row in diff_rows(diff)]
+    return kinds.count("+"), kinds.count("-")
+
+
+def diff_rows(diff: str) -> list[DiffRow]:
+    """Return the lines of `diff`.
+
+    Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
+    """
+    out: list[DiffRow] = []
+    at, end = (0, 0), (0, 0)  # the next lines of both files, and those behind the hunk
+    language = ""
+    for row in diff.rstrip("\n").split("\n"):
+        inside = at[0] < end[0] or at[1] < end[1]  # a removed `-- x` begins as the name of a file does
+        if not inside and row.startswith("@@"):
+            at, end = _hunk(row)
+            _drop_blank(out)
+            out += [DiffRow("@", 0, "", row)] if out or not end[1] else []
+        elif not inside and row.startswith("+++ "):
+            language = language_of(row[4:].split("\t")[0].strip())
+        elif not row.startswith("\\") and (inside or not row.startswith(HEADS)):
+            out.append(_diff_row(row, at, language))
+            at = at[0] + (at[0] > 0 and row[:1] != "+"), at[1] + (at[1] > 0 and row[:1] != "-")
+    _drop_blank(out)
+    return out
+
+
+HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
+
+
+def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the line numbers in both files where a hunk starts, and those after it; else zeros."""
+    hunk = _HUNK.match(row)
+    if hunk is None:
+        return (0, 0), (0, 0)
+    old, new = int(hunk[1]), int(hunk[3])
+    return (old, new), (old + int(hunk[2] or 1), new + int(hunk[4] or 1))
+
+
+def _diff_row(row: str, at: tuple[int, int], language: str) -> DiffRow:
+    kind = row[:1] if row[:1] in ("+", "-") else " "
+    text = row[1:].expandtabs(TAB)
+    return DiffRow(kind, at[kind != "-"], text if len(text) <= LONG else f"{text[:LONG]}…", row, language)
+
+
+def _drop_blank(rows: list[DiffRow]) -> None:
+    while rows and rows[-1].kind == " " and not rows[-1].text.strip():
+        rows.pop()
+
+
+def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
+    """Return `diff`, sanitised before, as lines of at most `width` cells.
+
+    With `limit`, at most so many and a note of the rest, which ends with `more`. Files are not named: the line above
+    already does.
+    """
+    rows = diff_rows(diff)
+    digits = len(str(max((r.number for r in rows), default=0)))
+    lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
+    colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
+    longest = max((cells(r.text) for r in rows), default=0) + lead
+    full = min(width, max(longest, COLUMN - SIDE))
+    out: list[Line] = []
+    for number, row in enumerate(rows):
+        remaining = len(rows) - number
+        if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
+            out.append([Segment(f"… {counted(remaining, 'more line')}{more}", palette.faint)])
+            break
+        if row.kind == "@":
+            out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])
+        else:
+            out += _row_lines(row, colours[number], (digits if lead > 2 else 0, full), palette)
+    return out
+
+
+SIDE = 6  # indent in cells of a diff in the conversation
+
+
+def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
+    """Return the code of `rows`, syntax-highlighted.
+
+    The old and the new lines are each read as one text, so that strings and comments of several lines are recognised.
+    """
+    out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
+    for sides in ("- ", "+ "):
+        side = (n for n, r in enumerate(rows) if r.kind in sides)
+        for language, run in groupby(side, lambda n: rows[n].language):
+            numbers = list(run)
+            if language:
+                highlighted = highlight("\n".join(rows[n].text for n in numbers), language, palette)
+                for n, spans in zip(numbers, highlighted, strict=True):
+                    out[n] = spans
+    return out
+
+
+def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
+    """Return one line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
+    digits, width = room
+    style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
+    ground = Style(bgcolor=style.bgcolor) if style.bgcolor else Style.null()
+    number = f"{row.number or '':>{digits}} " if digits else ""
+    lead = [Segment(number, palette.faint + ground), Segment(f"{_SIGNS[row.kind]} ", style)]
+    blank = [Segment(" " * (len(number) + 2), ground)]
+    out: list[Line] = []
+    for line in fold_words(spans, width - len(number) - 2, hang=True):
+        coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
+        if isinstance(line, Row):
+            coloured.join, coloured.skip = line.join, line.skip
+        code_line = coloured.behind(blank if out else lead, len(number) + 2)
+        out.append(pad(code_line, width, ground) if row.kind != " " else code_line)
+    return made_from(out, row.source)

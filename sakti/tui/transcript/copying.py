@@ -1,12 +1,13 @@
-"""Copy the text of a message, of a block of code or of a range, as it was written."""
+"""Find words in messages; copy a message, a block of code or a range as it was written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
-from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock
+from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, Row, row_of, rows_text
@@ -18,18 +19,23 @@ def code_of(document: Document, index: int) -> str | None:
     """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
-        while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
-            index, block = index - 1, before
-        parts = [block.chunk.code]
-        for after in document.blocks[index + 1 :] if not block.chunk.last else ():
-            if not isinstance(after, ChunkBlock) or after.chunk.language is None or after.chunk.first:
-                break
-            parts.append(after.chunk.code)
-            if after.chunk.last:
-                break
-        return "\n".join(parts)
+        return _fenced_code(document, index, block)
     lines = document.lines(index) if isinstance(block, ChunkBlock) else ()
     return next((row.copies for line in lines if (row := row_of(line)).copies), None)
+
+
+def _fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
+    """Return the code of all chunks of the fence that `block`, at `index`, is a chunk of."""
+    while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
+        index, block = index - 1, before
+    parts = [block.chunk.code]
+    for after in document.blocks[index + 1 :] if not block.chunk.last else ():
+        if not isinstance(after, ChunkBlock) or after.chunk.language is None or after.chunk.first:
+            break
+        parts.append(after.chunk.code)
+        if after.chunk.last:
+            break
+    return "\n".join(parts)
 
 
 def message_of(document: Document, index: int) -> str:
@@ -37,18 +43,22 @@ def message_of(document: Document, index: int) -> str:
 
     Without message text, as for a tool call, returns the text that is shown.
     """
-    blocks = document.blocks
+    here = document.blocks[index]
+    is_label = isinstance(here, Label)
+    selected = [b for b in _labelled_with(document.blocks, index) if is_label or b.message_id == here.message_id]
+    return copy_text(selected) or (
+        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
+    )
+
+
+def _labelled_with(blocks: Sequence[Block], index: int) -> Sequence[Block]:
+    """Return the blocks under the same label as block `index`, with the label."""
     first = last = index
     while first > 0 and not isinstance(blocks[first], Label):
         first -= 1
     while last + 1 < len(blocks) and not isinstance(blocks[last + 1], Label):
         last += 1
-    here = blocks[index]
-    is_label = isinstance(here, Label)
-    selected = [b for b in blocks[first : last + 1] if is_label or b.message_id == here.message_id]
-    return copy_text(selected) or (
-        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
-    )
+    return blocks[first : last + 1]
 
 
 def copy_text(blocks: Iterable[Block]) -> str:
@@ -80,13 +90,12 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
         lines, block = document.lines(index), document.blocks[index]
         low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
-        selected = lines[low : high + 1]
-        is_complete = low <= int(block.gap) and lines and _covers(selected, len(lines) - low, begin, right)
+        is_complete = _is_complete(block, lines, (low, high), (begin, right))
         if block.source is not None and is_complete:
-            out.append(_source_of(block, block.source, goes_on=goes_on, gap=low == 0 and bool(out)))
+            out.append(_source_of(block, block.source, goes_on=goes_on, gap=bool(out) and not low))
             goes_on = _goes_on(block)
         elif lines:
-            out.append(rows_text(selected, begin, right) + "\n")
+            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
             goes_on = False
     return "".join(out).removesuffix("\n")
 
@@ -104,6 +113,12 @@ def _source_of(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
 def _goes_on(block: Block) -> bool:
     """Return whether the source of a block continues in the next one."""
     return isinstance(block, ChunkBlock) and not block.chunk.last
+
+
+def _is_complete(block: Block, lines: list[Line], rows: tuple[int, int], columns: tuple[int, int | None]) -> bool:
+    """Return whether the selected rows of a block, within these columns, are all of its lines."""
+    low, high = rows
+    return low <= int(block.gap) and bool(lines) and _covers(lines[low : high + 1], len(lines) - low, *columns)
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
@@ -144,3 +159,66 @@ def amount(text: str) -> str:
     if lines > 1:
         return f"{lines:,} lines"
     return counted(len(text), "character")
+
+
+DRAWN = 12  # blocks of one message
+UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
+
+
+def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
+    """Return a case-insensitive pattern for any of `words`, longest first; None without words."""
+    ordered = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE) if ordered else None
+
+
+def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
+    """Return (block, line) with the most words of a message, unfolding the blocks it examines.
+
+    At most `DRAWN` blocks, those with the most words, are examined. None without a match.
+    """
+    counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
+    best: tuple[int, int] | None = None
+    most = 0
+    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
+        block = document.blocks[index]
+        if _is_folded(block):
+            block.toggle()
+            document.redraw(index)
+        for number, line in enumerate(document.lines(index)):
+            count = len(_words("".join(s.text for s in line), pattern))
+            if count > most:
+                best, most = (index, number), count
+    return best
+
+
+def rows_with(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Return the lines of a message, by block and line, in which `pattern` finds something."""
+    return [
+        (index, number)
+        for index, block in enumerate(document.blocks)
+        if block.holds(message_id) and pattern.search(_text(block))
+        for number, line in enumerate(document.lines(index))
+        if pattern.search("".join(s.text for s in line))
+    ]
+
+
+def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
+    return {m[0].lower() for m in pattern.finditer(text)}
+
+
+def _text(block: Block) -> str:
+    """Return the full text that a block can show."""
+    if isinstance(block, ToolBlock):
+        return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
+    return block.plain()
+
+
+def _is_folded(block: Block) -> bool:
+    """Return whether a block is folded and short enough to be drawn in full."""
+    match block:
+        case ToolBlock(open=False) | ThinkingBlock(open=False):
+            return True
+        case TextBlock(open=False):
+            return block.foldable and len(block.text) <= UNFOLDED
+        case _:
+            return False

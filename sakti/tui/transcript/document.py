@@ -99,7 +99,7 @@ class Document:
     def clear(self) -> None:
         self.truncate(0)
 
-    def changed(self, index: int) -> int:
+    def redraw(self, index: int) -> int:
         """Block `index` draws differently now: draw it again. Gives by how many lines its height changed."""
         self._forget(self.blocks[index])
         self._changed = min(self._changed, index)

@@ -113,7 +113,7 @@ class LiveTurn:
                 break
             key = id(self.document.blocks[index])
             if key in self._stale:
-                self.document.changed(index)
+                self.document.redraw(index)
                 self._stale.discard(key)
         self._stale.clear()
 
@@ -312,7 +312,7 @@ class LiveTurn:
         self._release()
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
-    def claim(self, message: Message) -> None:
+    def attach(self, message: Message) -> None:
         """Give the blocks that were drawn live for `message`, which is stored, to it."""
         if message.role == "user":
             self.show_user(message)
@@ -326,10 +326,7 @@ class LiveTurn:
                 block.message_id = block.message_id or message.id
             self._date_label(message)
             self._finish_step()
-        answered = {r.call_id for r in message.tool_results}
-        for block in mine if answered else ():
-            if isinstance(block, ToolBlock) and block.call_id in answered:
-                block.result_id = message.id
+        _name_results(mine, message)
 
     def _date_label(self, message: Message) -> None:
         """Show the time of the first message of an answer at its heading, as for stored messages."""
@@ -351,14 +348,7 @@ class LiveTurn:
     def add_stored(self, messages: Sequence[Message]) -> None:
         """Append messages that another window wrote, oldest first."""
         self._end_step()
-        calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
-        for message in messages:
-            self.seen.add(message.id)
-            for result in message.tool_results:
-                if (call := calls.get(result.call_id)) is not None:
-                    call.finish(result, None)
-                    call.result_id = message.id
-                    self._touch(call)
+        self._finish_stored_calls(messages)
         blocks = message_blocks(messages)
         if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
             del blocks[0]
@@ -369,6 +359,17 @@ class LiveTurn:
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
         self._request_draw()
+
+    def _finish_stored_calls(self, messages: Sequence[Message]) -> None:
+        """Show the results among `messages` at the calls that they answer."""
+        calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
+        for message in messages:
+            self.seen.add(message.id)
+            for result in message.tool_results:
+                if (call := calls.get(result.call_id)) is not None:
+                    call.finish(result, None)
+                    call.result_id = message.id
+                    self._touch(call)
 
     def take_up(self, thinking: str, text: str) -> None:
         """Go on with a running turn: its open calls, and the streamed part of its answer."""
@@ -538,3 +539,11 @@ class LiveTurn:
     def _touch(self, block: Block) -> None:
         self._stale.add(id(block))
         self._request_draw()
+
+
+def _name_results(blocks: Iterable[Block], message: Message) -> None:
+    """Note at the calls among `blocks` that `message` has their results."""
+    answered = {r.call_id for r in message.tool_results}
+    for block in blocks:
+        if isinstance(block, ToolBlock) and block.call_id in answered:
+            block.result_id = message.id

@@ -236,8 +236,7 @@ class _Writer:
             token = tokens[index]
             if token.type == "tr_open":
                 rows.append([])
-                start = token.map[0] if token.map else 0
-                sources += [s.strip() for s in self._source[start : start + (2 if header else 1)]]
+                sources += self._source_lines(token, 2 if header else 1)
             elif token.type == "tbody_open":
                 header = False
             elif token.type in ("th_open", "td_open"):
@@ -249,6 +248,10 @@ class _Writer:
         self._space()
         self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
         return index + 1
+
+    def _source_lines(self, token: Token, count: int) -> list[str]:
+        start = token.map[0] if token.map else 0
+        return [line.strip() for line in self._source[start : start + count]]
 
 
 class _InlineWriter:
@@ -324,14 +327,19 @@ def _literal_marks(children: list[Token]) -> set[int]:
             opened.append(at)
         elif child.type in ("em_close", "strong_close"):
             start = opened.pop()
-            inside = "".join(c.content for c in children[start + 1 : at])
-            before, after = children[start - 1].content[-1:] if start else "", ""
-            if at + 1 < len(children):
-                after = children[at + 1].content[:1]
-            in_word = child.markup == "*" and before.isalnum() and after.isalnum()
-            if in_word or (child.markup == "__" and inside.isidentifier()):
+            if _is_within_word(children, start, at):
                 out |= {start, at}
     return out
+
+
+def _is_within_word(children: list[Token], start: int, end: int) -> bool:
+    """Return whether the marks at `start` and `end` belong to a word."""
+    mark = children[end].markup
+    if mark == "__":
+        return "".join(c.content for c in children[start + 1 : end]).isidentifier()
+    before = children[start - 1].content[-1:] if start else ""
+    after = children[end + 1].content[:1] if end + 1 < len(children) else ""
+    return mark == "*" and before.isalnum() and after.isalnum()
 
 
 def _link(style: Style, href: str) -> Style:

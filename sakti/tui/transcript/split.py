@@ -114,11 +114,7 @@ class Splitter:
             self._close(done, gap=False, last=False)
 
     def _line_of_text(self, line: str, done: list[Chunk]) -> None:
-        if self._blank and self._content and not line[0].isspace():
-            self._close(done, gap=True)
-        elif self._size > CAP:
-            self._close(done, gap=self._blank)
-        self._blank = False
+        self._close_before(line, done)
         match = _FENCE.match(line.rstrip("\n"))
         if match and not (self._item and self._content and len(match[1]) > 1):
             if "`" in match[2] and "`" in match[3]:  # inline code
@@ -131,6 +127,14 @@ class Splitter:
             self._item = _ITEM.match(line) is not None
         self._content = True
         self._push(line)
+
+    def _close_before(self, line: str, done: list[Chunk]) -> None:
+        """End the open chunk if `line` begins another one."""
+        if self._blank and self._content and not line[0].isspace():
+            self._close(done, gap=True)
+        elif self._size > CAP:
+            self._close(done, gap=self._blank)
+        self._blank = False
 
     def _open_fence(self, match: Match[str], done: list[Chunk]) -> None:
         if self._content:
@@ -168,7 +172,12 @@ class Splitter:
         source = "".join(lines) + partial
         if self._fence is None or not self._top:
             return Chunk(source, gap=self._gap)
-        body = [*lines, partial] if partial else list(lines)
+        code = "".join(self._fenced_lines([*lines, partial] if partial else list(lines)))
+        code = code.rstrip("\n") if last else code.removesuffix("\n")  # in a cut block, a blank line is content
+        return Chunk(source, self._language, code, self._fence_first, last, self._gap)
+
+    def _fenced_lines(self, body: list[str]) -> list[str]:
+        """Return the lines of code among `body`, without the fences and their margin."""
         if self._fence_first:
             while body and not body.pop(0).strip():  # blank lines may precede the fence
                 pass
@@ -177,9 +186,7 @@ class Splitter:
         if self._margin:
             margin = self._margin
             body = [line[min(margin, len(line) - len(line.lstrip(" "))) :] for line in body]
-        code = "".join(body)
-        code = code.rstrip("\n") if last else code.removesuffix("\n")  # in a cut block, a blank line is content
-        return Chunk(source, self._language, code, self._fence_first, last, self._gap)
+        return body
 
     def _closes(self, line: str) -> bool:
         """Tell whether `line` ends the open fence; at the top level, one that is further in is code."""

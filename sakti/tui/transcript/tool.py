@@ -21,7 +21,7 @@ from sakti.core.text import count_k, counted, format_duration, one_line, sanitis
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
-from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.code import diff_counts, diff_lines
 from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
 
@@ -160,8 +160,7 @@ class ToolBlock(Block, eq=False):
         if result.name == CHILD:
             self._take_child(details)
         if self.state == "denied":
-            self.refusal = _name_refusal(result) or "denied"
-            self.note = one_line(str(details.get("denied") or details.get("note") or ""), 300)
+            self._take_refusal(result)
         if isinstance(answers := details.get("answers"), list):
             self._take_answers(cast("list[Json]", answers))
         self.dropped = 0
@@ -170,11 +169,19 @@ class ToolBlock(Block, eq=False):
         stored = details.get("duration_ms")
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
         self._take_exit_code(details.get("exit_code"))
-        lines = details.get("lines")
-        if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
-            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
+        self._take_range(details.get("lines"))
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+
+    def _take_refusal(self, result: ToolResultPart) -> None:
+        """Take in who refused a call, and why."""
+        self.refusal = _name_refusal(result) or "denied"
+        self.note = one_line(str(result.details.get("denied") or result.details.get("note") or ""), 300)
+
+    def _take_range(self, lines: object) -> None:
+        """Add the lines that a call read to its summary, unless that has them already."""
+        if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
+            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
 
     def _take_answers(self, answers: Sequence[Json]) -> None:
         """Show the user's answers to a card in the head, and among the options."""
@@ -240,13 +247,18 @@ class ToolBlock(Block, eq=False):
         return self.state != "denied" and (self.state != "ok" or not (self.diff or self.card))
 
     @property
+    def _has_changed(self) -> bool:
+        """Return whether the call changed a file: its diff says more than its output."""
+        return bool(self.diff) and self.state == "ok"
+
+    @property
     def _has_failed(self) -> bool:
         return self.state == "error" or bool(self.detail)
 
     def _shows(self, lines: int) -> int:
         """Return how many of so many lines of output show, the last ones."""
         if self.state in ("running", "waiting", "pending"):
-            return LIVE_OWN if self.own else SHOW_OUTPUT if self.open else LIVE
+            return self._live_lines
         if self._whole:
             return OWN_OUTPUT if self.own else SHOW_OUTPUT
         if self.closed:
@@ -255,22 +267,30 @@ class ToolBlock(Block, eq=False):
             return TAIL if lines > TAIL + 1 else lines
         return lines if self.name in COMMANDS and lines <= GLANCE else 0
 
+    @property
+    def _live_lines(self) -> int:
+        """Return how many lines of output show while the call runs."""
+        if self.own:
+            return LIVE_OWN
+        return SHOW_OUTPUT if self.open else LIVE
+
     def _head(self, width: int, palette: Palette) -> Line:
         sign, style = self._sign(palette)
         room = column(width) - SIGN
-        status = self._status(palette)
-        most = room * 2 // 3 if self.progress else room // 2
-        if sum(cells(t) for t, _ in status) > most:
-            status = [(shorten("".join(t for t, _ in status), max(0, most)), status[0][1])]
+        status = _fit_spans(self._status(palette), room * 2 // 3 if self.progress else room // 2)
         taken = sum(cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
-        raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
-        free = room - cells(name) - taken - 4
-        text = f"  {shorten(self.summary or raw, free)}" if free > 4 and (self.summary or raw) else ""
+        text = self._describe_call(room - cells(name) - taken - 4)
         gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
         line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
         line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]
         return line
+
+    def _describe_call(self, room: int) -> str:
+        """Return the summary of the call behind its name, "" if there is no room for it."""
+        raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
+        text = self.summary or raw
+        return f"  {shorten(text, room)}" if room > 4 and text else ""
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
@@ -317,7 +337,7 @@ class ToolBlock(Block, eq=False):
             out.append((self.detail or "failed", palette.bad))
         if self.progress:
             out.append((f"{' · ' if out else ''}{self.progress}", palette.faint))
-        elif self.diff and self.state == "ok":
+        elif self._has_changed:
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
@@ -326,14 +346,18 @@ class ToolBlock(Block, eq=False):
 
     def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
         """Return the size of the output and, if some of it is folded, a note that it is."""
-        if self.card or (self.diff and self.state == "ok"):
+        if self.card or self._has_changed:
             return []
-        lines = self._lines()
-        folded = not self._whole and self._shows(lines) < lines
+        folded = self._is_folded
         pieces = [self.size] if self.size else []
         pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._has_failed else []
         text = " ".join([" · ".join(pieces), "▸"] if folded else pieces).strip()
         return [(f"{' · ' if dot else ''}{text}", palette.faint)] if text else []
+
+    @property
+    def _is_folded(self) -> bool:
+        lines = self._lines()
+        return not self._whole and self._shows(lines) < lines
 
     def _lines(self) -> int:
         return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
@@ -347,12 +371,7 @@ class ToolBlock(Block, eq=False):
         for key, value in self.arguments.items():
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
-            name = one_line(str(key), 24)
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-            lines = plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)
-            for number, line in enumerate(lines):
-                lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-                out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+            out += _argument_lines(one_line(str(key), 24), value, width, palette)
         return out
 
     def _output(self, width: int, palette: Palette) -> list[Line]:
@@ -365,9 +384,14 @@ class ToolBlock(Block, eq=False):
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
             out += _output_lines(row[:4_000], style, width, palette)
+        return [*out, *self._end_of_output(width, palette, is_empty=not rows)]
+
+    def _end_of_output(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
+        """Return the lines below the output: its file, and a note if it is empty."""
+        out: list[Line] = []
         if self.whole_path and (self._whole or self._has_failed):
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
-        if not rows and self._whole and self.state == "ok":
+        if is_empty and self._whole and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
         return out
 
@@ -380,10 +404,27 @@ class ToolBlock(Block, eq=False):
         return ""
 
     def estimate(self, width: int) -> int:
-        if self.diff and self.state == "ok":
+        if self._has_changed:
             return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
         lines = self._shows(self._lines()) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_text(self.output, width))
+
+
+def _fit_spans(spans: list[tuple[str, Style]], width: int) -> list[tuple[str, Style]]:
+    """Return `spans`, or one span of at most `width` cells, shortened, if they do not fit."""
+    if sum(cells(text) for text, _ in spans) <= width:
+        return spans
+    return [(shorten("".join(text for text, _ in spans), max(0, width)), spans[0][1])]
+
+
+def _argument_lines(name: str, value: object, width: int, palette: Palette) -> list[Line]:
+    """Return an argument of a call behind its name, at most 12 lines."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    out: list[Line] = []
+    for number, line in enumerate(plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
+        lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
+        out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+    return out
 
 
 def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
@@ -450,8 +491,13 @@ def _describe_range(key: str, arguments: Json) -> str:
     if key == "questions" and isinstance(arguments[key], list):
         others = len(cast("list[object]", arguments[key])) - 1
         return f"  and {others} more" if others else ""
+    return _describe_lines(arguments) if key.endswith(("path", "file")) else ""
+
+
+def _describe_lines(arguments: Json) -> str:
+    """Return the lines of a file that a call is about; "" for all."""
     start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
-    return f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+    return f"  ({start or 1}-{end or ''})" if start or end else ""
 
 
 def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:

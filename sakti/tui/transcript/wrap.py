@@ -135,15 +135,23 @@ class _LineFiller:
                 _append(self._line, text, style)
             self._used += self.word_width
         elif self.word_width > self._width or any(len(text) != cells(text) for text, _ in self.word):
-            if self._used + gap < self._width:
-                self._add_space(gap)
-            for text, style in self.word:
-                self._add_cut(text, style)
+            self._cut_word(gap)
         else:
-            join = self.space[0] if self.space is not None else ""
-            self._start_line(continue_line([Segment(text, style) for text, style in self.word], join))
-            self._used = self.word_width
+            self._wrap_word()
         self.word, self.word_width, self.space = [], 0, None
+
+    def _cut_word(self, gap: int) -> None:
+        """Place a word that fits into no line, or has wide characters, in as many lines as it needs."""
+        if self._used + gap < self._width:
+            self._add_space(gap)
+        for text, style in self.word:
+            self._add_cut(text, style)
+
+    def _wrap_word(self) -> None:
+        """Place the word in a new line."""
+        join = self.space[0] if self.space is not None else ""
+        self._start_line(continue_line([Segment(text, style) for text, style in self.word], join))
+        self._used = self.word_width
 
     def _start_line(self, line: Line) -> None:
         self._lines.append(self._line)
@@ -225,9 +233,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     text = "".join(t for t, _ in spans)
     if cells(text) <= width:
         return fold_line(spans, width)
-    inset = len(text) - len(text.lstrip(" ")) + HANG if hang else 0
-    inset = inset if inset <= width // 2 else 0
-    lead = [Segment(" " * inset)] if inset else []
+    inset = _hanging_indent(text, width) if hang else 0
     lines: list[Line] = []
     rest = list(spans)
     room = width
@@ -236,23 +242,29 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
         if not 0 < cut < len(text):
             break
         first, rest = _split_spans(rest, cut)
-        lines.append(_piece(first, lead) if lines else [Segment(t, s) for t, s in first])
+        lines.append(_piece(first, inset) if lines else [Segment(t, s) for t, s in first])
         text, room = text[cut:], width - inset
     for line in fold_line(rest, room):
-        lines.append(_goes_on(line, lead) if lines else line)
+        lines.append(_goes_on(line, inset) if lines else line)
     return lines
 
 
 HANG = 2  # extra indent in cells of continued lines of code
 
 
-def _piece(spans: Sequence[Span], lead: Line) -> Row:
-    return _goes_on([Segment(text, style) for text, style in spans], lead)
+def _hanging_indent(text: str, width: int) -> int:
+    """Return the indent in cells of the lines that continue `text`; 0 if it would take half of them."""
+    inset = len(text) - len(text.lstrip(" ")) + HANG
+    return inset if inset <= width // 2 else 0
 
 
-def _goes_on(line: Line, lead: Line) -> Row:
+def _piece(spans: Sequence[Span], inset: int) -> Row:
+    return _goes_on([Segment(text, style) for text, style in spans], inset)
+
+
+def _goes_on(line: Line, inset: int) -> Row:
     row = continue_line(line, "")
-    return row.behind(lead, len(lead[0].text)) if lead else row
+    return row.behind([Segment(" " * inset)], inset) if inset else row
 
 
 _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
@@ -327,6 +339,11 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
     return out
 
 
+def join_lines(lines: Iterable[Line]) -> str:
+    """Return the words of folded lines as one line."""
+    return " ".join("".join(s.text for s in line).strip() for line in lines)
+
+
 def row_of(line: Line) -> Row:
     """Return `line` as a `Row`."""
     return line if isinstance(line, Row) else Row(line)
@@ -341,20 +358,21 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
     rows = [row_of(line) for line in lines]
     texts = ["".join(s.text for s in row) for row in rows]
     begins = [start, *[0] * (len(rows) - 1)]
-    ends = [*(len(text) for text in texts[:-1]), len(texts[-1]) if end is None else end] if texts else []
+    ends = [len(text) for text in texts]
+    if end is not None:
+        ends[-1:] = [end]
     out: list[str] = []
     at = 0
     while at < len(rows):
-        row, after = rows[at], _end_of_leaf(rows, at)
-        is_complete = begins[at] <= row.skip and ends[after - 1] >= len(texts[after - 1].rstrip())
-        if row.leaf is not None and after - at == row.leaf.rows and is_complete:
-            out += ["\n" if out else "", row.leaf.source]
+        after = _end_of_leaf(rows, at)
+        to_end = ends[after - 1] >= len(texts[after - 1].rstrip())
+        source = _leaf_source(rows[at:after], begins[at]) if to_end else None
+        if source is not None:
+            out += ["\n" if out else "", source]
         else:
-            pieces = [
-                texts[i][max(rows[i].skip, begins[i]) : min(len(texts[i]) - rows[i].tail, ends[i])]
-                for i in range(at, after)
-            ]
-            out += [_joint(rows, at + n) + _piece_text(rows, at + n, piece) for n, piece in enumerate(pieces)]
+            for n in range(at, after):
+                piece = texts[n][max(rows[n].skip, begins[n]) : min(len(texts[n]) - rows[n].tail, ends[n])]
+                out += [_joint(rows, n), _piece_text(rows, n, piece)]
         at = after
     return "".join(out)
 
@@ -365,6 +383,14 @@ def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
     while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
         after += 1
     return after
+
+
+def _leaf_source(rows: Sequence[Row], begin: int) -> str | None:
+    """Return the source of `rows` if they are all that was made from it, read from character `begin` on."""
+    leaf = rows[0].leaf
+    if leaf is None or len(rows) != leaf.rows or begin > rows[0].skip:
+        return None
+    return leaf.source
 
 
 def _joint(rows: Sequence[Row], at: int) -> str:

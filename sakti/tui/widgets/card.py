@@ -83,7 +83,7 @@ class QuestionForm(Struct):
         """Return whether all other questions are answered."""
         return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
-    def first_open(self) -> int | None:
+    def find_open_question(self) -> int | None:
         """Return the first question without an answer, the next ones before the earlier ones."""
         order = [*range(self.at, len(self.questions)), *range(self.at)]
         return next((i for i in order if not self.is_answered(i)), None)
@@ -141,23 +141,27 @@ def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
 
 def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[list[Line]]:
     """Return the lines of each option, and of the user's own words."""
-    out: list[list[Line]] = []
-    for index, option in enumerate(form.question.options):
-        meta = Style(meta={"option": index})
-        chosen = index in form.chosen[form.at]
-        sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
-        style = (palette.bold if index == form.cursor else palette.text) + meta
-        label = one_line(option.label, 200)
-        label = label if described or index == form.cursor else shorten(label, max(1, room - 4))
-        first, *rest = wrap([(label, style)], max(4, room - 4))
-        if option.description and described:
-            lines = wrap([(one_line(option.description, 1_000), palette.muted + meta)], max(4, room - 4))
-            rest += lines if index == form.cursor else lines[:2]
-        out.append([[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))])
+    out = [
+        _option_lines(form, index, room, palette, described=described) for index in range(len(form.question.options))
+    ]
     if text := form.texts[form.at]:
         words = Segment(shorten(one_line(text, 500), room - 4), palette.text)
         out.append([[Segment("o ● ", palette.agent), words]])
     return out
+
+
+def _option_lines(form: QuestionForm, index: int, room: int, palette: Palette, *, described: bool) -> list[Line]:
+    """Return an option: its number, its sign, its label, and if `described`, its description."""
+    option, meta = form.question.options[index], Style(meta={"option": index})
+    chosen, at_cursor = index in form.chosen[form.at], index == form.cursor
+    sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
+    label = one_line(option.label, 200)
+    label = label if described or at_cursor else shorten(label, max(1, room - 4))
+    first, *rest = wrap([(label, (palette.bold if at_cursor else palette.text) + meta)], max(4, room - 4))
+    if option.description and described:
+        lines = wrap([(one_line(option.description, 1_000), palette.muted + meta)], max(4, room - 4))
+        rest += lines if at_cursor else lines[:2]
+    return [[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))]
 
 
 def _ask_to_choose(form: QuestionForm) -> str:
@@ -430,7 +434,7 @@ class CardBox(Vertical):
 
     def _go_on(self, form: QuestionForm) -> None:
         """Go to the next question without an answer, or send the answers."""
-        missing = form.first_open()
+        missing = form.find_open_question()
         if missing is not None:
             if missing == form.at:
                 form.hint = "Write an answer first." if form.is_written else _ask_to_choose(form)

@@ -44,7 +44,7 @@ class Completions(Widget, can_focus=False):
             self.refresh()
 
     @property
-    def chosen(self) -> Choice | None:
+    def current(self) -> Choice | None:
         return self.choices[self.index] if self.display and self.choices else None
 
     def render(self) -> Text:

@@ -1,9 +1,10 @@
-"""Edit the user's input. Enter sends; long pastes are folded into signs but sent in full."""
+"""Edit the user's input. Enter sends; long pastes are folded into placeholders but sent in full."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,12 +15,87 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from sakti.actions.line import Choice, CompletionQuery, query_at
-from sakti.agent.mentions import LONGEST_PATHS, pasted_images
-from sakti.core.text import clean_surrogates, one_line
+from sakti.agent.mentions import LONGEST_PATHS, mention, pasted_images
+from sakti.core import content as core_content
+from sakti.core.text import FOLD_LINES, clean_surrogates, one_line, pasted_size, sanitise_typed
 from sakti.tui.host import app_of
 from sakti.tui.keys import is_text
-from sakti.tui.widgets.placeholders import Placeholders
 from sakti.tui.widgets.vim import VimArea, editing_keys
+
+FOLD_CHARACTERS = 20_000
+_IMAGE = "[image "
+
+
+class Placeholders:
+    """The full text for each sign."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, str] = {}
+
+    def copy(self) -> Placeholders:
+        other = Placeholders()
+        other._whole = dict(self._whole)
+        return other
+
+    def clear(self) -> None:
+        self._whole.clear()
+
+    def pasted_in(self, text: str) -> tuple[str, ...]:
+        """Return the folded pastes that `text` has a sign of."""
+        return tuple(w for sign, w in self._whole.items() if sign in text and not sign.startswith(_IMAGE))
+
+    def fold(self, text: str) -> str:
+        """Return the displayed form of `text`: sanitised, or a sign if it is long."""
+        lines = text.count("\n") + 1
+        if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
+            return sanitise_typed(text)  # the editor would pass control characters to the terminal
+        return self._sign(pasted_size(text), text)
+
+    def image(self, path: Path, size: int) -> str:
+        """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
+        return self._sign(f"image {one_line(path.name, 40)} {core_content.in_words(size)}", mention(path))
+
+    def _sign(self, what: str, whole: str) -> str:
+        sign, number = f"[{what}]", 1
+        while sign in self._whole:
+            number += 1
+            sign = f"[{what} #{number}]"
+        self._whole[sign] = whole
+        return sign
+
+    def unfold(self, text: str) -> str:
+        """Return `text` as it is sent."""
+        if not self._whole:
+            return text
+        return self._pattern().sub(lambda m: self._expand(m, text), text)
+
+    def _expand(self, match: re.Match[str], text: str) -> str:
+        content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
+        apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
+        return f"{content} " if apart else content  # a blank ends a path
+
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
+
+    def around(self, line: str, column: int) -> tuple[int, int] | None:
+        """Return (start, end) of the sign in `line` that strictly contains `column`."""
+        return self._find(line, lambda start, end: start < column < end)
+
+    def before(self, line: str, column: int) -> tuple[int, int] | None:
+        """Return (start, end) of the sign that ends at `column`, including the blank after an image."""
+        span = self._find(line, lambda start, end: end == column)
+        if span is None and line[column - 1 : column] == " ":
+            span = self._find(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
+        return span and (span[0], column)
+
+    def after(self, line: str, column: int) -> tuple[int, int] | None:
+        """Return (start, end) of the sign that begins at `column`."""
+        return self._find(line, lambda start, end: start == column)
+
+    def _find(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
+        if not self._whole:
+            return None
+        return next((m.span() for m in self._pattern().finditer(line) if fits(*m.span())), None)
 
 
 class HistorySearch(Struct, frozen=True):
@@ -68,7 +144,7 @@ PLACEHOLDER = "Message sakti"
 class Prompt(VimArea):
     """A multi-line editor with history, completion and folded pastes."""
 
-    HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter begin a new line. / commands, @ files, ! shell, # note."
+    HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter start a new line. / commands, @ files, ! shell, # note."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, id="prompt.send"),
         Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
@@ -92,7 +168,7 @@ class Prompt(VimArea):
             id="prompt.cut",
         ),
         Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
-        Binding("f6", "screen.browse", "Browse the conversation", show=False, id="prompt.browse"),
+        Binding("f6", "screen.browse", "Browse the messages", show=False, id="prompt.browse"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
         *editing_keys(),
     ]
@@ -105,10 +181,10 @@ class Prompt(VimArea):
             self.text = text
             self.pasted = pasted
 
-    class Nothing(Message):
+    class EmptySubmitted(Message):
         """Enter in an empty prompt."""
 
-    class Wanted(Message):
+    class CompletionRequested(Message):
         """The word at the cursor can be completed; None: no longer."""
 
         def __init__(self, query: CompletionQuery | None) -> None:
@@ -187,16 +263,7 @@ class Prompt(VimArea):
         if not self._touched:
             self._touched = True
             self.post_message(self.FirstKey())
-        if self._search is not None and self._search_key(event):
-            event.stop()
-            event.prevent_default()
-            return
-        if event.key == "escape" and self.completing:
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.Wanted(None))
-            return
-        if self.vim_key(event):
+        if self._is_taken(event):
             event.stop()
             event.prevent_default()
             return
@@ -217,6 +284,15 @@ class Prompt(VimArea):
             self._replace_via_keyboard(event.character or "", *self.selection)
             return
         await super()._on_key(event)
+
+    def _is_taken(self, event: events.Key) -> bool:
+        """Let the search, the list of completions or Vim handle a key; False if it is none of theirs."""
+        if self._search is not None and self._search_key(event):
+            return True
+        if event.key == "escape" and self.completing:
+            self.post_message(self.CompletionRequested(None))
+            return True
+        return self.vim_key(event)
 
     def use_keys(self, keys: Mapping[str, str]) -> None:
         """Take the keys that the user chose, by the ids of the bindings."""
@@ -241,7 +317,7 @@ class Prompt(VimArea):
         query = query_at(before) if self._search is None and (row == 0 or "@" in before) else None
         if query is not None and query.kind != "file" and row:
             query = None
-        self.post_message(self.Wanted(query))
+        self.post_message(self.CompletionRequested(query))
 
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 
@@ -340,7 +416,7 @@ class Prompt(VimArea):
         """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
         text = self.value
         if not text.strip():
-            self.post_message(self.Nothing())
+            self.post_message(self.EmptySubmitted())
             return
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)

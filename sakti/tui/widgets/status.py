@@ -1,4 +1,4 @@
-"""Draw the status line, current activity, queue and keys, and single keys that a click presses."""
+"""Draw the header (thread, model, modes) and the status line (activity, queue, keys)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,81 @@ from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, format_duration, one_line
 from sakti.tui.activities import Activity, State
 from sakti.tui.transcript.wrap import shorten
-from sakti.tui.widgets.header import NOT_SAVED
+
+NOT_SAVED = "NOT SAVED"
+
+
+class Header(Widget):
+    """Everything on it comes from outside and is made safe when it is set.
+
+    `not_saved`: nothing of this is kept. `memory`: the message window, and `fresh`: observations that no pane has
+    shown yet, while the panes are closed.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--name", "header--muted", "header--warn", "header--fresh"}
+
+    thread_title: reactive[str] = reactive("")
+    model: reactive[str] = reactive("")
+    mode: reactive[str] = reactive("default")
+    approval: reactive[str] = reactive("ask")
+    branch: reactive[str] = reactive("")
+    changed: reactive[int] = reactive(0)
+    not_saved: reactive[bool] = reactive(False)
+    memory: reactive[str] = reactive("")
+    fresh: reactive[int] = reactive(0)
+
+    def render(self) -> Text:
+        memory = self._memory_text()
+        width = self.size.width - memory.cell_len
+        muted = self.get_component_rich_style("header--muted", partial=True)
+        name = self.get_component_rich_style("header--name", partial=True)
+        warn = self.get_component_rich_style("header--warn", partial=True)
+        title = one_line(self.thread_title or "new thread", 200)
+        right, git = self._facts(width)
+        room = max(0, width - cell_len(right + git) - 4)
+        text = Text(no_wrap=True, overflow="crop", end="")
+        text.append(" sakti", name)
+        label = shorten(f" ─ {title} ", room - 6) if room > 12 else ""
+        text.append(label, muted if not self.thread_title else "")
+        text.append("─" * max(0, width - 8 - cell_len(label) - cell_len(right + git)), muted)
+        stands_out = NOT_SAVED if self.not_saved else "auto" if self.approval == "auto" else ""
+        if stands_out and right.endswith(stands_out):
+            text.append(f" {right.removesuffix(stands_out)}", muted).append(stands_out, warn)
+        else:
+            text.append(f" {right}", muted)
+        text.append(f"{git} ", muted)
+        text.truncate(max(0, width))
+        text.append_text(memory)
+        text.truncate(max(0, self.size.width))
+        return text
+
+    def _facts(self, width: int) -> tuple[str, str]:
+        """Return the model and the modes, and the branch, as much of them as fits."""
+        git = self._describe_git()
+        facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
+        while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
+            facts.pop(1 if len(facts) > 2 else 0)
+        right = " · ".join(facts)
+        if cell_len(right + git) > width - 20:
+            git = ""
+        if self.not_saved:
+            right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
+        return (right, git) if right else (git.removeprefix(" ─ "), "")
+
+    def _describe_git(self) -> str:
+        branch = shorten(one_line(self.branch, 60), 24)
+        changed = f" ±{self.changed}" if self.changed else ""
+        return f" ─ {branch}{changed}" if branch else ""
+
+    def _memory_text(self) -> Text:
+        """Return the message window and the number of new observations; empty while the panes show them."""
+        text = Text(no_wrap=True, end="")
+        if self.memory or self.fresh:
+            text.append(f"· {self.memory}".rstrip(), self.get_component_rich_style("header--muted", partial=True))
+            new = f" ●{self.fresh} " if self.fresh else " "
+            text.append(new, self.get_component_rich_style("header--fresh", partial=True))
+        return text
+
 
 # key, label, and the action that a click runs
 KEYS = (
@@ -122,12 +196,12 @@ class StatusLine(Widget):
         self._timer: Timer | None = None
         self._spots: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
 
-    def hear(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
-        if self._activity.hear(event, self._clock.monotonic()):
+        if self._activity.handle_event(event, self._clock.monotonic()):
             self._update_clock()
 
-    def hear_server(self, event: McpServerChanged) -> None:
+    def handle_server(self, event: McpServerChanged) -> None:
         """Name an MCP server while it is failed."""
         others = tuple(name for name in self.failed_servers if name != event.name)
         self.failed_servers = (*others, event.name) if event.state == "failed" else others
@@ -157,17 +231,20 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"status--{name}", partial=True)
+
     def _append_area(self, browsing: Browsing, text: Text) -> Text:
         """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
-        key = self.get_component_rich_style("status--key", partial=True)
-        muted = self.get_component_rich_style("status--muted", partial=True)
+        key = self._style("key")
+        muted = self._style("muted")
         text.append(f" {browsing.title} ", key + Style(reverse=True))
         start = cell_len(text.plain)
         text.append(f" {browsing.back}", key).append(" prompt", muted)
         self._spots = [(start, cell_len(text.plain), "screen.interrupt")]
         if self.hint:
             room = max(0, self.size.width - cell_len(text.plain) - 4)
-            warn = self.get_component_rich_style("status--warn", partial=True)
+            warn = self._style("warn")
             return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
         for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
@@ -178,7 +255,7 @@ class StatusLine(Widget):
     def _of_mode(self, warn: Style, muted: Style) -> Style:
         """Return the style of the approval mode: the freer it is, the louder."""
         if self.approval[0] == "full":
-            return self.get_component_rich_style("status--danger", partial=True)
+            return self._style("danger")
         return warn if self.approval[0] == "auto" else muted
 
     def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
@@ -197,17 +274,20 @@ class StatusLine(Widget):
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
-            ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
+            ("activity", activity, _activity_style(state)),
             ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
-            ("servers", f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else "", "warn"),
+            ("servers", self._name_failed_servers(), "warn"),
             ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
-        return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+        return [(text, self._style(style)) for text, style in shows]
+
+    def _name_failed_servers(self) -> str:
+        return f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else ""
 
     def _describe_context(self, dropped: Sequence[str]) -> str:
         """Return the tokens of the next request and the window; "" before they are known."""
@@ -257,23 +337,22 @@ class StatusLine(Widget):
     def _append_notice(self, state: State | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
-        muted, busy, warn = (
-            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("muted", "busy", "warn")
-        )
-        retries = state is not None and state.kind == "retrying" and not self.stopping
-        stops = self._waiting is None and (retries or (self._work is not None and not self.stopping))
+        muted, busy, warn = self._style("muted"), self._style("busy"), self._style("warn")
+        retry = self._retry_of(state)
+        work = None if self.stopping else self._work
+        stops = self._waiting is None and (retry is not None or work is not None)
         self._spots = [(0, width, "screen.interrupt")] if stops else []
         if self._waiting is not None:
             wait = format_duration(round(self._waiting) * 1000)
             text.append(shorten(f"waiting for another window · {wait}", max(8, width - 2)), warn)
-        elif state is not None and retries:
-            wait = format_duration(max(0, round(state.since - self._clock.monotonic())) * 1000)
-            text.append(shorten(f"retrying in {wait}  {state.text}", max(8, width - 20)), warn)
+        elif retry is not None:
+            wait = format_duration(max(0, round(retry.since - self._clock.monotonic())) * 1000)
+            text.append(shorten(f"retrying in {wait}  {retry.text}", max(8, width - 20)), warn)
             text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
-        elif self._work is not None and not self.stopping:
-            since, what = self._work
+        elif work is not None:
+            since, what = work
             took = f" · {self._format_clock(since)}"
             text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
             text.append(f" · esc {self._name_escape()}", muted)
@@ -281,12 +360,14 @@ class StatusLine(Widget):
             return False
         return True
 
+    def _retry_of(self, state: State | None) -> State | None:
+        """Return `state` if it is a retry that is not being stopped."""
+        return state if state is not None and state.kind == "retrying" and not self.stopping else None
+
     def _append_parts(self, state: State | None, text: Text) -> None:
         """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
-        key, muted, warn = (
-            self.get_component_rich_style(f"status--{name}", partial=True) for name in ("key", "muted", "warn")
-        )
+        key, muted, warn = self._style("key"), self._style("muted"), self._style("warn")
         if self.approval[0]:
             self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
@@ -306,10 +387,14 @@ class StatusLine(Widget):
 
     def _append_reason(self, text: Text) -> None:
         """Append why the model was chosen, at the right end, if there is room."""
-        muted = self.get_component_rich_style("status--muted", partial=True)
+        muted = self._style("muted")
         room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
+
+
+def _activity_style(state: State | None) -> str:
+    return "warn" if state is not None and state.kind == "waiting" else "busy"
 
 
 class Chip(Static):

@@ -30,9 +30,9 @@ class Transcript(TranscriptView):
     """Blocks of one thread with keyboard and mouse navigation; `findable`: supports search."""
 
     HELP = (
-        "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. "
-        "F6 goes into it, Esc back to the prompt: there [ and ] go from block to block, v selects lines, l goes to "
-        "links, / finds in this thread."
+        "The messages. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. F6 "
+        "focuses them, Esc returns to the prompt. With the focus, [ and ] go from block to block, v selects "
+        "lines, l goes to links, / finds in this thread."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),
@@ -153,10 +153,11 @@ class Transcript(TranscriptView):
             return
         if event.chain > 1:
             self._select_at(event)
-            return
-        if self.text_selection is not None:
-            return
-        index, inside = place
+        elif self.text_selection is None:
+            self._click_line(event, *place)
+
+    def _click_line(self, event: events.Click, index: int, inside: int) -> None:
+        """Open a link, copy a block of code at the right of its head, or fold or unfold a block."""
         block = self.document.blocks[index]
         line = self.document.lines(index)[inside]
         copies = row_of(line).copies
@@ -243,15 +244,7 @@ class Transcript(TranscriptView):
     def _choose(self, places: list[int], step: int) -> None:
         if not places:
             return
-        if self._chosen is None or self._chosen not in self.document.blocks:
-            bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
-            last = bottom[0] if bottom else places[-1]
-            index = next((i for i in reversed(places) if i <= last), places[0])
-        else:
-            at = self.document.blocks.index(self._chosen)
-            later = [i for i in places if i > at]
-            earlier = [i for i in places if i < at]
-            index = (later[0] if later else at) if step > 0 else (earlier[-1] if earlier else at)
+        index = self._next_place(places, step)
         self._chosen = self.document.blocks[index]
         top = self.document.top(index)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
@@ -259,11 +252,22 @@ class Transcript(TranscriptView):
             self._settle((max(0, index - 1), 0))
         self.refresh()
 
+    def _next_place(self, places: list[int], step: int) -> int:
+        """Return the place after or before the selected block; without one, the newest on the screen."""
+        if self._chosen is None or self._chosen not in self.document.blocks:
+            bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
+            last = bottom[0] if bottom else places[-1]
+            return next((i for i in reversed(places) if i <= last), places[0])
+        at = self.document.blocks.index(self._chosen)
+        if step > 0:
+            return next((i for i in places if i > at), at)
+        return next((i for i in reversed(places) if i < at), at)
+
     def _toggle(self, index: int) -> None:
         """Fold or unfold a block, and bring all of it into view, or its beginning if it is too long."""
         document = self.document
         document.blocks[index].toggle()
-        document.changed(index)
+        document.redraw(index)
         self.let_go()
         at_end = document.height <= self.size.height
         self._follow = self._follow and (at_end or index == self._blocks - 1)
@@ -329,7 +333,7 @@ class Transcript(TranscriptView):
         self.screen.selections = {self: Selection(start, end)}
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        start, end = self.selected(selection)
+        start, end = self.selected_span(selection)
         text = copying.range_of(self.document, (start.y, start.x), (end.y, end.x))
         return (text, "\n") if text else None
 
@@ -402,14 +406,7 @@ class Transcript(TranscriptView):
 
     def action_link(self, step: int) -> None:
         """Choose the next or previous link on the screen; Enter opens it."""
-        top = self.scroll_offset.y
-        links: list[tuple[int, int, Target]] = []
-        for y in range(top, top + self.size.height):
-            line = self.line_at(y) or []
-            for span, target in _links(line):
-                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
-                    continue  # the link above goes on here
-                links.append((y - self._moved, span[0], target))
+        links = self._visible_links()
         if not links:
             self.post_message(self.Said("no link on the screen", 2))
             return
@@ -418,6 +415,18 @@ class Transcript(TranscriptView):
         self._link = (y, x)
         self.refresh()
         self.post_message(self.Said(f"{target[1]} · enter opens it"))
+
+    def _visible_links(self) -> list[tuple[int, int, Target]]:
+        """Return line, character and target of the links on the screen; one of several lines comes once."""
+        top = self.scroll_offset.y
+        links: list[tuple[int, int, Target]] = []
+        for y in range(top, top + self.size.height):
+            line = self.line_at(y) or []
+            for span, target in _links(line):
+                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
+                    continue  # the link above goes on here
+                links.append((y - self._moved, span[0], target))
+        return links
 
     # --- finding ------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,9 @@ from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, Label, NoticeBlock, WaitingBlock
 from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.copying import seek
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.live import LiveTurn
-from sakti.tui.transcript.seek import seek
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
@@ -68,8 +68,8 @@ class TranscriptView(LineView):
         super().on_mount()
         self.document.restyle(self.palette)
 
-    def theme_changed(self) -> None:
-        super().theme_changed()
+    def apply_theme(self) -> None:
+        super().apply_theme()
         self.document.restyle(self.palette)
         self.forget_strips()
 
@@ -143,7 +143,7 @@ class TranscriptView(LineView):
     def _keep_selection(self, index: int, shift: int) -> None:
         """Shift the selection by `shift` lines if it is below the start of block `index`."""
         selection = self.text_selection if shift else None
-        if selection is not None and self.selected(selection)[0].y + shift >= self.document.top(index):
+        if selection is not None and self.selected_span(selection)[0].y + shift >= self.document.top(index):
             self._moved += shift
 
     def let_go(self) -> None:

@@ -43,7 +43,7 @@ async def test_a_switch_keeps_the_prefix_and_refuses_other_tools(store: Store, t
     assert (before.tools, before.system) == (after.tools, after.system)
     refused, touched, listed = (e.result for e in run.of(ToolFinished))
     assert "The mode explore has no tool write" in refused.content and "denied" in refused.details
-    assert "the mode explore runs only what reads" in touched.content
+    assert "the mode explore runs only commands that read" in touched.content
     assert not listed.is_error
     assert not (tmp_path / "w" / "a.txt").exists() and not (tmp_path / "w" / "x").exists()
     assert '<mode name="explore">' in facts_sent(run)["mode"]

@@ -26,7 +26,7 @@ async def test_a_text_that_was_cut_goes_on(store: Store, tmp_path: Path) -> None
     end = await run.ask("count to three")
     assert (end.status, end.text, end.steps) == ("answered", "One, two, three.", 2)
     first, second = run.provider.requests
-    assert "Go on exactly where it stopped" in second.tail
+    assert "Continue exactly where it stopped" in second.tail
     assert second.tail.startswith("count to three"), "the last user message is the user's"
     assert second.messages[: len(first.messages)] == first.messages
     saved = await stored(run)

@@ -61,7 +61,7 @@ async def test_a_goal_whose_check_never_passes_stops_at_its_limit(store: Store, 
 async def test_a_limit_that_cannot_be_watched_is_named(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", ["GOAL DONE: yes"], overrides=FREE)
     await run_goal(run, "store the region --max-cost 2")
-    first, limits = run.of(Notice)[0].message, "so the limit of $2.00 cannot be watched; that of 20 turns is."
+    first, limits = run.of(Notice)[0].message, "so the limit of $2.00 cannot be enforced; that of 20 turns is."
     assert first == f"The price of scripted/demo is not known, {limits}"
     await run.session.close()
 
@@ -209,7 +209,7 @@ def test_options_are_read_from_the_end() -> None:
         ):
             parse_goal(wrong, 20, 5.0)
     for wrong in ('x --until "make check', "x --until='make check --max-turns 2", 'x --max-turns "2'):
-        with pytest.raises(ValueError, match=r"The quote behind --\S+ is not closed"):
+        with pytest.raises(ValueError, match=r"The quote after --\S+ is not closed"):
             parse_goal(wrong, 20, 5.0)
     assert parse_goal('"support --json" --max-turns 2', 20, 5.0) == Goal("support --json", max_turns=2)
     assert parse_goal("add a --verbose flag to it", 20, 5.0).text == "add a --verbose flag to it"

@@ -49,7 +49,7 @@ def results(run: Recorded) -> list[str]:
         (TOUCH, "ask", "edits", "[no output]"),
         (WRITE, "ask", "auto", "a.txt"),
         (WRITE, "ask", "plan", "Refused: a.txt: plan mode edits nothing."),
-        (TOUCH, "ask", "plan", "Refused: touch x: plan mode runs only what reads."),
+        (TOUCH, "ask", "plan", "Refused: touch x: plan mode runs only commands that read."),
         (SYSTEM, "edits", "auto", "There is no file"),
     ],
 )

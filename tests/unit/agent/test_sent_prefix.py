@@ -80,6 +80,21 @@ async def test_a_warm_thread_keeps_prompt_and_tools_until_an_activation(
     await run.session.close()
 
 
+async def test_a_thread_with_a_log_is_told_of_its_memory_once(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["And so on. " * 900, "Yes."], overrides=SETTINGS)
+    await run.ask("tell me more")
+    await run.session.compact()
+    await run.ask("and then?")
+    kinds = [b.kind for b in run.provider.requests[-1].system]
+    assert kinds.count("memory") == 1
+    for _ in range(2):
+        await run.session.close()
+        run = await go_on(store, tmp_path / "w", run.session.thread.id, ["Yes."])
+        await run.ask("and now?")
+        assert [b.kind for b in run.provider.requests[-1].system] == kinds
+    await run.session.close()
+
+
 async def test_an_activation_within_a_turn_changes_prompt_and_tools_with_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

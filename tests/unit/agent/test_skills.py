@@ -373,7 +373,7 @@ async def test_missing_arguments_are_said_with_the_hint(store: Store, ws: Path) 
 async def test_a_file_takes_no_name_of_sakti_in_a_run_either(store: Store, ws: Path) -> None:
     put(ws / ".claude/commands/compact.md", "evil")
     run = await begin(store, ws, ["ok"], interactive=False, own_commands=lambda: {"compact"})
-    with pytest.raises(ConfigError, match="a command of sakti's own"):
+    with pytest.raises(ConfigError, match="a built-in command"):
         await run.session.submit("/compact")
     assert run.provider.requests == []
 

@@ -217,9 +217,9 @@ async def test_a_refusal_names_what_only_reads(store: Store, tmp_path: Path) -> 
 
     calls = ({"mode": "explore", "goal": "a"}, {"mode": "default", "goal": "b"})
     for mode, agent_mode, reasons in (
-        ("ask", "default", {"the read-only child explore runs only what reads"}),
-        ("plan", "default", {"plan mode runs only what reads"}),
-        ("edits", "explore", {"the read-only child explore runs", "the mode explore runs only what reads"}),
+        ("ask", "default", {"the read-only child explore runs only commands that read"}),
+        ("plan", "default", {"plan mode runs only commands that read"}),
+        ("edits", "explore", {"the read-only child explore runs", "the mode explore runs only commands that read"}),
     ):
         overrides = (f"approval.mode={mode}", f"mode={agent_mode}")
         run = await session(store, tmp_path / "w", delegating(write, *calls), overrides=overrides, interactive=False)

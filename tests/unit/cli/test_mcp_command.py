@@ -150,7 +150,7 @@ def test_needs_of_a_projects_server_are_shown_and_allowed(workspace: Path, monke
     assert sakti("trust", "--yes").exit_code == 0
     assert "you have not allowed: `sakti trust --allow DB_TOKEN` does." in sakti("mcp", "list").stdout
     assert "db wants to reach the host db.example: `sakti trust --allow db.example`" in sakti("trust").stdout
-    assert "No MCP server of this workspace wants x" in sakti("trust", "--allow", "x").stderr
+    assert "No MCP server of this workspace asks for x" in sakti("trust", "--allow", "x").stderr
     assert sakti("trust", "--allow", "DB_TOKEN", "--allow", "db.example").exit_code == 0
     (server,) = json.loads(sakti("mcp", "list", "--json").stdout)["servers"]
     assert (server["problem"], server["network"], server["write"]) == (None, ["db.example"], [])

@@ -427,7 +427,7 @@ async def test_our_own_instructions_never_reach_the_observer(tmp_path: Path) -> 
         await driver.engine.wait_idle()
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
-    canaries = [line for b in prepared.blocks if b.kind == "instructions" for line in b.text.split("\n") if line]
+    canaries = [line for b in prepared.blocks if b.kind == "memory" for line in b.text.split("\n") if line]
     canaries += [line for m in prepared.messages if m.metadata for line in m.text.split("\n") if line]
     assert len(canaries) > 5
     for request in driver.observer.inputs:

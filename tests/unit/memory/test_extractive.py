@@ -9,18 +9,21 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import slices
+from sakti.memory.log.lines import share_heads
 from sakti.memory.observe import claims, extractive, quoting
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.quoting import pieces
 from sakti.memory.observe.transcript import format_messages
 from sakti.memory.protocol import ObserveInput, ReflectInput
-from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.reflect.extractive import STATED_SHARE, ExtractiveReflector
 from sakti.memory.slices import run_in_slices
 from sakti.memory.statements import reading, sentences
 from sakti.memory.statements.sentences import agent_kind, kind
@@ -55,6 +58,18 @@ COUNTER = Estimator()
         ("remark", "That looks rather odd to me."),
         ("chatter", "ok thanks"),
         ("chatter", "go on"),
+        ("chatter", "Keep it up!"),
+        ("chatter", "Just keep believing in yourself!"),
+        ("chatter", "Don't worry, progress takes time."),
+        ("chatter", "Remember, it's never too late to change."),
+        ("remark", "It must be such an honour for you."),
+        ("remark", "That must be so cool!"),
+        ("statement", "Keep using tabs."),
+        ("statement", "Keep trying until the queue is empty."),
+        ("statement", "Don't worry about old browsers."),
+        ("statement", "Never push to the main branch!"),
+        ("statement", "Passwords must be really hard to guess."),
+        ("statement", "The field must be unique."),
     ],
 )
 def test_what_a_user_does_with_a_sentence(wanted: str, sentence: str) -> None:
@@ -227,10 +242,22 @@ async def test_of_one_rank_the_oldest_goes_first_whatever_stands_before_it() -> 
     stated = [f"* 🔴 (9:{n:02}) User stated: The port of service{n} is {7000 + n}." for n in range(10)]
     work = [f"* 🟡 (9:{n:02}) Agent: I created the module number{n} in src/m{n}.py." for n in range(10)]
     log = "\n".join(["Date: Jan 15, 2026", *stated, *work])
-    size = COUNTER.count(log)
+    size = COUNTER.count(share_heads(log))
     lines = await reflected(log, size // 2, limit=size * 4 // 5)
     assert lines[1:11] == stated, "work goes before what was stated"
     assert lines[11:] and lines[11:] == work[-len(lines[11:]) :]
+
+
+@given(st.lists(st.tuples(st.integers(0, 59), st.booleans()), min_size=20, max_size=40), st.integers(60, 200))
+def test_a_log_is_condensed_to_the_size_in_which_it_is_sent(said: list[tuple[int, bool]], limit: int) -> None:
+    lines = [
+        f"* {'🔴' if by_user else '🟡'} (9:{minute:02}) {'User stated' if by_user else 'Agent said'}: "
+        f"We planted row{n} of plum trees in our old orchard."
+        for n, (minute, by_user) in enumerate(said)
+    ]
+    request = ReflectInput("t", (("g", "\n".join(["Date: Jan 15, 2026", *lines])),), 1, limit_tokens=limit)
+    size = COUNTER.count(share_heads(ExtractiveReflector(COUNTER).condense(request).text))
+    assert limit * STATED_SHARE / 2 < size <= limit * STATED_SHARE
 
 
 @pytest.mark.parametrize("room", range(30, 160, 5))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings
 from sakti.core.errors import MemoryFailure, ProviderError
@@ -223,6 +224,28 @@ async def test_a_small_window_gets_its_input_in_slices() -> None:
     assert len(result.calls) == calls
     assert "part 0" in provider.requests[1].messages[0].text  # what was just observed is known to the next
     assert sum(r.messages[0].text.count("word " * 399 + "word") for r in provider.requests) == 12
+
+
+async def test_messages_and_exchanges_larger_than_the_window_are_divided() -> None:
+    provider = Answers(*[GOOD] * 20)
+    memory_model = MemoryModel(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500))  # pyright: ignore
+    observer = ModelObserver(memory_model, previous_tokens=200, window=4_000)
+    rows = [f"row {n} of a long answer\n" for n in range(1_500)]
+    calls = tuple(ToolCallPart(f"c{n}", "read", {"path": f"{n}.txt"}) for n in range(3))
+    results = tuple(ToolResultPart(call.id, "read", "line of a file\n" * 1_000) for call in calls)
+    said = (
+        message(0, "assistant", TextPart("".join(rows))),
+        message(1, "assistant", *calls),
+        message(2, "tool", *results),
+        message(3, "user", TextPart("x" * 30_000)),
+    )
+    said = tuple(structs.replace(m, tokens=message_tokens(count_parts(COUNTER, m.parts))) for m in said)
+    await observer.observe(ObserveInput("t", said, "UTC"))
+    prompts = [r.messages[0].text for r in provider.requests]
+    assert max(COUNTER.count(text) for text in prompts) < 3_000
+    assert all(sum(row in text for text in prompts) == 1 for row in rows)
+    assert sum(text.count("[Tool result: read]") for text in prompts) == 3
+    assert sum(text.count("x" * 500) for text in prompts) > 20
 
 
 async def test_a_small_window_condenses_a_log_in_slices() -> None:
@@ -540,6 +563,35 @@ def test_no_tag_is_ever_stored(text: str) -> None:
 def test_what_the_actor_sees() -> None:
     log = "* 🟡 (1:00) reads `-> bool`\n  * -> `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* 🟢 x\n* ✅ y"
     assert for_actor(log) == ("* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
+
+
+def test_lines_of_one_speaker_share_a_head_and_a_time() -> None:
+    log = """Date: Jan 15, 2026
+* 🔴 (9:00) User stated: The port is 8080.
+* 🔴 (9:10) User stated: Our region is eu-2.
+* 🟡 (9:20) Agent said: I like plums.
+* 🔴 (9:29) User stated: We use uv. [earlier; see 9:31]
+* 🔴 (9:31) User stated: We use pip. [replaces 9:29: We use uv]
+* 🔴 (9:40) User stated: Bob reviews.
+* 🔴 (9:59) User wants a cache.
+* 🔴 (10:00) User stated: Tests run nightly.
+* 🔴 (10:01) User stated: Ann deploys.
+Date: Jan 16, 2026
+* 🔴 (10:02) User stated: Eve tests."""
+    assert for_actor(log).split("\n") == [
+        "Date: Jan 15, 2026",
+        "* 🔴 (9:00) User stated: The port is 8080.",
+        "  * Our region is eu-2.",
+        "* Agent said: I like plums.",
+        "* 🔴 (9:29) User stated: We use uv. [earlier; see 9:31]",
+        "* 🔴 (9:31) User stated: We use pip. [replaces 9:29: We use uv]",
+        "  * Bob reviews.",
+        "* 🔴 (9:59) User wants a cache.",
+        "* 🔴 User stated: Tests run nightly.",
+        "* 🔴 (10:01) User stated: Ann deploys.",
+        "Date: Jan 16, 2026",
+        "* 🔴 (10:02) User stated: Eve tests.",
+    ]
 
 
 def test_answers_are_plain_json() -> None:

@@ -68,7 +68,7 @@ async def test_everything_is_sent_raw_or_stands_in_the_log(driver: Driver) -> No
     prepared = await driver.engine.prepare(step=2)
     assert ids(prepared) == said(driver.said)[4:]
     assert prepared.messages[0].id == REMINDER_ID
-    assert [b.kind for b in prepared.blocks] == ["instructions", "observations"]
+    assert [b.kind for b in prepared.blocks] == ["memory", "observations"]
 
 
 async def test_no_more_is_sent_than_the_models_window_takes(driver: Driver) -> None:
@@ -287,7 +287,7 @@ async def test_a_log_that_nobody_condenses_is_sent_in_part_and_no_turn_ends(driv
     log = driver.engine.state.observation_tokens()
     await driver.begin("what now?")
     prepared = await driver.engine.prepare(step=1, budget=log)
-    assert [b.kind for b in prepared.blocks][:3] == ["instructions", "instructions", "observations"]
+    assert [b.kind for b in prepared.blocks][:3] == ["memory", "memory", "observations"]
     assert sum(b.tokens for b in prepared.blocks if b.kind == "observations") <= 0.75 * log
     assert (
         "part 11" in prepared.blocks[-1].text or driver.engine.state.window.active[-1].text in prepared.blocks[-1].text

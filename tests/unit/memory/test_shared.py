@@ -204,9 +204,9 @@ async def test_another_threads_work_is_not_this_ones(tmp_path: Path) -> None:
     prepared = await driver.prepare()
     (reminder,) = [m for m in prepared.messages if m.metadata.get("synthetic") == "reminder"]
     assert f"this conversation, thread {T1}," in reminder.text
-    (told,) = [b.text for b in prepared.blocks if b.kind == "instructions"]
+    (told,) = [b.text for b in prepared.blocks if b.kind == "memory"]
     assert f"This conversation is thread {T1}." in told
-    assert "Do not go on with it" in told
+    assert "Do not continue it" in told
     assert T2 not in told
     tail = "\n".join(prepared.tail)
     mine = (await driver.store.read(threads.get, "t1")).metadata["current_task"]  # pyright: ignore
@@ -342,9 +342,9 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     assert shared.lineage(again) == {"t1": 2, "t3": 2, "t4": None}
     await driver.begin("zebra, go on")
     prepared = await driver.engine.prepare(step=1)
-    (told,) = [b.text for b in prepared.blocks if b.kind == "instructions"]
+    (told,) = [b.text for b in prepared.blocks if b.kind == "memory"]
     assert f"This conversation is thread {thread_alias('t3')}." in told
-    assert f"It was forked from thread {T1}: what is noted of that one's messages up to {end} is its own." in told
+    assert f"It was forked from thread {T1}: notes on that thread's messages up to {end} count as its own." in told
     assert any(m.metadata.get("synthetic") == "reminder" for m in prepared.messages)
     await driver.step({"text": "."}, "c")
     for number in range(5):

@@ -201,11 +201,11 @@ def test_how_a_turn_ends_is_said() -> None:
     failed = end("error", error="The key is not valid.", error_title="Key")
     assert said(failed) == [
         "Key: The key is not valid.",
-        "/retry asks again; the answer so far is kept",
+        "/retry tries again; the answer so far is kept",
         "ready",
     ]
-    assert said(replace(failed, steps=0))[1] == "/retry asks again"
-    assert said(replace(failed, error_code="full"))[1] == "/retry asks again"
+    assert said(replace(failed, steps=0))[1] == "/retry tries again"
+    assert said(replace(failed, error_code="full"))[1] == "/retry tries again"
 
 
 def test_thinking_is_said_once_a_step() -> None:

@@ -75,7 +75,7 @@ async def test_another_chat_is_refused_by_the_title_and_never_by_an_id(
         lambda db: service.depend(db, other, "task-a", "task-b"),
         lambda db: service.delete(db, other, "task-a"),
     ):
-        with pytest.raises(TaskError, match='the chat "fix login"') as refused:
+        with pytest.raises(TaskError, match='the thread "fix login"') as refused:
             await store.write(change)
         assert refused.value.code == "already_claimed"
     task = await store.read(questions.get, "task-a")
@@ -84,7 +84,7 @@ async def test_another_chat_is_refused_by_the_title_and_never_by_an_id(
     await store.write(service.update, other, "task-a", {"priority": 1}, force=True)
     await store.write(service.close, other, "task-a", "completed", "done", force=True)
     await store.write(service.claim, replace(other, owner=elsewhere), "task-b")
-    with pytest.raises(TaskError, match="claimed by an untitled chat"):
+    with pytest.raises(TaskError, match="claimed by an untitled thread"):
         await store.write(service.claim, chat, "task-b")
 
 
@@ -213,7 +213,7 @@ async def test_the_user_may_change_what_the_chat_of_the_window_holds(store: Stor
     await run.ask("the pump leaks")
     other = await start(store, tmp_path / "w", calls(None))
     task_id = (await told(run))[0]["task"]["id"]
-    with pytest.raises(TaskError, match='the chat "the pump leaks"'):
+    with pytest.raises(TaskError, match='the thread "the pump leaks"'):
         await changes.change(other.session, "close", task_id, "done")
     assert "is open again" in await changes.change(run.session, "release", task_id)
     for each in (run, other):

@@ -26,7 +26,7 @@ def test_the_help_page_names_what_runs_free_without_a_sandbox() -> None:
     reading = {n for n, form in forms.items() if form is not None and not form.sandboxed}
     assert listed("Programs that read:") == reading, f"it should be: {' '.join(sorted(reading))}"
     tell = {n for n in names if programs.find_program(n).tells_version}
-    assert listed("Asked for their version or help only:") == tell, f"it should be: {' '.join(sorted(tell))}"
+    assert listed("Only for their version or help:") == tell, f"it should be: {' '.join(sorted(tell))}"
     commands = programs.find_program("git").commands
     entries = {n: c for names, c in commands.items() for n in names.split()}
     reading = {n for n, c in entries.items() if c.reads is not None or any(x.reads for x in c.commands.values())}

@@ -85,7 +85,7 @@ oauth = { client_id = "c", scopes = "read write", port = 8400 }
         ('command = "a"\ntimeout = 0', "timeout = 0 must be above 0"),
         ('command = "a"\nargs = ["${MISSING}"]', "the variable MISSING is not set."),
         ('url = "ftp://a.example"', "its url must begin with http:// or https://"),
-        ('url = "https://u:p@a.example"', "its url must not hold a user name"),
+        ('url = "https://u:p@a.example"', "its url must not contain a user name"),
         ('url = "https://[a"', "its url cannot be read."),
         ('url = "https://a.example"\noauth = { port = 70000 }', "mcp.x.oauth.port = 70000 is not a port."),
         ('url = "https://a.example"\nheaders = { A = "b\\nC: d" }', "a header has several lines."),

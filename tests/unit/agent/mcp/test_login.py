@@ -116,7 +116,9 @@ async def test_a_login_is_asked_for_by_a_later_request_and_with_more_rights(issu
     await login.log_in(notes, browse)
     assert await status(notes) == 200
     issuer.wanted = "write"
-    with pytest.raises(LoginNeededError, match="It wants more rights than the login has: run `sakti mcp login notes`"):
+    with pytest.raises(
+        LoginNeededError, match="It needs more rights than the login grants: run `sakti mcp login notes`"
+    ):
         await status(notes)
     await login.log_in(notes, browse)
     assert set(issuer.authorized[-1]["scope"].split()) == {"all", "write"}

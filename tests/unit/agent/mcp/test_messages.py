@@ -66,7 +66,7 @@ def test_no_text_of_a_library_reaches_the_user() -> None:
         (invalid({"content": 3}), "its answer has a wrong content"),
         (invalid({"content": [{"type": "text"}]}), "its answer has no content.text"),
         (RuntimeError("Invalid structured content returned by tool x: 3 is not …"),
-         "its structured content does not fit the output schema of the tool"),
+         "its structured content does not match the output schema of the tool"),
         (RuntimeError("anything"), "its answer cannot be used"),
         (FileNotFoundError(2, "No such file"), "No such file"),
         (SaktiError("It is away."), "It is away"),

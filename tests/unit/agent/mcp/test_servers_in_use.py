@@ -203,7 +203,7 @@ async def test_a_late_server_is_announced_and_changes_no_prefix(
             [p.facts.get("mcp late", "") for m in r.messages for p in m.parts if isinstance(p, ContextPart)][-1:]
             for r in requests
         ]
-        assert news[0] == [""] and "offers now: echo, slow" in news[1][0] and "offers now: say, slow" in news[-1][0]
+        assert news[0] == [""] and "now offers: echo, slow" in news[1][0] and "now offers: say, slow" in news[-1][0]
         assert all((r.tools, r.system) == (requests[0].tools, requests[0].system) for r in requests)
         assert "mcp" not in {b.kind for b in requests[0].system}
         assert [e.state for e in run.of(McpServerChanged)][:2] == ["starting", "ready"]
@@ -355,7 +355,7 @@ async def test_broken_entries_and_answers_cost_only_themselves(store: Store, tmp
         unreadable = "fake: its answer cannot be read: it is no message of the protocol"
         assert all(answers[kind].content == unreadable for kind in ("deep", "cut", "null", "list"))
         assert answers["other"].content.startswith("fake: its answer has ")
-        assert answers["empty"].content == "fake: its answer has no content. The call may have had its effect."
+        assert answers["empty"].content == "fake: its answer has no content. The call may have taken effect."
 
 
 @pytest.mark.parametrize("end", ["cancel", "die"])

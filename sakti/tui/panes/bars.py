@@ -1,4 +1,4 @@
-"""Draw the log's past as a bar: ● observations that entered it, ◆ reflections, the present at its end."""
+"""Bars of a pane: its title with figures, and the log's past (● observations, ◆ reflections)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
 from sakti.store.log.events import LogChange
 from sakti.tui.host import host_of
@@ -80,3 +81,37 @@ def bar_line(moments: Sequence[LogChange], at: int | None, width: int, palette: 
     if at is not None:
         cells[place(at, count, width)] = Segment("▼", palette.warn)
     return [Segment(" "), *(cells.get(x) or Segment("─", palette.line) for x in range(1, max(2, width - 1)))]
+
+
+SIGNS = {False: "▾", True: "▸"}
+
+
+class PaneTitle(Static):
+    """A click on it folds the pane, drawing it makes the pane above higher or lower: see `Sidebar`."""
+
+    def __init__(self, name: str, *, id: str) -> None:
+        super().__init__("", id=id, classes="pane-title", markup=False)
+        self._name, self._figures, self._right = name, ("",), ""
+        self._folded = False
+
+    def say(self, name: str, *figures: str, right: str = "") -> None:
+        """Set the figures and a text for the right edge, all safe to show; without room the last ones go."""
+        self._name, self._figures, self._right = name, figures, right
+        self._fit()
+
+    def fold(self, folded: bool) -> None:
+        self._folded = folded
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        figures = [f for f in self._figures if f]
+        while True:
+            text = f"{SIGNS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()
+            if len(text) <= self.size.width or not figures:
+                break
+            figures.pop()
+        room = self.size.width - len(text) - 2
+        self.update(f"{text}  {self._right.rjust(room)}" if self._right and len(self._right) <= room else text)

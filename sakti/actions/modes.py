@@ -119,7 +119,7 @@ async def agents(scope: Scope) -> Value:
     children = scope.session.children
 
     async def list_rows() -> Value:
-        rows = await children.listed()
+        rows = await children.list_all()
 
         async def use(number: int) -> Value:
             run = one(rows, number).run

@@ -155,6 +155,15 @@ def _find_opening(tokens: Sequence[_Token], key: str) -> int | None:
     return next(opened, None)
 
 
+def _find_entry(tokens: Sequence[_Token], opening: int) -> int | None:
+    """Return the index of sakti's name in the object that opens there, if its value is an object."""
+    for i in range(opening + 1, len(tokens) - 2):
+        is_name = tokens[i].sign == f'"{NAME}"' and tokens[i].depth == 2
+        if is_name and tokens[i + 1].sign == ":" and tokens[i + 2].sign == "{":
+            return i
+    return None
+
+
 def _cut_member(text: str, tokens: Sequence[_Token], name: int, last: int) -> str:
     """Return a text without the member between two tokens, and without the comma that it leaves."""
     before, after = tokens[name - 1], tokens[last + 1]
@@ -211,9 +220,7 @@ class _JsonEntry:
         opening = _find_opening(tokens, self._key)
         if opening is None:
             return None
-        inside = range(opening + 1, len(tokens) - 2)
-        is_name = (i for i in inside if tokens[i].sign == f'"{NAME}"' and tokens[i].depth == 2)
-        name = next((i for i in is_name if tokens[i + 1].sign == ":" and tokens[i + 2].sign == "{"), None)
+        name = _find_entry(tokens, opening)
         if name is None:
             return None
         last = next(i for i in range(name + 3, len(tokens)) if tokens[i].sign == "}" and tokens[i].depth == 2)

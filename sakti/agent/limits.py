@@ -81,7 +81,7 @@ def _limit_error(name: str, limit: str) -> SaktiError:
     return SaktiError(text, title="Limit reached", code=name)
 
 
-def seconds_left(settings: AgentSettings, seconds: float) -> float | None:
+def remaining_seconds(settings: AgentSettings, seconds: float) -> float | None:
     """Return the remaining seconds of a turn, or None if it has no limit."""
     return None if settings.max_seconds is None else max(0.0, settings.max_seconds - seconds)
 

@@ -90,7 +90,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
             await _steps(turn, user)
         metadata = await turn_store.finish(turn)
     except asyncio.CancelledError:
-        if (stopped := turn.stopped()) is None:
+        if (stopped := turn.find_stop()) is None:
             raise
         status, marker = stopped, "interrupted"
         if stopped == "limit":
@@ -109,23 +109,23 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
             await _save_unfinished(turn, marker="error")
         except SaktiError:  # where the store itself failed, the first error is the one to tell
             error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
+    await _store_end(turn, status, error)
+    end = TurnFinished(
+        turn.thread_id, status, turn.text(), len(turn.steps), turn.usage + turn.of_children(), metadata=metadata
+    )
+    if error is None:
+        return end
+    return structs.replace(end, error=error.message, error_title=error.title, error_code=error.code)
+
+
+async def _store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
+    """Store an end without an answer; what cannot be stored is emitted all the same."""
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await turn_store.confirm(turn)
     if status != "answered":
-        with contextlib.suppress(SaktiError):  # what cannot be stored was told all the same
+        with contextlib.suppress(SaktiError):
             await turn_store.keep_end(turn, status, error)
-    return TurnFinished(
-        turn.thread_id,
-        status,
-        turn.text(),
-        len(turn.steps),
-        turn.usage + turn.of_children(),
-        error.message if error else None,
-        error.title if error else None,
-        error.code if error else None,
-        metadata,
-    )
 
 
 async def _save_unfinished(turn: Turn, marker: str) -> None:
@@ -137,7 +137,7 @@ async def _save_unfinished(turn: Turn, marker: str) -> None:
 async def _withhold(turn: Turn, reason: str) -> None:
     """Withhold the messages of a turn that a guardrail stopped."""
     if turn.refused is not None:
-        placeholder = await turn_store.withhold_refused(turn, reason)
+        placeholder = await turn_store.withhold_message(turn, reason)
         if len(turn.messages) == 1:
             turn.emit(TurnStarted(turn.thread_id, placeholder))
     await turn_store.withhold(turn, reason)
@@ -190,17 +190,14 @@ async def _steps(turn: Turn, user: Message) -> None:
             await _run_calls(turn, calls, repetition)
         if _is_over(turn, calls):
             return
-        goes_on = bool(calls or turn.cut_at or turn.paused())
+        goes_on = bool(calls or turn.cut_at or turn.is_paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         _stop_for_hook(turn)
         if not goes_on and not turn.inbox.queued:
             _must_have_ended(turn)
-            parts, metadata = await turn.may_end(turn.text(), held)
-            if not parts or turn.step >= turn.settings.max_steps:
+            if not await _is_held(turn, held):
                 return
             held += 1
-            message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
-            await _announce(turn, await turn_store.append(turn, message))
 
 
 def _is_over(turn: Turn, calls: Sequence[ToolCallPart]) -> bool:
@@ -229,6 +226,16 @@ def _must_have_ended(turn: Turn) -> None:
         raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
+async def _is_held(turn: Turn, times: int) -> bool:
+    """Return whether the turn goes on with a message that a hook sends; it was held `times` times before."""
+    parts, metadata = await turn.may_end(turn.text(), times)
+    if not parts or turn.step >= turn.settings.max_steps:
+        return False
+    message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
+    await _announce(turn, await turn_store.append(turn, message))
+    return True
+
+
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
     """Raise `Stop` if the turn must end here.
 
@@ -242,6 +249,14 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
         steps = turn.settings.max_steps
         text = f'The limit of {counted(steps, "step")} is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
+    _stop_if_repeating(turn, repetition)
+    reached = limits.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
+    if reached is not None and goes_on:
+        raise Stop("limit", reached)
+
+
+def _stop_if_repeating(turn: Turn, repetition: Repetition) -> None:
+    """Raise `Stop` if the model repeats a call, or a circle of calls."""
     times, what = repetition.count, "call was"
     if turn.circles.stopped:
         times, period = turn.circles.times, turn.circles.period
@@ -249,9 +264,6 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
         text = f"The same {what} repeated {times} times. Tell it what to try instead."
         raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
-    reached = limits.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
-    if reached is not None and goes_on:
-        raise Stop("limit", reached)
 
 
 async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
+    from sakti.memory.state import MemoryOptions
 
 
 with lazy_imports:
@@ -57,6 +58,7 @@ with lazy_imports:
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
+    from sakti.memory import state as memory_state
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
@@ -225,7 +227,7 @@ class OpenThread:
         async with self._loading:
             await self._load(thread)
 
-    async def reopen(self) -> None:
+    async def open_again(self) -> None:
         """Open the same thread again, with the model and the settings of now."""
         if self.thread is not None:
             await self.switch_to(self.thread)
@@ -272,24 +274,19 @@ class OpenThread:
     def _make_engine(self) -> MemoryEngine:
         ws = self.workspace
         observer, reflector = ws.make_observers()
-        return memory_engine.MemoryEngine(
-            store=ws.store,
-            **self._memory_options(),
+        services = memory_state.MemoryServices(ws.store, ws.counter, self.emit)
+        return memory_engine.MemoryEngine(services, self._memory_options(), observer, reflector)
+
+    def _memory_options(self) -> MemoryOptions:
+        ws = self.workspace
+        return memory_state.MemoryOptions(
+            settings=ws.config.memory,
             mode=self.mode,
-            counter=ws.counter,
-            clock=ws.clock,
-            ids=ws.store.ids,
-            observer=observer,
-            reflector=reflector,
-            emit=self.emit,
-            owner=ws.owner or None,
             timezone=local_timezone(),
+            owner=ws.owner,
             reason=ws.observer_reason(),
             page_of=ws.board_id,
         )
-
-    def _memory_options(self) -> Json:
-        return {"settings": self.workspace.config.memory}
 
     async def catch_up(self) -> None:
         """Load what another window wrote into this thread since its last turn here, and say so."""
@@ -297,7 +294,7 @@ class OpenThread:
         async with self._loading:
             thread = self.thread
             assert thread is not None
-            if self.engine.unrecorded:
+            if self.engine.is_unrecorded:
                 await self.engine.open(thread)
             if not self.is_new:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
@@ -429,7 +426,7 @@ class OpenThread:
         approval: Json = {"before": self.approval_mode, "mode": mode}
         stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
         if fresh:
-            self.running.successor = plans.succeed(stored, self.id)
+            self.running.successor = plans.make_successor(stored, self.id)
             await self.add_metadata({stored_threads.PINNED_PLAN: None})
         else:
             await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
@@ -443,17 +440,8 @@ class OpenThread:
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
-        ws, info, options = self.workspace, self.workspace.models.info, self.workspace.options
-        brief = bool(info and info.brief)
-        interactive, added = options.interactive, options.added
-        text = prompt.build(ws.root, self.thread, interactive=interactive, brief=brief, added=added)
-        limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
-        sources = instructions.cut_to_limit(instructions.find_initial(self.thread), (), limit).sources
-        texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-        if info is None or info.has_memory_tools:
-            lists = {"skills": prompt.initial_skills, "mcp": prompt.initial_servers}
-            texts += [(kind, listed) for kind, of in lists.items() if (listed := of(self.thread))]
-        texts = self.prefix.texts() or [*texts, *self._more_texts()]
+        ws, info = self.workspace, self.workspace.models.info
+        texts = self.prefix.texts() or [*prompt.list_texts(ws, self.thread), *self._more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -545,6 +533,14 @@ class OpenThread:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
         self.toolbox.saved = await self.workspace.allowed_rules()
 
+    def _offer_remote_tools(self, toolbox: Toolbox) -> None:
+        """Offer the tools of MCP servers, and a search for tools if a processor or a server needs it."""
+        ws = self.workspace
+        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
+        if always is not None or ws.has_servers:
+            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
+            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
+
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
@@ -571,10 +567,7 @@ class OpenThread:
             ws.save_rule,
             lambda: ws.models.info.name if ws.models.info else "",
         )
-        always = next((p.always for p in ws.processors() if isinstance(p, builtin.ToolSearch)), None)
-        if always is not None or ws.has_servers:
-            toolbox.remote, toolbox.explain_missing = ws.servers.tools, ws.servers.explain_missing
-            toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
+        self._offer_remote_tools(toolbox)
         if ws.files.count or instructions.user_has_rules():
             near, trusts = prompt.make_nearby, ws.options.trusts
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.list_touched),)

@@ -84,8 +84,8 @@ class Options(Struct, frozen=True):
 
         Raises `ConfigError`.
         """
-        project = review.project if use else review.trusted_part
-        loaded = project_settings.load_settings(project, use=use or review.holds, overrides=self.overrides)
+        project, trusted = review.project if use else review.trusted_part, use or review.holds
+        loaded = project_settings.load_settings(project, use=trusted, overrides=self.overrides)
         left_out = "" if use else review.left_out
         warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(
@@ -94,9 +94,9 @@ class Options(Struct, frozen=True):
             warnings=warnings,
             told=project_settings.describe_changes(loaded),
             unasked=False,
-            trusted=use or review.holds,
-            instructed=(use or review.holds) and bool(project.files),
-            files=project.files if use or review.holds else (),
+            trusted=trusted,
+            instructed=trusted and bool(project.files),
+            files=project.files if trusted else (),
             known_texts=frozenset(f.name for f in project.files),
             reviewed=frozenset(f.name for f in review.project.files),
         )

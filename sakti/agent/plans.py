@@ -253,7 +253,7 @@ def successor_metadata(thread: Thread) -> Json:
     return brought_along(thread.metadata) | {thread_store.UNDO_OF: thread.id}
 
 
-def succeed(stored: Json, planned_in: str) -> Json:
+def make_successor(stored: Json, planned_in: str) -> Json:
     """Return the metadata of a fresh thread that begins with a plan of another one and nothing else."""
     brought: Json = {**stored, "index": -1}  # no message of the fresh thread
     return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, fork.CARRY_OVER_KEY: ""}

@@ -76,11 +76,15 @@ async def look(
     )
 
 
-def rows(found: Found) -> list[tuple[bool, str]]:
-    """Return (whether it can be talked to, a line) of everything that was looked for."""
+def _key_rows(found: Found) -> list[tuple[bool, str]]:
     out = [(True, f"{name} is set") for name in found.keys]
     out += [(True, f"{name} is in the keyring") for name in found.kept if name not in found.keys]
-    out = out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
+    return out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
+
+
+def rows(found: Found) -> list[tuple[bool, str]]:
+    """Return (whether it can be talked to, a line) of everything that was looked for."""
+    out = _key_rows(found)
     out += [(True, f"{s.title} answers at {s.address}, {counted(len(s.models), 'model')}") for s in found.servers] or [
         (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")
     ]

@@ -200,7 +200,7 @@ class Workspace:
         """Go on with or without the project's settings, as `use` says; before `open`. Raises `ConfigError`."""
         self._use_options(self.options.with_project(review, use=use))
 
-    def note_reviewed(self, names: Iterable[str]) -> None:
+    def note_reviewed_files(self, names: Iterable[str]) -> None:
         """Ask no more about files whose names the user has seen."""
         self.options = replace(self.options, reviewed=self.options.reviewed.union(names))
 

@@ -29,9 +29,9 @@ def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
     """
     messages = policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])
     if whole_turn:
-        last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
-        if last:
-            return list(messages[:last])
+        prompts = [i for i, m in enumerate(messages) if m.role == "user"]
+        if prompts and prompts[-1]:
+            return list(messages[: prompts[-1]])
         if state.window.pending < state.numbers().threshold:
             return []
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
@@ -50,7 +50,7 @@ async def observe_all(observation: Observation, focus: str, own: list[Group], *,
         return []
     last = selected[-1].index
     await state.activate_ready(last, own)
-    rest = [m for m in state.window.uncovered() if m.index <= last]
+    rest = [m for m in state.window.find_uncovered_messages() if m.index <= last]
     if not state.window.ready():
         await observation.now(rest, focus, own)
     return selected
@@ -88,11 +88,8 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     gone = [m for m in pending if m.index <= state.window.cursor]
     if not activated or not gone:
         why = "Stopped: nothing was changed." if stopped else state.note
-        warnings = (why or "Memory could not observe; nothing was changed.",) if selected else ()
-        return CompactionFinished(state.window.record.id, 0, tokens_before, tokens_before, 0, warnings)
+        return _report_unchanged(state, tokens_before, why if selected else None)
     done = _record(state, focus, activated, gone, before, tokens_before)
-    unobserved = sum(1 for m in selected if m.index > state.window.cursor)
-    why = "were not observed any more" if stopped else "could not be observed"
 
     def store(db: Database) -> tuple[int, int, int]:
         moves.add_compaction(db, done)
@@ -108,13 +105,25 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         tokens_before,
         done.tokens_after,
         lines,
-        (f"{unobserved} messages {why} and are unchanged.",) if unobserved else (),
+        _warn_of_unobserved(state, selected, stopped=stopped),
         gone_tokens=sum(m.tokens for m in gone),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,
         pinned=pinned,
         doubtful=doubtful,
     )
+
+
+def _report_unchanged(state: MemoryState, tokens: int, why: str | None) -> CompactionFinished:
+    """Return the end of a compaction that changed nothing; `why` is None if there was nothing to observe."""
+    warnings = () if why is None else (why or "Memory could not observe; nothing was changed.",)
+    return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings)
+
+
+def _warn_of_unobserved(state: MemoryState, selected: Sequence[Message], *, stopped: bool) -> tuple[str, ...]:
+    unobserved = sum(1 for m in selected if m.index > state.window.cursor)
+    why = "were not observed any more" if stopped else "could not be observed"
+    return (f"{unobserved} messages {why} and are unchanged.",) if unobserved else ()
 
 
 def _record(

@@ -101,6 +101,12 @@ class ContextBuilder:
         """Return the tokens of the log as it is sent, without the instructions around it."""
         return self._render(active, now)[3]
 
+    def _render_group(self, group: Group, now: int, previous: int | None) -> Block:
+        """Render a group of the log; `previous` is the last date above it."""
+        text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
+        self._last_dates[group.id] = dates.last_header(group.text)
+        return Block(LOG_KINDS[group.kind == "reflection"], text, tokens=self._counter.count(text))
+
     def _render(self, active: Sequence[Group], now: int) -> tuple[Sequence[Group], int, tuple[Block, ...], int]:
         cached = self._made
         if cached[0] is active and cached[1] == now:  # a window's log is never changed, only replaced
@@ -111,16 +117,11 @@ class ContextBuilder:
         previous: int | None = None
         out: list[Block] = [self.text("memory", self._instructions())]
         fresh: dict[tuple[str, str, int, int | None], Block] = {}
-        for group in active:
-            if not group.text:
-                continue
+        for group in (g for g in active if g.text):
             key = (group.id, group.text, now, previous)  # a correction changes the text
             block = self._cache.get(key)
             if block is None:
-                text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
-                kind = LOG_KINDS[group.kind == "reflection"]
-                block = Block(kind, text, tokens=self._counter.count(text))
-                self._last_dates[group.id] = dates.last_header(group.text)
+                block = self._render_group(group, now, previous)
             fresh[key] = block
             out.append(block)
             last = self._last_dates.get(group.id)
@@ -141,7 +142,7 @@ class ContextBuilder:
             block = self._texts[key] = Block(kind, text, tokens=self._counter.count(text))
         return structs.replace(block, edge=True) if edge else block
 
-    def shorten(self, message: Message, tokens: int) -> Message:
+    def cut_message(self, message: Message, tokens: int) -> Message:
         """Return a message of at most about `tokens` tokens."""
         if message.tokens <= tokens:
             return message

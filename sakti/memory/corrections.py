@@ -36,7 +36,7 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
     done, tasks = await state.write(store, "edit")
     if tasks:
-        await _erase_sent(state, purging.Copies((), frozenset(), tasks))
+        await _erase_sent_copies(state, purging.Copies((), frozenset(), tasks))
     return done
 
 
@@ -52,12 +52,12 @@ async def erase(state: MemoryState, line: str) -> purging.Copies:
 
     erased = await state.write(store, "edit")
     copies = purging.Copies(erased.texts, frozenset(erased.ids), erased.tasks)
-    await _erase_sent(state, copies)
+    await _erase_sent_copies(state, copies)
     await purging.leave_no_copy(state.store)
     return copies
 
 
-async def _erase_sent(state: MemoryState, copies: purging.Copies) -> None:
+async def _erase_sent_copies(state: MemoryState, copies: purging.Copies) -> None:
     for message in await purging.erase_copies(state.store, copies):
         state.window.amend(message)
 

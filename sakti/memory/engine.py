@@ -9,32 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock, Ids
-from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
-from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, StaleLeases
-from sakti.core.tokens import Counter
+from sakti.core.events import CompactionFinished, MemoryStatus, Notice, StaleLeases
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import compaction, corrections, modes, policy, status
 from sakti.memory import request as memory_request
 from sakti.memory.factory import FallbackObserver
-from sakti.memory.jobs.observation import TURN_WAIT_S, Observation, Patience, wait_for_messages
-from sakti.memory.jobs.operation import PATIENCE_S, Leases
+from sakti.memory.jobs.observation import Observation, Patience, wait_for_messages
+from sakti.memory.jobs.operation import Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
-from sakti.memory.slices import RunAside
-from sakti.memory.state import FailpointHook, MemoryState, Phase, ReflectionPhase, Trigger, ignore_failpoint
+from sakti.memory.state import MemoryOptions, MemoryServices, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import first_window, newest_prompt, open_record
 from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
-from sakti.store.database import Store
 from sakti.store.log.corrections import Action, LineCorrection
 from sakti.store.maintenance.purging import Copies
 from sakti.store.memory import Record
@@ -55,54 +50,20 @@ class Prepared(Struct, frozen=True, dict=True):
 
 
 class MemoryEngine:
-    """Memory of one open thread.
-
-    `owner` names this engine in leases; `reason`: why this Observer; `patience`: seconds to wait for another window's;
-    `turn_wait`: seconds that a turn waits for models of memory.
-    """
+    """Memory of one open thread."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        settings: MemorySettings,
-        mode: str,
-        counter: Counter,
-        clock: Clock,
-        ids: Ids,
-        observer: Observer,
-        reflector: Reflector,
-        emit: Callable[[Event], None],
-        owner: str | None = None,
-        timezone: str | None = None,
-        goal: str = "",
-        reason: str = "",
-        page_of: str | None = None,
-        failpoint: FailpointHook = ignore_failpoint,
-        patience: float = PATIENCE_S,
-        aside: RunAside = asyncio.to_thread,
-        turn_wait: float = TURN_WAIT_S,
+        self, services: MemoryServices, options: MemoryOptions, observer: Observer, reflector: Reflector
     ) -> None:
-        self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
-        self._mode = mode
-        self._page_of = page_of  # the workspace whose page is read; None: the thread's
-        self._settings = modes.settings_for(settings, mode)
-        self._last_messages = modes.last_messages(settings, mode)
-        self._emit = emit
-        self._leases = Leases(store, owner or leases.new_owner(), patience)
-        self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
-        self._chosen, self._reason = observer.name, reason
-        self._worker = MemoryWorker(
-            store=store,
-            counter=counter,
-            clock=clock,
-            ids=ids,
-            emit=emit,
-            observer=observer,
-            reflector=reflector,
-            aside=aside,
-        )
-        self._patience = Patience(turn_wait, self._stand_in)
+        self._services, self._store, self._emit = services, services.store, services.emit
+        self._counter, self._clock, self._ids = services.counter, services.store.clock, services.store.ids
+        self._options = structs.replace(options, settings=modes.settings_for(options.settings, options.mode))
+        self._settings = self._options.settings
+        self._last_messages = modes.last_messages(options.settings, options.mode)
+        self._leases = Leases(self._store, options.owner or leases.new_owner(), options.patience)
+        self._chosen = observer.name
+        self._worker = MemoryWorker(services, observer, reflector)
+        self._patience = Patience(options.turn_wait, self._stand_in)
         self._rates: status.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -153,7 +114,7 @@ class MemoryEngine:
         return self._settings.enabled and self._writes and bool(self.record_id)
 
     @property
-    def unrecorded(self) -> bool:
+    def is_unrecorded(self) -> bool:
         """Tell whether the thread was opened without its record, since the database was taken then."""
         return self._state is not None and not self.record_id and self._writes
 
@@ -169,25 +130,12 @@ class MemoryEngine:
             thread,
             last_messages=self._last_messages,
         )
-        if self._page_of is not None:
-            self._request.use_page_of(self._page_of)
+        if self._options.page_of is not None:
+            self._request.use_page_of(self._options.page_of)
         record = await self._open_record(thread)
         few = None if self._settings.enabled else max(200, self._last_messages * 4)
         window = await first_window(self._store, thread, record, newest=few)
-        self._state = state = MemoryState(
-            store=self._store,
-            settings=self._settings,
-            mode=self._mode,
-            clock=self._clock,
-            ids=self._ids,
-            emit=self._emit,
-            builder=self._request.log,
-            window=window,
-            timezone=self._timezone or record.observed_timezone,
-            changed=self._announce,
-            goal=self._goal,
-            failpoint=self._failpoint,
-        )
+        self._state = state = MemoryState(self._services, self._options, self._request.log, window, self._announce)
         state.is_late = lambda: self._patience.is_over
         state.budget = self._budget
         self._count_failures(state)
@@ -212,7 +160,7 @@ class MemoryEngine:
             self._store,
             thread,
             scope=self._settings.scope,
-            timezone=self._timezone,
+            timezone=self._options.timezone,
             new_id=self._ids.new(),
             now=self._clock.now(),
             read_only=self._settings.read_only,
@@ -254,15 +202,7 @@ class MemoryEngine:
             await state.refresh()
         await self._request.load(state)
         actor = f"{provider}/{model}"
-        trigger: Trigger | None = None
-        before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
-        ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
-        if ttl == "auto":
-            ttl = cache_ttl
-        if self._actor and actor != self._actor:
-            trigger = "provider_change"
-        elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
-            trigger = "idle"
+        trigger = self._find_early_trigger(actor, cache_ttl)
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(state, {"actor": actor})
@@ -270,6 +210,18 @@ class MemoryEngine:
                 await state.activate_due(trigger)
                 await self._request.renew(state)
         self._actor = actor
+
+    def _find_early_trigger(self, actor: str, cache_ttl: int) -> Trigger | None:
+        """Return why the prompt cache is cold; None if it may be warm."""
+        ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
+        if self._actor and actor != self._actor:
+            return "provider_change"
+        limit = cache_ttl if ttl == "auto" else ttl
+        prompt_ids = {m.id for m in self.state.prompts}
+        before = next((m for m in reversed(self.state.window.messages) if m.id not in prompt_ids), None)
+        if limit is not None and before is not None and self._clock.now() - before.created_at >= limit:
+            return "idle"
+        return None
 
     def add(self, message: Message) -> None:
         """Add a message that was just made durable to the window."""
@@ -323,7 +275,7 @@ class MemoryEngine:
         self._emit(now)
         prepared = self._prepare(state, now)
         unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, prepared.messages))
-        if unsent and not (self._leaves_out or state.held or self._patience.is_over):  # the others say it already
+        if unsent and not (self._leaves_out or state.is_held or self._patience.is_over):  # the others say it already
             self._emit(Notice("warning", "Memory", unsent))
         self._leaves_out = bool(unsent)
         return prepared
@@ -347,13 +299,13 @@ class MemoryEngine:
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Activate and start due work before a request; wait if it must."""
         state.settle()
-        if not state.held:
+        if not state.is_held:
             if state.full():  # what another window has made ready is activated before anything is asked or waited for
                 await state.refresh()
             await state.activate_due()
         if facts is not None:  # before anything begins to read the newest message, which changes by that
             await self._attach_facts(state, facts)
-        if state.held:
+        if state.is_held:
             return
         self._observation.start()
         self._reflection.start()
@@ -404,16 +356,9 @@ class MemoryEngine:
     def status(self) -> MemoryStatus:
         """Return the windows as they are now, with the same numbers as in the request."""
         observer = self._worker.observer.name
-        now = status.status(
-            self.state,
-            self._step,
-            observer,
-            self._worker.reflector.name,
-            running=self._observation.running() is not None,
-            approximate=self._counter.approximate,
-            reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
-            left=status.estimate_backlog(self.state, observer, self._rates),
-        )
+        reason = self._options.reason if observer == self._chosen else f"{self._chosen} could not observe"
+        models = status.MemoryModels(observer, self._worker.reflector.name, self._rates, reason)
+        now = status.status(self.state, models, self._step, running=self._observation.running() is not None)
         if not (self._settings.enabled and self._writes):  # nothing is ever observed here
             now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
         messages, log = self._request.count_unsent(self.state, self._messages())
@@ -547,13 +492,13 @@ class MemoryEngine:
         async with self._manual_operation():
             return await self._reflection.undo(generation)
 
-    async def observe_left(self) -> bool:
+    async def observe_rest(self) -> bool:
         """Observe everything that may be observed, on exit; False when it had no result."""
         async with self._manual_operation():
             return await compaction.observe_rest(self._observation)
 
-    def left(self) -> int:
-        """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
+    def count_tokens_to_observe(self) -> int:
+        """Return the tokens that `observe_rest` would observe; 0 where automatic observation is off."""
         return compaction.count_unobserved(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from sakti.core.clock import Clock
 from sakti.core.config import MAX_OUTPUT_TOKENS, ModelSettings
@@ -16,9 +16,25 @@ from sakti.providers import limits
 from sakti.providers.facts import takes_images
 from sakti.providers.limits import Retries
 from sakti.providers.omissions import choose_settings
-from sakti.providers.protocol import Completed, PromptProgress, Provider, TextChunk
+from sakti.providers.protocol import Completed, PromptProgress, Provider, StreamEvent, TextChunk
 
 log = logging.getLogger(__name__)
+
+
+async def _read_answer(stream: AsyncIterator[StreamEvent]) -> tuple[Completed | None, str]:
+    """Return the end of an answer (None: it broke off) and its text as it was streamed."""
+    chunks: list[str] = []
+    written = 0
+    done: Completed | None = None
+    async for event in stream:
+        if not isinstance(event, Completed | PromptProgress):
+            written += len(event.text)
+            limits.check_answer_length(written)
+        if isinstance(event, TextChunk):
+            chunks.append(event.text)
+        elif isinstance(event, Completed):
+            done = event
+    return done, "".join(chunks)
 
 
 class MemoryModel:
@@ -106,25 +122,15 @@ class MemoryModel:
 
     async def _once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
         started = self.clock.monotonic()
-        chunks: list[str] = []
-        written = 0
-        done: Completed | None = None
         stream = self.provider.stream(request)
         try:
-            async for event in stream:
-                if not isinstance(event, Completed | PromptProgress):
-                    written += len(event.text)
-                    limits.check_answer_length(written)
-                if isinstance(event, TextChunk):
-                    chunks.append(event.text)
-                elif isinstance(event, Completed):
-                    done = event
+            done, streamed = await _read_answer(stream)
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
         if done is None:
             raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
-        text = "".join(p.text for p in done.parts if isinstance(p, TextPart)) or "".join(chunks)
+        text = "".join(p.text for p in done.parts if isinstance(p, TextPart)) or streamed
         if done.stop_reason == "refusal" and not text:
             raise MemoryFailure(f"{self.full_name} refused.", code="refused")
         duration = round((self.clock.monotonic() - started) * 1000)

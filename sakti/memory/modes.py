@@ -81,7 +81,7 @@ def typed_fields(mode: str, section: str, content: str) -> Json:
     """
     declared = numbers(mode).fields
     pairs = named_fields(content)
-    out: Json = {_key(n): _typed(v, declared[_key(n)]) for n, v in pairs.items() if _key(n) in declared}
+    out: Json = {_key(n): _read_value(v, declared[_key(n)]) for n, v in pairs.items() if _key(n) in declared}
     extra: Json = {n: v for n, v in pairs.items() if _key(n) not in declared} if section else {}
     key, text = _key(section), content.partition(" | ")[0].strip()
     if declared.get(key) == "table":
@@ -91,7 +91,7 @@ def typed_fields(mode: str, section: str, content: str) -> Json:
     return {**extra, **out}
 
 
-def _typed(value: str, kind: FieldType) -> str | list[str] | dict[str, str]:
+def _read_value(value: str, kind: FieldType) -> str | list[str] | dict[str, str]:
     if kind == "list":
         return [entry for part in value.split("; ") if (entry := part.strip())]
     return {"text": value} if kind == "table" else value

@@ -114,7 +114,7 @@ def calculate_projected_message_removal(
     return sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])
 
 
-def interval_crossed(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
+def has_crossed_interval(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
     """Return whether background observation is due: the tokens crossed a multiple of `buffer`.
 
     Near the threshold the interval is halved, so that something is buffered when it is reached; a boundary above the
@@ -246,20 +246,15 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     None: no limit is known. A budget smaller than both thresholds together is split 3 : 4 between messages and log.
     """
     observation, reflection = settings.observation, settings.reflection
-    messages, log, why = observation.message_tokens, reflection.observation_tokens, ""
+    messages, log = configured = observation.message_tokens, reflection.observation_tokens
     if budget is not None:
         room = max(budget, 7)
-        cut = min(messages, room * 3 // 7), min(log, room * 4 // 7)
-        if cut != (messages, log):
-            messages, log = cut
-            why = f"Limits fit a window of {count_k(budget)}"
+        messages, log = min(messages, room * 3 // 7), min(log, room * 4 // 7)
     shared: Threshold = SharedThreshold(messages, messages + log) if settings.share_token_budget else messages
     threshold = max(1, math.floor(calculate_dynamic_threshold(shared, observation_tokens)))
     buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)
     if buffer is not None:
-        # an absolute interval that no longer fits a small window keeps its share of the threshold
-        share = buffer / max(1, observation.message_tokens)
-        buffer = buffer if buffer < threshold else max(1, math.floor(threshold * min(share, 0.5)))
+        buffer = _fit_interval(buffer, observation.message_tokens, threshold)
     block = resolve_block_after(observation.block_after, threshold) or threshold
     if observation.block_after >= 100 and messages < observation.message_tokens:
         block = threshold * observation.block_after / observation.message_tokens
@@ -269,11 +264,22 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     reflect_block = resolve_block_after(reflection.block_after, log) or log
     return Numbers(
         threshold=threshold,
-        buffer=None if buffer is None else max(1, int(buffer)),
+        buffer=buffer,
         block_after=max(threshold, int(block)),
         activation=activation,
         reflect_at=log,
         reflect_from=None if buffer is None else max(1, int(log * reflection.buffer_activation)),
         reflect_block_after=max(log, int(reflect_block)),
-        why=why,
+        why=f"Limits fit a window of {count_k(budget)}" if budget is not None and (messages, log) != configured else "",
     )
+
+
+def _fit_interval(interval: float, configured_threshold: int, threshold: int) -> int:
+    """Return the interval of buffering in tokens, at least one.
+
+    An absolute one that no longer fits a small window keeps its share of the threshold.
+    """
+    if interval < threshold:
+        return max(1, int(interval))
+    share = interval / max(1, configured_threshold)
+    return max(1, math.floor(threshold * min(share, 0.5)))

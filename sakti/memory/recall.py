@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
@@ -36,43 +38,49 @@ PART_TOKENS = 2_000
 LOW_CHARACTERS = 240
 
 
-async def recall(
-    store: Store,
-    counter: Counter,
-    *,
-    resource_id: str,
-    thread_id: str,
-    id: str,
-    page: int = 0,
-    detail: Literal["low", "high"] = "low",
-    part_index: int | None = None,
-    char_offset: int = 0,
-    limit_tokens: int = PAGE_TOKENS,
-) -> Json:
-    """Return a page of messages at the place that `id` names.
+class AskingThread(Struct, frozen=True):
+    """Thread that recalls messages of its workspace."""
+
+    resource_id: str
+    thread_id: str
+
+
+class RecallRequest(Struct, frozen=True):
+    """Place to recall, and how much of it.
 
     `id` is a group's or a message's id, its short form, or THREAD/FIRST-LAST as in the tags of a shared log. Page 0
-    begins there, 1, 2 … follow, -1, -2 … come before. Of a group that covers several threads the open one's messages
-    are returned, else the last one's, and the others are named. Low detail cuts texts and names parts by index; high
-    detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure` (not_found,
-    bad_request).
+    begins there, 1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high detail
+    gives whole parts, one of them with `part_index`, from `char_offset` on.
     """
-    if not id.strip():
+
+    id: str
+    page: int = 0
+    detail: Literal["low", "high"] = "low"
+    part_index: int | None = None
+    char_offset: int = 0
+    limit_tokens: int = PAGE_TOKENS
+
+
+async def recall(store: Store, counter: Counter, asking: AskingThread, request: RecallRequest) -> Json:
+    """Return a page of messages.
+
+    Of a group that covers several threads the open one's messages are returned, else the last one's, and the others
+    are named. Raises `MemoryFailure` (not_found, bad_request).
+    """
+    if not request.id.strip():
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
-    (thread, first, last), others = await _place(store, resource_id, thread_id, id.strip())
-    if part_index is not None:
+    (thread, first, last), others = await _place(store, asking.resource_id, asking.thread_id, request.id.strip())
+    if request.part_index is not None:
         messages = await store.read(message_store.list_between, thread, first, first)
-        return _one_part(messages, part_index, char_offset, counter)
-    rows = await _read_page(store, thread, first, page)
+        return _one_part(messages, request.part_index, request.char_offset, counter)
+    rows = await _read_page(store, thread, first, request.page)
     total = await store.read(message_store.count, thread)
-    shown = _rows_that_fit(rows if page >= 0 else rows[::-1], detail, counter, limit_tokens)
-    if page < 0:
-        shown.reverse()
+    shown = _rows_that_fit(rows, request, counter)
     indexes = [int(r["index"]) for r in shown]
     out: Json = {
         "thread_id": thread,
         "range": [first, last],
-        "page": page,
+        "page": request.page,
         "messages": shown,
         "has_next": bool(indexes) and max(indexes) < total - 1,
         "has_prev": bool(indexes) and min(indexes) > 0,
@@ -80,7 +88,7 @@ async def recall(
     }
     if len(shown) < len(rows):
         out["note"] = "The page was longer than its limit; continue from the last message's id."
-    if thread != thread_id:
+    if thread != asking.thread_id:
         out["other_thread"] = True
     if others:
         out["other_threads"] = others
@@ -96,33 +104,37 @@ async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Seq
     return await store.read(message_store.list_between, thread_id, start, start + PAGE_MESSAGES - 1)
 
 
-def _rows_that_fit(
-    messages: Sequence[Message], detail: Literal["low", "high"], counter: Counter, limit_tokens: int
-) -> list[Json]:
-    """Return the rows of the first messages within the limit, at least one."""
+def _rows_that_fit(messages: Sequence[Message], request: RecallRequest, counter: Counter) -> list[Json]:
+    """Return the rows nearest to the place that fit the limit, at least one, in their order."""
     shown: list[Json] = []
     tokens = 0
-    for message in messages:
-        row = _row(message, detail, counter)
+    for message in messages if request.page >= 0 else reversed(messages):
+        row = _row(message, request.detail, counter)
         size = counter.count(json.dumps(row, ensure_ascii=False))
-        if shown and tokens + size > limit_tokens:
+        if shown and tokens + size > request.limit_tokens:
             break
         shown.append(row)
         tokens += size
-    return shown
+    return shown if request.page >= 0 else shown[::-1]
 
 
 _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 
+async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
+    """Return the id of the thread with that short name in a shared log."""
+    threads = await store.read(memory_log.thread_ids, resource_id)
+    thread = next((t for t in threads if thread_alias(t) == alias), None)
+    if thread is None:
+        raise MemoryFailure(f"No thread of this workspace has the id {alias}.", code="not_found")
+    return thread
+
+
 async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:
     """Resolve a place to (thread, first and last index), and to the places of the group's other threads."""
-    if named := _RANGE.fullmatch(text):
-        threads = await store.read(memory_log.thread_ids, resource_id)
-        thread = next((t for t in threads if thread_alias(t) == named[1]), None)
-        if thread is None:
-            raise MemoryFailure(f"No thread of this workspace has the id {named[1]}.", code="not_found")
-        return (thread, int(named[2]), int(named[3] or named[2])), []
+    if tag := _RANGE.fullmatch(text):
+        thread = await _resolve_alias(store, resource_id, tag[1])
+        return (thread, int(tag[2]), int(tag[3] or tag[2])), []
     spans = await store.read(memory_log.find_group, resource_id, text)
     if spans:
         meant = next((s for s in spans if s.thread_id == thread_id), spans[-1])

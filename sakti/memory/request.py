@@ -141,7 +141,7 @@ class RequestBuilder:
     async def open(self, state: MemoryState) -> None:
         """Load what the thread was sent with last."""
         thread_id = state.window.thread.id
-        self._working_memory = await self._pages.sent(thread_id)
+        self._working_memory = await self._pages.read_for_request(thread_id)
         await self._read_pinned(state)
         self._carried = await self._store.read(fork.read_carried_text, thread_id)
 
@@ -154,7 +154,7 @@ class RequestBuilder:
         thread = state.window.thread
         if fork.CARRY_OVER_KEY in thread.metadata:
             self._carried = await self._store.read(fork.read_carried_text, thread.id)
-        self._working_memory = await self._pages.sent(thread.id)
+        self._working_memory = await self._pages.read_for_request(thread.id)
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
@@ -258,7 +258,7 @@ class RequestBuilder:
         self._room = None
 
     @property
-    def limited(self) -> bool:
+    def is_limited(self) -> bool:
         """Tell whether less is sent than memory keeps, since the provider found a request too long."""
         return self._room is not None
 
@@ -302,7 +302,7 @@ class RequestBuilder:
         if room is not None and sum(m.tokens for m in messages) > room:
             limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
             most = room if ended else most  # after an answer another exchange follows
-            messages = newest_that_fit(messages, room, prompts, lambda m: self.log.shorten(m, limit), most=most)
+            messages = newest_that_fit(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
         return (*reminder, *messages)
 
     def _reminder(self, window: Window) -> tuple[Message, ...]:
@@ -313,7 +313,7 @@ class RequestBuilder:
 
     def _last_by_number(self, state: MemoryState, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the newest messages, as many as the settings say, and summaries of older ones."""
-        raw = self._levels.uncovered(messages, state.prompts)
+        raw = self._levels.select_uncovered_messages(messages, state.prompts)
         sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
         return tuple(sorted(sent, key=lambda m: m.index))
 

@@ -12,18 +12,21 @@ reloads the window. There is no second copy of a transition here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from sakti.core.clock import Clock, Ids
+from msgspec import Struct
+
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
+from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.log import dates
+from sakti.memory.slices import RunAside
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
@@ -65,6 +68,42 @@ FAILPOINTS: tuple[str, ...] = (
 
 def ignore_failpoint(name: str) -> None:
     """Do nothing: the default hook."""
+
+
+PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
+TURN_WAIT_S = 14.0  # for models of memory in one turn
+
+
+class MemoryServices(Struct, frozen=True):
+    """Collaborators of one thread's memory; clock and ids are the store's.
+
+    `aside` runs pure computation beside the event loop. `failpoint` is called at each of `FAILPOINTS`.
+    """
+
+    store: Store
+    counter: Counter
+    emit: Callable[[Event], None]
+    aside: RunAside = asyncio.to_thread
+    failpoint: FailpointHook = ignore_failpoint
+
+
+class MemoryOptions(Struct, frozen=True, kw_only=True):
+    """How the memory of one thread works.
+
+    `goal` is a sub-agent's. `owner` names the engine in leases. `reason`: why this Observer. `page_of`: the workspace
+    whose page is read, None for the thread's. `patience`: seconds to wait for another window's work; `turn_wait`:
+    seconds that a turn waits for models of memory.
+    """
+
+    settings: MemorySettings
+    mode: str = "default"
+    timezone: str = ""
+    goal: str = ""
+    owner: str = ""
+    reason: str = ""
+    page_of: str | None = None
+    patience: float = PATIENCE_S
+    turn_wait: float = TURN_WAIT_S
 
 
 T = TypeVar("T")
@@ -216,23 +255,17 @@ class MemoryState:
 
     def __init__(
         self,
-        *,
-        store: Store,
-        settings: MemorySettings,
-        mode: str,
-        clock: Clock,
-        ids: Ids,
-        emit: Callable[[Event], None],
+        services: MemoryServices,
+        options: MemoryOptions,
         builder: ContextBuilder,
         window: Window,
-        timezone: str,
         changed: Callable[[], None],
-        goal: str = "",
-        failpoint: FailpointHook = ignore_failpoint,
     ) -> None:
-        self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
-        self.emit, self.builder, self.window = emit, builder, window
-        self.timezone, self.changed, self.goal, self.failpoint = timezone, changed, goal, failpoint
+        self.store, self.counter, self.emit = services.store, services.counter, services.emit
+        self.clock, self.ids, self.failpoint = services.store.clock, services.store.ids, services.failpoint
+        self.settings, self.mode, self.goal = options.settings, options.mode, options.goal
+        self.builder, self.window, self.changed = builder, window, changed
+        self.timezone = options.timezone or window.record.observed_timezone
         self.budget: int | None = None
         self.prompts: list[Message] = []
         self.note = ""
@@ -265,12 +298,12 @@ class MemoryState:
         return self._numbers[1]
 
     @property
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Return whether the user paused this memory, in any window."""
         return memory_store.PAUSED in self.window.record.metadata
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Return whether an undone compaction still holds back memory, paused or not.
 
         It does until one more interval is pending.
@@ -309,18 +342,11 @@ class MemoryState:
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
-        if self.paused:
+        if self.is_paused:
             if self.phase is not Phase.PAUSED:
                 self.signal(Signal.PAUSE)
             return
-        if self.phase is Phase.PAUSED:
-            self.signal(Signal.RESUME)
-            self.overflow()
-        if self.held and self.phase is not Phase.HELD:
-            self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not self.held:
-            self.signal(Signal.GROWN)
-            self.overflow()
+        self._settle_rest()
         if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
             self.signal(Signal.CAUGHT_UP)
         if self.phase is Phase.BACKING_OFF and self.retry.due(self.window.pending, self.clock.now()):
@@ -335,6 +361,22 @@ class MemoryState:
         if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
             self.signal(Signal.OVERFLOW)
 
+    def _settle_rest(self) -> None:
+        """End a pause, and begin or end the hold after an undo."""
+        if self.phase is Phase.PAUSED:
+            self.signal(Signal.RESUME)
+            self.overflow()
+        if self.is_held and self.phase is not Phase.HELD:
+            self.signal(Signal.HOLD)
+        elif self.phase is Phase.HELD and not self.is_held:
+            self.signal(Signal.GROWN)
+            self.overflow()
+
+    def _is_reflection_held(self) -> bool:
+        """Return whether an undone reflection still holds back the next: until the log has grown."""
+        hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
+        return hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
+
     def _settle_reflection(self) -> None:
         phase, stored = self.reflection_phase, self.window.reflection is not None
         if phase is ReflectionPhase.RUNNING:
@@ -343,8 +385,7 @@ class MemoryState:
             self.signal_reflection(ReflectionSignal.DONE)
         elif not stored and phase is ReflectionPhase.READY:
             self.signal_reflection(ReflectionSignal.GONE)
-        hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
-        held = hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
+        held = self._is_reflection_held()
         if held and self.reflection_phase in (ReflectionPhase.IDLE, ReflectionPhase.BACKING_OFF):
             self.signal_reflection(ReflectionSignal.HOLD)
         elif self.reflection_phase is ReflectionPhase.HELD and not held:
@@ -474,7 +515,7 @@ class MemoryState:
                 if move is None:
                     return done
                 self.changed()  # the current projection is moved
-                moved = await self._activate_guarded(move, trigger)
+                moved = await self._try_to_activate(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
             if not moved:
@@ -483,7 +524,7 @@ class MemoryState:
             if trigger != "threshold":
                 return done
 
-    async def _activate_guarded(self, move: Activate, trigger: Trigger) -> bool:
+    async def _try_to_activate(self, move: Activate, trigger: Trigger) -> bool:
         try:
             moved = await self._move(move, "activate", trigger)
         except MemoryFailure:
@@ -493,16 +534,21 @@ class MemoryState:
             return False
         return bool(moved.groups or moved.reflection)
 
+    def _count_due(self, ready: Sequence[Group], trigger: Trigger) -> int:
+        """Return how many of the finished groups enter the log now."""
+        numbers, pending = self.numbers(), self.window.pending
+        if not ready or (pending < numbers.threshold and trigger == "threshold"):
+            return 0
+        sizes = [g.message_tokens for g in ready]
+        return policy.choose_boundary(sizes, numbers.activation, numbers.threshold, pending)
+
     def _due(self, trigger: Trigger) -> Activate | None:
         """Return the groups to activate now, and whether to activate the reflection; None after an undo."""
-        if self.held:
+        if self.is_held:
             return None
         numbers, window = self.numbers(), self.window
         ready = window.ready()
-        count = 0
-        if ready and (window.pending >= numbers.threshold or trigger != "threshold"):
-            sizes = [g.message_tokens for g in ready]
-            count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
+        count = self._count_due(ready, trigger)
         condense = False
         if self.reflection_phase is ReflectionPhase.READY:  # it enters with the groups that fill the log, in one move
             log = [*window.active, *ready[:count]] if count else window.active

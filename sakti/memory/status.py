@@ -17,17 +17,23 @@ from sakti.store import memory as memory_store
 from sakti.store.threads import threads
 
 
-def status(
-    state: MemoryState,
-    step: int,
-    observer: str,
-    reflector: str,
-    *,
-    running: bool,
-    approximate: bool,
-    reason: str = "",
-    left: Backlog | None = None,
-) -> MemoryStatus:
+class Rates(Struct, frozen=True):
+    """Prices in US dollars per token."""
+
+    input: float
+    output: float
+
+
+class MemoryModels(Struct, frozen=True):
+    """Names of the models of memory, the Observer's rates (None: unknown), and why it is this one."""
+
+    observer: str
+    reflector: str
+    rates: Rates | None = None
+    reason: str = ""
+
+
+def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
     """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers()
     ready = window.ready()
@@ -53,13 +59,13 @@ def status(
             reflection.observation_tokens if reflection else 0,
             _REFLECTION.get(state.reflection_phase, "idle"),
         ),
-        observer,
-        reflector,
-        approximate,
+        models.observer,
+        models.reflector,
+        state.counter.approximate,
         _next_boundary(state, numbers),
         _explain(state, numbers, waits=running or bool(ready)),
-        reason,
-        left,
+        models.reason,
+        estimate_backlog(state, models.observer, models.rates),
         _retry_at(state),
         str(state.phase),
     )
@@ -109,7 +115,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     if state.phase is Phase.CATCHING_UP:
         return "Observed in the background, oldest first; the newest messages that fit are sent"
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
-    if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
+    if sync_cut(window.find_uncovered_messages(), numbers.threshold, floor) == 0:
         return "the current exchange alone fills the threshold: it is observed when it ends"
     return ""
 
@@ -125,13 +131,6 @@ def next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | Non
 
 SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs begins below
 USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
-
-
-class Rates(Struct, frozen=True):
-    """Prices in US dollars per token."""
-
-    input: float
-    output: float
 
 
 def rates(observer: str) -> Rates | None:
@@ -150,16 +149,16 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
 
     The cost is an estimate; the output is in proportion to former observations.
     """
-    if not (state.paused or state.phase is Phase.CATCHING_UP):
+    if not (state.is_paused or state.phase is Phase.CATCHING_UP):
         return None
     numbers = state.numbers()
     tokens = sum(m.tokens for m in state.window.observable())
-    if not tokens and not state.paused:
+    if not tokens and not state.is_paused:
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
     previous = state.settings.observation.previous_observer_tokens
     cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, _output_share(state))
-    return Backlog(tokens, calls, cost, state.paused)
+    return Backlog(tokens, calls, cost, state.is_paused)
 
 
 def _output_share(state: MemoryState) -> float:

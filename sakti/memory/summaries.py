@@ -220,7 +220,7 @@ def _cut(text: str, limit: int) -> str:
 # --- in the background ------------------------------------------------------------------------------------
 
 
-def next_ten(messages: Sequence[Message], first: int) -> list[Message]:
+def select_next_messages(messages: Sequence[Message], first: int) -> list[Message]:
     """Return ten messages from index `first` on, and the tool results that belong to the last of them."""
     out = [m for m in messages if m.index >= first]
     end = TEN
@@ -262,7 +262,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     if not level:
         return None
     first = marks[level - 1]
-    ten = next_ten(message_store.list_between(db, thread_id, first, first + TEN + BEHIND), first)
+    ten = select_next_messages(message_store.list_between(db, thread_id, first, first + TEN + BEHIND), first)
     if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
         return None
     after = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
@@ -311,7 +311,7 @@ class Levels:
                 changed = {**window.thread.metadata, message_store.LEVELS_KEY: list(due.after)}
                 window.thread = structs.replace(window.thread, metadata=changed)
 
-    def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
+    def select_uncovered_messages(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
         """Return the messages that no block replaces, and those of `keep`."""
         keep_ids = {m.id for m in keep}
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}

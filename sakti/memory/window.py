@@ -26,8 +26,8 @@ class Window:
     """Window of an open thread.
 
     `messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log, `buffered` the
-    finished groups of this thread that are not in it yet, `reflection` a buffered one, `corrections` the number of
-    corrections of the log when it was read. Between two loads only `messages` change: by what was just made durable.
+    finished groups of this thread that are not in it yet, `reflection` a buffered one. Between two loads only
+    `messages` change: by what was just made durable.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class Window:
         messages: Sequence[Message] = (),
         groups: Sequence[Group] = (),
         stored: dict[str, Group] | None = None,
-        corrections: int = 0,
     ) -> None:
         self.thread = thread
         self.record = record
@@ -47,14 +46,9 @@ class Window:
         self.messages = [m for m in messages if m.state != "withheld"]
         self.pending = sum(m.tokens for m in self.messages)
         self.active = [g for g in groups if g.state == "active"]
-        waiting = [g for g in groups if g.state == "buffered"]
-        self.buffered = sorted(
-            (g for g in waiting if g.observes and g.thread_id == thread.id),
-            key=lambda g: g.first_index or 0,
-        )
-        self.reflection = next((g for g in waiting if g.kind == "reflection"), None)
+        self.buffered = _buffered_of(thread.id, groups)
+        self.reflection = next((g for g in groups if g.state == "buffered" and g.kind == "reflection"), None)
         self.stored = stored or {}  # the groups without corrections, by id
-        self.corrections = corrections
 
     @property
     def revision(self) -> tuple[int, int] | None:
@@ -95,7 +89,7 @@ class Window:
                 position += 1
         return out
 
-    def uncovered(self) -> list[Message]:
+    def find_uncovered_messages(self) -> list[Message]:
         """Return the first run of messages that no buffered group covers, up to the first not observable yet."""
         ready = self.ready()
         start = ready[-1].last_index if ready else self.cursor
@@ -111,10 +105,16 @@ class Window:
 
     def observable(self) -> list[Message]:
         """Return what a background observation may read now: no running tool call, not the prompt just asked."""
-        messages = list(policy.select_safe_buffer_prefix(self.uncovered()))
+        messages = list(policy.select_safe_buffer_prefix(self.find_uncovered_messages()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
         return messages
+
+
+def _buffered_of(thread_id: str, groups: Sequence[Group]) -> list[Group]:
+    """Return the observations of a thread that are not in the log yet, in their order."""
+    buffered = [g for g in groups if g.state == "buffered" and g.observes and g.thread_id == thread_id]
+    return sorted(buffered, key=lambda g: g.first_index or 0)
 
 
 def load(db: Database, old: Window) -> Window:
@@ -122,17 +122,15 @@ def load(db: Database, old: Window) -> Window:
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
-    corrections = record.corrections
-    same = corrections == old.corrections  # else tasks of groups may have been cleared
+    same = record.corrections == old.record.corrections  # else tasks of groups may have been cleared
     groups = memory_store.current(db, record.id, old.stored if same else {})
     return Window(
         thread,
         record,
         cursor,
         messages=_messages(db, thread.id, cursor, old),
-        groups=_with_corrections(db, record.id, groups, old) if corrections else groups,
+        groups=_with_corrections(db, record.id, groups, old) if record.corrections else groups,
         stored={g.id: g for g in groups},
-        corrections=corrections,
     )
 
 

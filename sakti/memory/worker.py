@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import Clock, Ids
 from sakti.core.errors import MemoryFailure
-from sakti.core.events import Event, Notice
-from sakti.core.tokens import Counter
+from sakti.core.events import Notice
 from sakti.core.types import Json, Message, ModelCall, plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
@@ -32,10 +30,10 @@ from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.shared import pieces
-from sakti.memory.slices import RunAside
+from sakti.memory.state import MemoryServices
 from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
-from sakti.store.database import Database, Store
+from sakti.store.database import Database
 from sakti.store.log import lines as memory_log
 from sakti.store.log.replaced import remove_marks
 from sakti.store.memory import Group, Held, NewLine, Record
@@ -63,20 +61,10 @@ class ReflectionInputs(Struct, frozen=True):
 class MemoryWorker:
     """Caller of Observer and Reflector of one engine."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        counter: Counter,
-        clock: Clock,
-        ids: Ids,
-        emit: Callable[[Event], None],
-        observer: Observer,
-        reflector: Reflector,
-        aside: RunAside,
-    ) -> None:
-        self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
-        self.observer, self.reflector, self._aside = observer, reflector, aside
+    def __init__(self, services: MemoryServices, observer: Observer, reflector: Reflector) -> None:
+        self.store, self.counter, self.emit = services.store, services.counter, services.emit
+        self.clock, self.ids, self._aside = services.store.clock, services.store.ids, services.aside
+        self.observer, self.reflector = observer, reflector
         self._remembered = marking.Remembered()
         self._log: memory_log.LogSnapshot | None = None
         self._failed = 0  # reflections in a row that failed for good
@@ -184,12 +172,8 @@ class MemoryWorker:
         rows = self._lines(
             request.mode, log_rows, claimed, ObserveResult("", categories=before.sections, fields=before.fields)
         )
-        pinned_lines = {r.line for r in rows if pinned and _pinned_text(r) in pinned}
-        if pinned_lines or sections:
-            rows = [
-                structs.replace(r, pinned=r.line in pinned_lines, thread_id=thread_of_row(group, r.line)) for r in rows
-            ]
-        return group, rows
+        pinned_lines = {r.line for r in rows if _pinned_text(r) in pinned}
+        return group, _mark_pinned(rows, group, pinned_lines) if pinned_lines or sections else rows
 
     def _as_reflection(
         self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, made: tuple[Section, ...]
@@ -344,6 +328,11 @@ class MemoryWorker:
     ) -> None:
         for call in calls:
             await self.store.write(messages.add_step, thread_id, purpose, call, id=self.ids.new(), now=self.clock.now())
+
+
+def _mark_pinned(rows: Sequence[NewLine], group: Group, pinned: Container[int]) -> list[NewLine]:
+    """Return the lines of a reflection, each with its thread and whether it is pinned."""
+    return [structs.replace(r, pinned=r.line in pinned, thread_id=thread_of_row(group, r.line)) for r in rows]
 
 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:

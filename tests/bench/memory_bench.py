@@ -29,6 +29,7 @@ from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.reflect.model import ModelReflector
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.providers.protocol import Provider
 from sakti.store.database import Store
 from sakti.store.log.replaced import remove_marks
@@ -219,14 +220,17 @@ class Observed:
         self._store, self._clock, self._counter = store, clock, counter
         self._step, self._asked = 0, 0
         self.engine = MemoryEngine(
-            store=store,
-            settings=MemorySettings(
-                observation=ObservationSettings(message_tokens=limits[0]),
-                reflection=ReflectionSettings(observation_tokens=limits[1]),
+            MemoryServices(store, counter, lambda _event: None),
+            MemoryOptions(
+                settings=MemorySettings(
+                    observation=ObservationSettings(message_tokens=limits[0]),
+                    reflection=ReflectionSettings(observation_tokens=limits[1]),
+                ),
+                timezone="UTC",
             ),
-            mode="default", counter=counter, clock=clock, ids=store.ids, observer=observer, reflector=reflector,
-            emit=lambda _event: None, timezone="UTC",
-        )  # fmt: skip
+            observer,
+            reflector,
+        )
 
     async def open(self) -> None:
         """Open the session's thread."""

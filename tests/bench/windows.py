@@ -31,6 +31,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.engine import MemoryEngine, Prepared
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store.threads import messages, removal, threads
@@ -147,21 +148,12 @@ class Window:
         await self._answer_open_calls()
         newest = await self.store.read(messages.page, self.thread.id, limit=1)
         self.newest = newest[-1].index if newest else -1
+        settings, owner = self.stage.script.settings, self._owner("memory")
         self.engine = MemoryEngine(
-            store=self.store,
-            settings=self.stage.script.settings,
-            mode="default",
-            counter=self.stage.counter,
-            clock=self.stage.clock,
-            ids=self.stage.ids,
-            observer=self.observer,
-            reflector=self.reflector,
-            emit=self._emit,
-            patience=0,
-            owner=self._owner("memory"),
-            timezone="UTC",
-            failpoint=self._failpoint,
-            aside=self.store.aside,
+            MemoryServices(self.store, self.stage.counter, self._emit, self.store.aside, self._failpoint),
+            MemoryOptions(settings=settings, timezone="UTC", owner=owner, patience=0),
+            self.observer,
+            self.reflector,
         )
         await self.act("open", self.engine.open(self.thread))
         await self.store.read(self.stage.checker.opened, self.number, self.engine, self.thread.id)

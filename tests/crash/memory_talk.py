@@ -58,7 +58,7 @@ async def story(driver: Driver, first: int, last: int) -> None:
         if number % 4 == 0:
             await engine.pause()  # so that it is observed by hand
             await driver.turn(f"{number}: and src/b.py? " * 3, [{"text": "No."}])
-            await engine.observe_left()
+            await engine.observe_rest()
             await engine.resume(start=False)
         if number % 4 == 1:
             for _ in range(2):

@@ -18,6 +18,7 @@ from sakti.memory import state
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.store.database import Store
 from sakti.store.memory.group_rows import spans
 from sakti.store.threads import messages, threads
@@ -130,21 +131,15 @@ class Driver:
             thread = Thread(thread_id, "workspace", "", now, now)
             await self.store.write(threads.create, thread)
         self.thread = thread
-        self.engine = MemoryEngine(
-            store=self.store,
+        services = MemoryServices(self.store, self.counter, self.events.append, failpoint=self.failpoint)
+        options = MemoryOptions(
             settings=self.settings,
             mode=mode,
-            counter=self.counter,
-            clock=self.clock,
-            ids=self.store.ids,
-            observer=self.observer,
-            reflector=self.reflector,
-            emit=self.events.append,
             timezone=self.zone,
-            failpoint=self.failpoint,
             patience=self.patience,
             turn_wait=self.turn_wait,
         )
+        self.engine = MemoryEngine(services, options, self.observer, self.reflector)
         await self.engine.open(thread)
 
     async def close(self) -> None:
@@ -222,7 +217,7 @@ class Driver:
             own = {i for s in spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
             assert group.kind == "reflection" or not covered & own, "observed twice"
             covered |= own
-        if self.budget is None and flow.room() is None and not self.engine._request.limited:
+        if self.budget is None and flow.room() is None and not self.engine._request.is_limited:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"
         else:

@@ -252,7 +252,7 @@ class FakeChildren:
         self.runs: list = []
         self.running: list = []
 
-    async def listed(self):
+    async def list_all(self):
         return [ListedChild(run, run.state, run.in_words) for run in self.runs]
 
 
@@ -354,7 +354,7 @@ class FakeSession:
     async def remove_carried(self, line, *, removed=True) -> None:
         self.views.carried = [replace(c, is_removed=removed) if c == line else c for c in self.views.carried]
 
-    def note_pasted(self, blocks) -> None:
+    def note_pasted_blocks(self, blocks) -> None:
         self.pasted = blocks
 
     def background_commands(self) -> dict:

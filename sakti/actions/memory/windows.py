@@ -171,7 +171,7 @@ async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overri
             try:
                 async with open_memory(scope, thread=thread.id, overrides=overrides, models="called") as session:
                     engine = session.current.engine
-                    if not await engine.observe_left():
+                    if not await engine.observe_rest():
                         problems.append(f"{thread.title!r}: {engine.status().note or 'nothing was observed'}")
             except MemoryFailure as e:  # another window works in it
                 problems.append(f"{thread.title!r}: {e.message}")

@@ -96,18 +96,18 @@ class InstructionReader(Struct):
                 return written
         except (OSError, ValueError, RuntimeError):
             return written
+        text = None
         if real in above:
-            self._note(f"{path.name}: @{name} imports itself; left as text.")
-            return written
-        if not self._may_import(real):
-            self._note(files.left_out(real.relative_to(self.roots[0]).as_posix()))
-            return written
-        if len(above) > DEEPEST_IMPORT:
-            self._note(f"{path.name}: @{name} is nested too deep; left as text.")
-            return written
-        text = self.plain(real)
+            problem = f"{path.name}: @{name} imports itself; left as text."
+        elif not self._may_import(real):
+            problem = files.left_out(real.relative_to(self.roots[0]).as_posix())
+        elif len(above) > DEEPEST_IMPORT:
+            problem = f"{path.name}: @{name} is nested too deep; left as text."
+        else:
+            text = self.plain(real)
+            problem = f"{path.name}: @{name} does not exist or is outside the project; left as text."
         if text is None:
-            self._note(f"{path.name}: @{name} does not exist or is outside the project; left as text.")
+            self._note(problem)
             return written
         self._imported += 1
         self._length += len(text)

@@ -176,14 +176,20 @@ def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterat
     files = {f.name: f for f in project.files}
     for name in sorted({*files, *record}):
         file, trusted = files.get(name), record.get(name)
-        now = file.sha256 if file is not None and not file.is_text else ""
-        before = trusted if trusted is not None and (now or not is_trusted_by_path(name)) else _NOTHING
-        is_new = file is not None and trusted is None
-        if now == before.sha256 and not is_new:
+        if trusted is None:
+            if file is not None:
+                yield TrustedFileChange(name, file.kind, "new", _NOTHING.text, file.text)
             continue
-        how = "removed" if file is None else "new" if trusted is None else "changed"
-        kind = file.kind if file is not None else kind_of(name, "script")
-        yield TrustedFileChange(name, kind, how, before.text, file.text if file is not None else "")
+        now = file.sha256 if file is not None and not file.is_text else ""
+        before = trusted if now or not is_trusted_by_path(name) else _NOTHING
+        if now != before.sha256:
+            yield _compare_versions(name, file, before)
+
+
+def _compare_versions(name: str, file: ProjectFile | None, before: TrustedFile) -> TrustedFileChange:
+    if file is None:
+        return TrustedFileChange(name, kind_of(name, "script"), "removed", before.text, "")
+    return TrustedFileChange(name, file.kind, "changed", before.text, file.text)
 
 
 # --- the record ---------------------------------------------------------------------------------------------------

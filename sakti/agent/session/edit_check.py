@@ -48,12 +48,17 @@ _OTHER_DIALECT = lazy_pattern(r"token '<'|import statement outside|token 'export
 _PLACE = lazy_pattern(r"^(.+?):(\d+)[:-]")
 
 
+def _find_changes(turn: Turn) -> list[ToolResultPart]:
+    """Return the results of the turn's calls that changed a file."""
+    results = [r for step in turn.steps if step.results is not None for r in step.results.tool_results]
+    return [r for r in results if r.name in CHANGES and not r.is_error and r.details.get("path")]
+
+
 async def with_verdict(turn: Turn, completed: Completed) -> Completed:
     """Return the last answer of the local model with the verdict on its edits; any other as it is."""
     if turn.model.provider != "local" or any(isinstance(p, ToolCallPart) for p in completed.parts):
         return completed
-    results = [r for step in turn.steps if step.results is not None for r in step.results.tool_results]
-    changes = [r for r in results if r.name in CHANGES and not r.is_error and r.details.get("path")]
+    changes = _find_changes(turn)
     if not changes:
         return completed
     text = f"\n\nChecked by the program: {await _verdict(turn, changes)}"

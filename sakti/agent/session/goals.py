@@ -279,7 +279,7 @@ class Goals:
         await self._save(replace(goal, state=state, reason=reason))
         return True
 
-    async def pause_broken(self, reason: str) -> None:
+    async def pause_after_failure(self, reason: str) -> None:
         """Pause the goal if it is pursued: its turn could not begin, or broke."""
         goal = self.current
         if goal is not None and self._is_pursued(goal):
@@ -331,10 +331,10 @@ class Goals:
                 if begins:
                     await self._begin(make_parts(goal, check))
         except asyncio.CancelledError:
-            await self.pause_broken("the check was stopped")
+            await self.pause_after_failure("the check was stopped")
         except SaktiError as e:
             begins = False
-            await self.pause_broken(e.message)
+            await self.pause_after_failure(e.message)
         if not begins:
             self._open.running.task = None
             await self._send_queued()

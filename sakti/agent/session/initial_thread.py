@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from sakti.core.types import Thread
 
 
+async def _open_by_id(current: OpenThread, thread_id: str) -> None:
+    """Open the thread with this id, or begin it. Raises `ConfigError` if it is another workspace's."""
+    ws = current.workspace
+    stored = await ws.store.read(stored_threads.get, thread_id)
+    if stored is None:
+        await current.open_new(thread_id)
+        return
+    if stored.resource_id != ws.resource_id:
+        raise ConfigError(f"The thread {thread_id} belongs to {stored.resource_id}.")
+    await current.switch_to(stored)
+
+
 async def open_initial(current: OpenThread) -> None:
     """Open the thread that the options name, else a new one. Raises `ConfigError` (no such thread)."""
     ws = current.workspace
@@ -27,10 +39,7 @@ async def open_initial(current: OpenThread) -> None:
             thread = await store.write(thread_fork.fork, thread.id, id=store.ids.new(), ids=store.ids, now=now)
         await current.switch_to(thread)
     elif options.thread_id:
-        stored = await store.read(stored_threads.get, options.thread_id)
-        if stored is not None and stored.resource_id != ws.resource_id:
-            raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
-        await (current.switch_to(stored) if stored is not None else current.open_new(options.thread_id))
+        await _open_by_id(current, options.thread_id)
     elif options.continue_last:
         await _continue_last(current)
     else:

@@ -70,7 +70,7 @@ async def settle_new_files(
     moved = workspace.take_moved()
     review = await asyncio.to_thread(trust.review_new, workspace.root, workspace.options.reviewed, moved)
     left_out = {change.name: _left_out(change.name, moved) for change in review.changes}
-    workspace.note_reviewed(left_out)
+    workspace.note_reviewed_files(left_out)
     if not left_out or ask is None or not await ask(review):
         return left_out
     try:
@@ -123,11 +123,11 @@ async def observe_on_exit(
     if skipped.is_set() or not _observes_on_exit(current):
         return
     await interrupt()
-    tokens = current.engine.left()
+    tokens = current.engine.count_tokens_to_observe()
     if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
-    work, skip = asyncio.create_task(current.engine.observe_left()), asyncio.create_task(skipped.wait())
+    work, skip = asyncio.create_task(current.engine.observe_rest()), asyncio.create_task(skipped.wait())
     try:
         with _handle_sigint(skipped.set):
             await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)

@@ -122,12 +122,18 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
             step = structs.replace(step, system=(*current[0], *step.system[len(system) :]), tools=current[1])
             system, tools = current
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
-    if step.model not in (turn.model.name, turn.model.full_name):
-        name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"
-        if (other := await turn.named(name)) is not None:
-            turn.own = turn.provider, turn.model
-            turn.provider, turn.model = other
+    await _use_model(turn, step.model)
     return structs.replace(step, model=turn.model.name)
+
+
+async def _use_model(turn: Turn, name: str) -> None:
+    """Let the model that a processor named answer this step; the turn's own one comes back after it."""
+    if name in (turn.model.name, turn.model.full_name):
+        return
+    full_name = name if "/" in name else f"{turn.model.provider}/{name}"
+    if (other := await turn.named(full_name)) is not None:
+        turn.own = turn.provider, turn.model
+        turn.provider, turn.model = other
 
 
 def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
@@ -283,7 +289,7 @@ def _must_end(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     limited = turn.settings.max_seconds is not None  # looked at for every token
-    if limited and agent_limits.seconds_left(turn.settings, turn.seconds()) == 0.0:
+    if limited and agent_limits.remaining_seconds(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", agent_limits.time_is_up(turn.settings))
 
 
@@ -300,13 +306,25 @@ def _require_answer(done: Completed | None) -> Completed:
     return done
 
 
+async def _wait_for_retry(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
+    """Wait until the same model may be asked again; False if it is not."""
+    seconds = call.retries.wait(error, agent_limits.remaining_seconds(turn.settings, turn.seconds()))
+    if seconds is None:
+        return False
+    if _discard_stream(turn, error):
+        turn.streamed, turn.thinking = [], []
+    turn.emit(RetryScheduled(call.retries.attempt, limits.most_attempts(error), seconds, error.message))
+    await _wait(turn, seconds, error)
+    return True
+
+
 async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) -> None:
     """Prepare the next try: a smaller request, a wait, another model.
 
     Raises `error` if no other try is possible.
     """
     if await _leave_out(turn, call, error):
-        _discard_streamed(turn, error)
+        _discard_stream(turn, error)
         return
     narrower = _take_in(turn, error)
     if _lower_output(call, error):
@@ -317,12 +335,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
             await _renew(turn, call)
             turn.emit(StepDiscarded(turn.step, "the request was too long: pending messages were observed"))
             return
-    seconds = call.retries.wait(error, agent_limits.seconds_left(turn.settings, turn.seconds()))
-    if seconds is not None:
-        if _discard_streamed(turn, error):
-            turn.streamed, turn.thinking = [], []
-        turn.emit(RetryScheduled(call.retries.attempt, limits.most_attempts(error), seconds, error.message))
-        await _wait(turn, seconds, error)
+    if await _wait_for_retry(turn, call, error):
         return
     streamed = turn.streamed or turn.thinking
     text = await _fall_back(turn, call, error)
@@ -331,7 +344,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
     turn.emit(Notice("warning", "Another model", text))
 
 
-def _discard_streamed(turn: Turn, error: ProviderError) -> bool:
+def _discard_stream(turn: Turn, error: ProviderError) -> bool:
     """Emit that the streamed part of the answer is void; False if there is no such part."""
     if not (turn.streamed or turn.thinking):
         return False
@@ -423,7 +436,7 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
     try:
         await turn.store.clock.sleep(seconds)
     except asyncio.CancelledError:
-        if turn.stopped() is None:
+        if turn.find_stop() is None:
             raise
         raise error from None  # Esc while waiting: the failure itself is the end
 

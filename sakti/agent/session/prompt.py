@@ -46,6 +46,21 @@ if TYPE_CHECKING:
 OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it began
 
 
+def list_texts(workspace: Workspace, thread: Thread | None) -> list[tuple[str, str]]:
+    """Return kind and text of the parts of the system prompt, as of now."""
+    info, options = workspace.models.info, workspace.options
+    brief = bool(info and info.brief)
+    interactive, added = options.interactive, options.added
+    text = build(workspace.root, thread, interactive=interactive, brief=brief, added=added)
+    limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
+    sources = instructions.cut_to_limit(instructions.find_initial(thread), (), limit).sources
+    texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
+    if info is None or info.has_memory_tools:
+        lists = {"skills": initial_skills, "mcp": initial_servers}
+        texts += [(kind, listed) for kind, of in lists.items() if (listed := of(thread))]
+    return texts
+
+
 def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool, added: Sequence[Path] = ()) -> str:
     """Build its text.
 
@@ -149,13 +164,15 @@ class SentPrefix:
         if ttl is None or ttl == "auto":
             ttl = DEFAULT_CACHE_TTL if info.cache_ttl is None else info.cache_ttl
         is_warm = last.model == info.full_name and ws.clock.now() - last.sent_at < ttl
-        if not (is_warm and ws.options.trusted) or (toolbox is not None and _offers_forbidden(toolbox, last.tools)):
+        if not (is_warm and ws.options.trusted) or (
+            toolbox is not None and _offers_forbidden_tools(toolbox, last.tools)
+        ):
             return False
         place = describe(ws.root, ws.options.added)  # the thread may go on in another folder
         return any(place in text for _, text in last.blocks)
 
 
-def _offers_forbidden(toolbox: Toolbox, tools: tuple[ToolSpec, ...]) -> bool:
+def _offers_forbidden_tools(toolbox: Toolbox, tools: tuple[ToolSpec, ...]) -> bool:
     """Return whether a tool is among `tools` that sakti has, but that this thread must not use now."""
     missing = {tool.name for tool in tools} - toolbox.tools.keys()
     return bool(missing if toolbox.parent is not None else missing & toolbox.withheld)

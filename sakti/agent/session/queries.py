@@ -109,6 +109,17 @@ class ChildMemory(Struct, frozen=True):
     spent: Spent
 
 
+def _format_tool(tool: ToolSpec) -> str:
+    return f"{tool.name}: {tool.description}\n{json.dumps(tool.parameters, indent=1, ensure_ascii=False)}"
+
+
+def _message_block(message: Message) -> ContextBlock:
+    who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
+    text = plain_text(message.parts)
+    label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
+    return ContextBlock("message", label, message.tokens, text, False)
+
+
 class Views:
     """The queries of a started session."""
 
@@ -325,9 +336,7 @@ class Views:
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
         if self._tools[0] is not tools:
-            schemas = (json.dumps(t.parameters, indent=1, ensure_ascii=False) for t in tools)
-            listed = (f"{t.name}: {t.description}\n{schema}" for t, schema in zip(tools, schemas, strict=True))
-            self._tools = tools, "\n\n".join(listed)
+            self._tools = tools, "\n\n".join(map(_format_tool, tools))
         counted = self._open.toolbox.count(counter, tools)
         out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]
         for block in (*self._open.system(), *prepared.blocks):
@@ -339,19 +348,10 @@ class Views:
         if processors := ws.processors():
             listed = "\n".join(map(base.title, processors))
             out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
-        for message in prepared.messages:
-            who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
-            text = plain_text(message.parts)
-            label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
-            out.append(ContextBlock("message", label, message.tokens, text, False))
-        for text in filter(
-            None,
-            (
-                memory_report.describe_unsent(prepared.status),
-                memory_report.describe_unsent_observations(prepared.status),
-            ),
-        ):
-            out.append(ContextBlock("unsent", text, 0, text, False))
+        out += map(_message_block, prepared.messages)
+        for describe in (memory_report.describe_unsent, memory_report.describe_unsent_observations):
+            if text := describe(prepared.status):
+                out.append(ContextBlock("unsent", text, 0, text, False))
         if facts := self._open.engine.next_facts(self._open.facts()):
             part = ContextPart(facts)
             out.append(ContextBlock("tail", "date, folder, Git status", self._count_facts(part), part.text, False))

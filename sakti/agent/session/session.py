@@ -229,7 +229,7 @@ class Session:
         """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""
         self._must_rest("model")
         await self.workspace.models.change(name)
-        await self.current.reopen()
+        await self.current.open_again()
 
     def _must_rest(self, what: str) -> None:
         if self.busy:
@@ -240,7 +240,7 @@ class Session:
         self._must_rest("settings")
         self.workspace.config = config
         if memory:
-            await self.current.reopen()
+            await self.current.open_again()
 
     def next_approval_mode(self) -> str:
         """Return the mode after the one in force, from strict to free and round, of those that are available."""
@@ -333,7 +333,7 @@ class Session:
 
     # --- turns ----------------------------------------------------------------------------------------------
 
-    def note_pasted(self, blocks: Iterable[str]) -> None:
+    def note_pasted_blocks(self, blocks: Iterable[str]) -> None:
         """Remember blocks that were pasted into the prompt that is sent next: lists fold them."""
         self.current.inbox.pasted += blocks
 

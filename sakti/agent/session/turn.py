@@ -186,7 +186,7 @@ class Turn(Struct):
             if timer is not None:
                 timer.cancel()
 
-    def stopped(self) -> TurnStatus | None:
+    def find_stop(self) -> TurnStatus | None:
         """Return how the turn ends where its cancellation was meant for it, by Esc or its time.
 
         Its task goes on to keep what there is. None: the cancellation is somebody else's and has to go on.
@@ -207,7 +207,7 @@ class Turn(Struct):
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.correct(self.model)
 
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Return whether the server paused the last answer, to be continued unchanged."""
         return self.steps[-1].stop_reason == "pause"
 
@@ -414,7 +414,7 @@ async def _store_change(turn: Turn, before: Message, new_parts: Sequence[Part]) 
         turn.messages = [changed if m.id == changed.id else m for m in turn.messages]
 
 
-async def withhold_refused(turn: Turn, reason: str) -> Message:
+async def withhold_message(turn: Turn, reason: str) -> Message:
     """Store a withheld mark in place of a message refused by a guardrail, without its text."""
     assert turn.refused is not None
     refused, turn.refused = turn.refused, None

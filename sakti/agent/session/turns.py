@@ -93,7 +93,12 @@ class Turns:
         inbox = self._open.inbox
         if not self._open.busy and not inbox.queued:
             await self._begin(parts, called.model)
-            return
+        else:
+            await self._queue(parts)
+
+    async def _queue(self, parts: tuple[Part, ...]) -> None:
+        """Queue a prompt for the running turn, or behind what waits. Raises as `submit`."""
+        inbox = self._open.inbox
         inbox.queued.append(parts)
         self._open.emit(QueueChanged(inbox.texts()))
         if self._open.busy:
@@ -258,24 +263,14 @@ class Turns:
         await lease.give_back()
         if taken.done():
             self._finish_broken("interrupted" if error is None else "error", error)
-            await self.goals.pause_broken(error.message if error is not None else "the turn was stopped")
+            await self.goals.pause_after_failure(error.message if error is not None else "the turn was stopped")
             return
         self._open.running.task = None
         _settle(taken, error)
 
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None], model: str) -> None:
         thread = self._open
-        await thread.catch_up()
-        text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await self._begin_servers(text)
-        if not thread.workspace.changes_prompts:
-            await thread.store(text)
-            await thread.name(text)
-        else:
-            await thread.store("")
-        await thread.load_rules()
-        if self.hooking is not None:
-            await self.hooking.ready()
+        await self._prepare_thread("\n".join(p.text for p in parts if isinstance(p, TextPart)))
         turn = thread.running.turn = await self._make_turn(lease, model, lambda event: self._pass_on(event, taken))
         end = await loop.run_turn(turn, parts)
         if not taken.done():
@@ -291,10 +286,29 @@ class Turns:
         if end.status == "answered":
             prompt = next((m.text for m in turn.messages if m.role == "user"), "")
             self._titling.begin(prompt, end.text)
-        successor, thread.running.successor = thread.running.successor, None
+        await self._begin_next(turn, end)
+
+    async def _prepare_thread(self, text: str) -> None:
+        """Load what a turn with this prompt needs, and store the thread under its name."""
+        thread = self._open
+        await thread.catch_up()
+        await self._begin_servers(text)
+        if not thread.workspace.changes_prompts:
+            await thread.store(text)
+            await thread.name(text)
+        else:
+            await thread.store("")
+        await thread.load_rules()
+        if self.hooking is not None:
+            await self.hooking.ready()
+
+    async def _begin_next(self, turn: Turn, end: TurnFinished) -> None:
+        """Begin the thread that follows, or the next turn: of the queue, or of a goal."""
+        running = self._open.running
+        successor, running.successor = running.successor, None
         if successor is not None and end.status == "answered":
             await self._begin_successor(successor)
-        elif not thread.running.has_failed and not turn.interrupted:
+        elif not running.has_failed and not turn.interrupted:
             await self._send_queued()
         await self.goals.follow(turn, end)
 
@@ -424,12 +438,12 @@ class Turns:
         ws, thread = self._open.workspace, self._open
         thread.inbox.sent_as[typed] = sent
 
-        def replace_typed(db: Database) -> None:
+        def replace_prompt(db: Database) -> None:
             user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
             if removal.forget_prompts(db, ws.resource_id, thread.id, typed):
                 user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
-        await ws.store.write(replace_typed)
+        await ws.store.write(replace_prompt)
         await ws.store.flush()
 
 

@@ -207,14 +207,14 @@ class Child:
         if end is not None and end.status == "answered" and not self.stopped and not why:
             return "finished", ChildReport(text, unstructured=True)
         reason = self.stopped or why or (end.error if end is not None else "") or "it ended without a report"
-        return "partial", reports.partial_report(self._observed(), text, reason)
+        return "partial", reports.partial_report(self._read_observations(), text, reason)
 
     def _last_text(self) -> str:
         turn = self.thread.running.turn
         streamed = "".join(turn.streamed) if turn is not None else ""
         return streamed or (turn.text() if turn is not None else "") or (self._end.text if self._end else "")
 
-    def _observed(self) -> list[str]:
+    def _read_observations(self) -> list[str]:
         """Return the lines that were observed of its work."""
         try:
             window = self.thread.engine.state.window

@@ -100,7 +100,7 @@ class Children:
         await self._check_model(task.model)
         if task.resume:
             child = await self._resume(run, spec, task, tools)
-        elif repeated := await self._repeated(spec, task.goal):
+        elif repeated := await self._find_repetition(spec, task.goal):
             return Outcome(repeated)
         else:
             child = await self._start(run, spec, task, tools)
@@ -130,7 +130,7 @@ class Children:
         if task.tools is None:
             return None
         parent = self._parent
-        offered = {t for t in spec.narrowed(parent.toolbox.tools) if parent.mode_tools.allows(t)}
+        offered = {t for t in spec.select_tools(parent.toolbox.tools) if parent.mode_tools.allows(t)}
         return files.choose_tools(spec, task.tools, offered)
 
     async def _check_model(self, name: str) -> None:
@@ -221,7 +221,7 @@ class Children:
         self.spent.append(usage)
         self._parent.usage = self._parent.usage + usage
 
-    async def _repeated(self, spec: AgentSpec, goal: str) -> str:
+    async def _find_repetition(self, spec: AgentSpec, goal: str) -> str:
         """Return the answer to a goal that an earlier child had; the second such call runs."""
         key = (spec.name, " ".join(goal.split()).casefold())
         for row in await self._parent.workspace.store.read(run_store.of_parent, self._parent.id):
@@ -248,14 +248,14 @@ class Children:
         sent = _merge_facts(messages)
         running = [r for r in self._rows if r.background and r.state == "running"]
         lines = [f"- {short(r.child_id)} {r.name}: {one_line(r.goal, 200)}" for r in running]
-        out = self._undelivered(sent)
+        out = self._list_undelivered_reports(sent)
         if lines:
             out[RUNNING] = "\n".join(["Child threads that are running; do not start them again:", *lines])
         elif sent.get(RUNNING):
             out[RUNNING] = "No child thread is running."
         return out
 
-    def _undelivered(self, sent: Mapping[str, str]) -> dict[str, str]:
+    def _list_undelivered_reports(self, sent: Mapping[str, str]) -> dict[str, str]:
         """Return the reports of background children that no message brought, as facts."""
         limit = self._parent.workspace.config.agent.tool_output_bytes
         reports = {
@@ -303,7 +303,7 @@ class Children:
         gone = [c for c in self.running if thread_id in (c.id, c.run.parent_id)]
         await asyncio.gather(*(c.stop("its thread was deleted") for c in gone))
 
-    async def listed(self) -> list[ListedChild]:
+    async def list_all(self) -> list[ListedChild]:
         """Return the thread's children, oldest first."""
         await self.refresh()
         return [self._list_child(row) for row in self._rows]
@@ -323,7 +323,7 @@ class Children:
         if tasks:
             await asyncio.wait(tasks)
         await self.refresh()
-        return bool(self._undelivered(_merge_facts(self._parent.engine.state.window.messages)))
+        return bool(self._list_undelivered_reports(_merge_facts(self._parent.engine.state.window.messages)))
 
     async def close(self) -> None:
         """Stop all children: the program ends, or another thread is opened."""

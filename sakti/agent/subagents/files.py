@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -62,7 +61,7 @@ class AgentSpec(Struct, frozen=True):
         forbids = any(fnmatch.fnmatchcase(tool, name) for name in self.without)
         return not forbids and self.tools.allows(tool, reads=reads)
 
-    def narrowed(self, tools: Collection[str]) -> frozenset[str]:
+    def select_tools(self, tools: Collection[str]) -> frozenset[str]:
         """Return the tools of `tools` that it gets."""
         return frozenset(t for t in tools if self.has_tool(t))
 
@@ -104,17 +103,21 @@ class CustomAgents(Struct, frozen=True):
         return next((a for a in self.agents if a.name == name), None)
 
 
+def _list_trusted(workspace: Path, trusts: Trusts) -> Iterator[tuple[Path, Path]]:
+    """Yield the project's agent files that are trusted, each with the folder that it must be in."""
+    bound = workspace.resolve()
+    for file in files.list_files(workspace, "agent", most=MOST):
+        if trusts(file.path.relative_to(workspace).as_posix()):
+            yield file.path, bound
+
+
 def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> CustomAgents:
     """Load all custom agents, the first of each name; `project`: also its trusted ones."""
     notes: list[str] = []
     broken: list[str] = []
     agents: dict[str, AgentSpec] = {}
-    bound = workspace.resolve()
-    listed = files.list_files(workspace, "agent", most=MOST) if project else []
-    for path, root in chain(
-        ((f.path, bound) for f in listed if trusts(f.path.relative_to(workspace).as_posix())),
-        ((f.path, None) for f in files.list_user_files("agent")),
-    ):
+    trusted = _list_trusted(workspace, trusts) if project else ()
+    for path, root in (*trusted, *((f.path, None) for f in files.list_user_files("agent"))):
         before = len(broken)
         read = skills.read_file(path, root, broken)
         if read is None or len(broken) > before:  # without its front matter its limits are unknown

@@ -91,10 +91,10 @@ def check_quotes(findings: Sequence[QuotedFinding], read: Callable[[str], bytes 
             files[path] = textfile.bodies(decoded.text) if decoded is not None else None
         return files[path]
 
-    return tuple(_marked(one, text_of(one.file) if one.quote and one.file else None) for one in findings)
+    return tuple(_mark_finding(one, text_of(one.file) if one.quote and one.file else None) for one in findings)
 
 
-def _marked(finding: QuotedFinding, file: list[str] | None) -> QuotedFinding:
+def _mark_finding(finding: QuotedFinding, file: list[str] | None) -> QuotedFinding:
     if not finding.quote.strip():
         return replace(finding, mark="")
     at = None if file is None else _find(finding.quote, file, finding.lines)
@@ -183,6 +183,13 @@ def _show_field(value: Any) -> str:
     return "; ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
 
 
+def _format_finding(finding: QuotedFinding) -> str:
+    where = place_of(finding)
+    quote = f' "{one_line(finding.quote, 1_000)}"' if finding.quote.strip() else ""
+    mark = f" [{finding.mark}]" if finding.mark else ""
+    return f"{f'{where} ' if where else ''}{finding.claim}{quote}{mark}"
+
+
 def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[tuple[str, Json], ...]]:
     """Return the report as lines of a log, with the category and the `mode_specific` values of each line."""
     clock = dates.clock_text(now, timezone)
@@ -195,11 +202,7 @@ def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[t
     if report.summary.strip():
         add("🟡", f"Agent's report: {report.summary}", "summary")
     for one in report.findings:
-        where = place_of(one)
-        quote = f' "{one_line(one.quote, 1_000)}"' if one.quote.strip() else ""
-        mark = f" [{one.mark}]" if one.mark else ""
-        sign = "🔴" if one.mark in ("verified", "moved") else "🟡"
-        add(sign, f"{f'{where} ' if where else ''}{one.claim}{quote}{mark}", "findings")
+        add("🔴" if one.mark in ("verified", "moved") else "🟡", _format_finding(one), "findings")
     for name, value in report.fields.items():
         if value:
             add("🟡", f"{name}: {_show_field(value)}", name.replace("_", "-"), {name: value})

@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.open_thread import OpenThread
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sakti.agent.tools.base import Tool
     from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.toolbox import Toolbox
+    from sakti.memory.state import MemoryOptions
     from sakti.providers.protocol import Provider
 
 
@@ -83,9 +84,9 @@ class ChildThread(OpenThread):
     def _send(self, event: Event) -> None:
         self._sink(event)
 
-    def _memory_options(self) -> Json:
+    def _memory_options(self) -> MemoryOptions:
         settings = dataclasses.replace(self.workspace.config.memory, scope="thread", carry_over=0)
-        return {"settings": settings, "goal": self._goal}
+        return structs.replace(super()._memory_options(), settings=settings, goal=self._goal)
 
     def _more_texts(self) -> list[tuple[str, str]]:
         task = self.spec.prompt or modes.prompt(self.spec.mode, "task").strip()
@@ -106,7 +107,7 @@ class ChildThread(OpenThread):
 
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
-        tools = (t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
+        tools = (t for t in self.spec.select_tools(toolbox.tools) if self.parent.mode_tools.allows(t))
         offered = {"report", *filter(self._is_named, tools)}
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered}
         toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
@@ -190,7 +191,7 @@ class ChildTurns(Turns):
         return False
 
     async def _sign(self, typed: Message, message: Message) -> Message:
-        return replace(message, metadata={**message.metadata, **BY_AGENT})
+        return structs.replace(message, metadata={**message.metadata, **BY_AGENT})
 
     async def _remind(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
         if held < REMINDERS:

@@ -63,14 +63,20 @@ class Purged(Struct):
         }
 
 
+def _must_write(store: Store) -> None:
+    """Raise `StoreError` (read_only) if the store takes no change."""
+    if store.read_only_reason:
+        raise StoreError(store.read_only_reason, code="read_only")
+
+
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
     """Return everything deleted by `before` (Unix ms) and its files; `do`: remove it for good.
 
     Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
     `StoreError` (read_only) where it is to be done and nothing can be written.
     """
-    if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
-        raise StoreError(store.read_only_reason, code="read_only")
+    if do:  # also where nothing goes: the file could not be looked at and written anew
+        _must_write(store)
     purged = Purged(store.path)
     purged.threads = await store.read(thread_removal.list_deleted, before=before)
     purged.tasks = mask_output(await store.read(purging.deleted_tasks, before=before))
@@ -177,8 +183,8 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
 
     Raises `StoreError` (read_only) where it is to be done and nothing can be written.
     """
-    if do and store.read_only_reason:
-        raise StoreError(store.read_only_reason, code="read_only")
+    if do:
+        _must_write(store)
     out = Redacted(store.path, files=[p for p in _files() if has_secret(_text(p))])
     clean_before = await store.read(purging.is_clean)
     if not do:

@@ -39,17 +39,17 @@ class MessageRange(Struct, frozen=True):
     after: Around = 0
 
 
-def find(
-    db: Database,
-    query: str,
-    scope: Scope,
-    *,
-    limit: int,
-    offset: int,
-    around: MessageRange,
-    counter: Counter,
-    in_window: set[str],
-) -> Json:
+class HitRequest(Struct, frozen=True):
+    """One call of the search action."""
+
+    query: str
+    scope: Scope
+    limit: int
+    offset: int
+    around: MessageRange
+
+
+def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: set[str]) -> Json:
     """Return `limit` hits that are not in the window, from the `offset`-th on.
 
     Short texts are returned in full, long ones as the passage around the match. Ends early above 8,000 tokens: `next`
@@ -58,16 +58,18 @@ def find(
     results: list[Json] = []
     room = ALL_HITS_TOKENS
     new = shown_already = 0
-    at = offset
+    at = request.offset
     total = 0
     notes: Sequence[str] = ()
-    while new < limit:
-        page = search.search(db, query, scope, limit=limit + NAMED, offset=at)
+    while new < request.limit:
+        page = search.search(db, request.query, request.scope, limit=request.limit + NAMED, offset=at)
         total, notes = page.total, page.notes
         for hit in page.hits:
-            if new == limit:
+            if new == request.limit:
                 break
-            entry, cost = _build_short_entry(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
+            entry, cost = (
+                _build_short_entry(hit) if hit.id in in_window else _entry(db, hit, request.around, counter, room)
+            )
             if cost > room:
                 return _build_result(results, total, at, notes)
             at += 1
@@ -214,16 +216,8 @@ def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Ca
                 code="invalid",
             )
         where = search_store.Scope(resource_id, run.thread_id if scope == "thread" else None, tuple(kinds))
-        return await store.read(
-            find,
-            query,
-            where,
-            limit=limit,
-            offset=offset,
-            around=messageRange,
-            counter=counter,
-            in_window=in_window(),
-        )
+        request = HitRequest(query, where, limit, offset, messageRange)
+        return await store.read(find_hits, request, counter, in_window())
 
     return search
 
@@ -238,16 +232,8 @@ def _make_recall(store: Store, resource_id: str, counter: Counter) -> Run:
         partIndex: int | None = None,
         charOffset: int = 0,
     ) -> Json:
-        return await recall_module.recall(
-            store,
-            counter,
-            resource_id=resource_id,
-            thread_id=run.thread_id,
-            id=id,
-            page=page,
-            detail=detail,
-            part_index=partIndex,
-            char_offset=charOffset,
-        )
+        asking = recall_module.AskingThread(resource_id, run.thread_id)
+        request = recall_module.RecallRequest(id, page, detail, partIndex, charOffset)
+        return await recall_module.recall(store, counter, asking, request)
 
     return recall

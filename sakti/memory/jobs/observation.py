@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Message
 from sakti.memory import policy, shared
 from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.protocol import ObserveInput
-from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, Signal, finish_commit
+from sakti.memory.state import NEVER_WAITS, RESTING, TURN_WAIT_S, MemoryState, Phase, Signal, finish_commit
 from sakti.memory.window import slices, sync_cut
 from sakti.memory.worker import MemoryWorker, observable
 from sakti.providers import omissions
@@ -32,6 +32,18 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
 
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
+
+
+class _ObservationRun(Struct, frozen=True):
+    """One run of the job: its events, the user's focus, and the groups made so far."""
+
+    operation: Operation
+    focus: str
+    groups: list[Group]
+
+    @property
+    def is_buffering(self) -> bool:
+        return self.operation.name == "buffering"
 
 
 class Observation:
@@ -56,26 +68,28 @@ class Observation:
 
         At the end of a turn an interval's worth of pending messages is enough.
         """
-        state = self.state
-        window, numbers = state.window, state.numbers()
+        if self.state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:
+            return
+        messages = self.state.window.observable()
+        if self._is_due(messages, at_end=at_end) and any(observable(m) for m in messages):
+            self.state.signal(Signal.BUFFER)
+            self._begin(messages, "buffering", "", [])
+
+    def _is_due(self, messages: Sequence[Message], *, at_end: bool) -> bool:
+        """Return whether so many messages are worth an observation in the background."""
+        window, numbers = self.state.window, self.state.numbers()
         # a backlog is always caught up with in the background, whatever the interval
-        behind = state.phase is Phase.CATCHING_UP
-        if state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:
-            return
+        behind = self.state.phase is Phase.CATCHING_UP
         if numbers.buffer is None and not behind:
-            return
+            return False
         interval = numbers.buffer or numbers.threshold
-        boundary = window.record.last_buffered_at_tokens
-        crossed = policy.interval_crossed(window.pending, boundary, interval, numbers.threshold)
-        messages = window.observable()
         tokens = sum(m.tokens for m in messages)
-        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
-        if not (crossed or tokens >= interval or behind) or not any(observable(m) for m in messages):
-            return
         if at_end and tokens < interval // 2:
-            return
-        state.signal(Signal.BUFFER)
-        self._begin(messages, "buffering", "", [])
+            return False
+        boundary = window.record.last_buffered_at_tokens
+        crossed = policy.has_crossed_interval(window.pending, boundary, interval, numbers.threshold)
+        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
+        return behind or crossed or tokens >= interval
 
     async def now(self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
         """Observe `found`, right behind the cursor, slice by slice; False if that had no effect.
@@ -130,13 +144,14 @@ class Observation:
         state = self.state
         tokens = sum(m.tokens for m in found)
         operation = Operation.of(state, name, "observation", tokens)
+        run = _ObservationRun(operation, focus, made)
         signal, self.elsewhere = Signal.DONE, False
         try:
-            await self._observe(found, operation, focus, made)
+            await self._observe(found, run)
             state.retry, state.note, state.has_warned = policy.Backoff(), "", False
         except asyncio.CancelledError:
             if self._stopped:
-                operation.failed(state, MemoryFailure("stopped by the user", code="stopped"), made)
+                operation.report_failure(state, MemoryFailure("stopped by the user", code="stopped"), made)
             raise
         except Exception as e:
             if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
@@ -145,7 +160,7 @@ class Observation:
                 interval = numbers.buffer or numbers.threshold // 5
                 state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
             self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
-            state.note = operation.failed(state, e, made)
+            state.note = operation.report_failure(state, e, made)
             if signal is Signal.FAILED:
                 state.warn_once(f"{state.note} The chat continues; memory tries again later.")
         finally:
@@ -154,9 +169,9 @@ class Observation:
             state.changed()
         return bool(made)
 
-    async def _observe(self, found: list[Message], operation: Operation, focus: str, made: list[Group]) -> None:
+    async def _observe(self, found: list[Message], run: _ObservationRun) -> None:
         state = self.state
-        window, buffering = state.window, operation.name == "buffering"
+        window, operation, buffering = state.window, run.operation, run.is_buffering
 
         stored: tuple[int, int] | None = None
         before: list[LogLine] = []  # ahead of the question, which shows the log as it is then
@@ -178,12 +193,12 @@ class Observation:
             operation.start(state)
             pieces = slices(self._pending(found), state.numbers().threshold)
             for piece in pieces:
-                if made and buffering and state.phase in RESTING:
+                if run.groups and buffering and state.phase in RESTING:
                     break
-                if made:
+                if run.groups:
                     before = await state.read(lambda db: self.worker.log(db, window.record.id))
-                await self._piece(piece, before, held, operation, focus, made, last=piece is pieces[-1])
-            operation.end(state, made)
+                await self._observe_piece(piece, run, before, held, last=piece is pieces[-1])
+            operation.end(state, run.groups)
 
     def _pending(self, found: list[Message]) -> list[Message]:
         """Return the messages not yet observed by another window.
@@ -191,29 +206,20 @@ class Observation:
         Raises `MemoryFailure` (conflict) if there are no such messages.
         """
         ids = {m.id for m in found}
-        pending = [m for m in self.state.window.uncovered() if m.id in ids]
+        pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]
         if not pending:
             raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
         return pending
 
-    async def _piece(
-        self,
-        piece: list[Message],
-        before: list[LogLine],
-        held: Held,
-        operation: Operation,
-        focus: str,
-        made: list[Group],
-        *,
-        last: bool,
+    async def _observe_piece(
+        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: Held, *, last: bool
     ) -> None:
-        state = self.state
-        buffering = operation.name == "buffering"
-        request = self._request(piece, focus)
+        state, cycle_id = self.state, run.operation.cycle_id
+        request = self._request(piece, run.focus)
         if request.messages:
-            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
+            group, lines = await self.worker.observe(state.window.record, request, held, cycle_id, before)
         else:  # withheld messages count as observed, too
-            group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
+            group, lines = self.worker.empty_group(state.window.record, request, held, cycle_id), []
         group = structs.replace(
             group,
             first_message_id=piece[0].id,
@@ -224,14 +230,14 @@ class Observation:
             message_tokens=sum(m.tokens for m in piece),
             metadata={**group.metadata, **self._name_thread(group)},
         )
-        state.failpoint("buffer.asked" if buffering else "observe.asked")
+        state.failpoint("buffer.asked" if run.is_buffering else "observe.asked")
 
         async def commit() -> None:
-            add = Add(group, lines, held, activate=not buffering, ends=last)
-            await state.move(add, "buffer" if buffering else "observe")
-            made.append(group)
+            add = Add(group, lines, held, activate=not run.is_buffering, ends=last)
+            await state.move(add, "buffer" if run.is_buffering else "observe")
+            run.groups.append(group)
             if last:
-                self.leases.ended(held)
+                self.leases.note_end(held)
 
         await finish_commit(commit())
 
@@ -246,7 +252,7 @@ class Observation:
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
         earlier, texts = self._earlier(piece[0].index)
-        last = next((g for g in reversed(earlier) if g.current_task or g.suggested_response), None)
+        task, response = _newest_task(earlier) or (window.thread.metadata.get("current_task"), None)
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
@@ -254,12 +260,12 @@ class Observation:
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),
-            last.current_task if last else window.thread.metadata.get("current_task"),
-            last.suggested_response if last else None,
+            task,
+            response,
             focus,
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
-            next((str(g.metadata["timezone"]) for g in reversed(earlier) if "timezone" in g.metadata), ""),
+            _newest_timezone(earlier),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
             state.numbers().reflect_at,
         )
@@ -275,8 +281,17 @@ class Observation:
         return [g for g in earlier if shared.is_own(spans(g), ancestry)], texts
 
 
-TURN_WAIT_S = 14.0
 WITHOUT_MODEL_S = 1.0  # what a job takes at most once its model is not asked
+
+
+def _newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
+    """Return task and suggested response of the newest group that has one."""
+    last = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
+    return None if last is None else (last.current_task, last.suggested_response)
+
+
+def _newest_timezone(groups: Sequence[Group]) -> str:
+    return next((str(g.metadata["timezone"]) for g in reversed(groups) if "timezone" in g.metadata), "")
 
 
 class Patience:
@@ -313,6 +328,15 @@ class Patience:
         return task.done()
 
 
+def _must_wait(state: MemoryState, observation: Observation) -> bool:
+    """Return whether too much is pending for a request."""
+    numbers, window = state.numbers(), state.window
+    if state.phase in NEVER_WAITS or window.pending < numbers.threshold:
+        return False
+    comes_in = window.ready() or observation.running() is not None
+    return window.pending > numbers.block_after or not comes_in
+
+
 async def wait_for_messages(state: MemoryState, observation: Observation, patience: Patience) -> None:
     """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
 
@@ -320,15 +344,9 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
     is buffered, here or in another window.
     """
     looks_elsewhere = True
-    while state.phase not in NEVER_WAITS:
-        numbers, window = state.numbers(), state.window
-        running = observation.running()
-        if window.pending < numbers.threshold:
-            return
-        if window.pending <= numbers.block_after and (window.ready() or running):
-            return
-        before = window.pending
-        if running is not None:
+    while _must_wait(state, observation):
+        before = state.window.pending
+        if (running := observation.running()) is not None:
             state.signal(Signal.WAIT)
             if not await patience.wait(running):
                 return
@@ -350,6 +368,6 @@ def _next_messages(state: MemoryState) -> list[Message]:
     """Return the messages that can be observed at once; empty while some are buffered."""
     if state.window.ready():
         return []
-    numbers, messages = state.numbers(), state.window.uncovered()
+    numbers, messages = state.numbers(), state.window.find_uncovered_messages()
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     return messages[: sync_cut(messages, numbers.threshold, floor)]

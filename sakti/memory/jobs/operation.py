@@ -12,10 +12,16 @@ from msgspec import Struct, field
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import MemoryOperation
 from sakti.core.types import Json
-from sakti.memory.state import MemoryState
+from sakti.memory.state import PATIENCE_S, MemoryState
 from sakti.store import leases
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held
+
+# Names of the figures in the events: tokens to read, tokens that were read, tokens written.
+_FIELDS = {
+    "observation": ("tokens_to_observe", "tokens_observed", "observation_tokens"),
+    "buffering": ("tokens_to_buffer", "tokens_buffered", "buffered_tokens"),
+}
 
 
 class Operation(Struct, frozen=True):
@@ -51,25 +57,22 @@ class Operation(Struct, frozen=True):
         )
 
     def start(self, state: MemoryState) -> None:
-        field = "tokens_to_buffer" if self.name == "buffering" else "tokens_to_observe"
-        state.emit(self._event("start", started_at=self.started, **{field: self.tokens}))
+        state.emit(self._event("start", started_at=self.started, **{_FIELDS[self.name][0]: self.tokens}))
         state.changed()
 
     def end(self, state: MemoryState, made: Sequence[Group]) -> None:
-        buffering = self.name == "buffering"
+        _, read, written = _FIELDS[self.name]
         last = made[-1] if made else None
         values: Json = {
-            "tokens_buffered" if buffering else "tokens_observed": (
-                self.tokens if self.type == "reflection" else sum(g.message_tokens for g in made)
-            ),
-            "buffered_tokens" if buffering else "observation_tokens": sum(g.observation_tokens for g in made),
+            read: self.tokens if self.type == "reflection" else sum(g.message_tokens for g in made),
+            written: sum(g.observation_tokens for g in made),
             "observations": "\n".join(g.text for g in made if g.text),
         }
-        if not buffering and self.type == "observation" and last is not None:
+        if self.name == "observation" and self.type == "observation" and last is not None:
             values |= {"current_task": last.current_task, "suggested_response": last.suggested_response}
         state.emit(self._event("end", completed_at=state.clock.now(), duration_ms=self._took(state), **values))
 
-    def failed(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
+    def report_failure(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
         """Emit a failure; return its message."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if self.type == "observation" else "Reflector"
@@ -98,7 +101,6 @@ class Operation(Struct, frozen=True):
 
 
 POLL_S = 0.1  # between two looks at another window's lease
-PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
 
 
 class Leases(Struct, frozen=True):
@@ -151,7 +153,7 @@ class Leases(Struct, frozen=True):
                 await self._release(record_id, held)
             self._ended.discard(held.operation_id)
 
-    def ended(self, held: Held) -> None:
+    def note_end(self, held: Held) -> None:
         """Note that a lease was released by the commit of its last result."""
         self._ended.add(held.operation_id)
 

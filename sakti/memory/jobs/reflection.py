@@ -88,7 +88,7 @@ class Reflection:
         if not whole and (not by_itself or tokens < numbers.reflect_at // 6):
             return False
         state.signal_reflection(ReflectionSignal.BEGIN)
-        self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.corrections))
+        self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.record.corrections))
         self.task.add_done_callback(lambda _task: state.changed())  # only now it no longer runs
         return True
 
@@ -141,7 +141,7 @@ class Reflection:
                 state.reflect_above = tokens + tokens // 10
             elif e.code == "conflict":
                 await state.refresh()  # what another window did is in the log, or waits
-            state.note = operation.failed(state, e)
+            state.note = operation.report_failure(state, e)
         finally:
             state.signal_reflection(signal)
             state.settle()
@@ -181,5 +181,5 @@ class Reflection:
             )
             state.failpoint("reflect.asked")
             await state.move(Add(group, lines, held, corrections=corrections, ends=True), "reflect")
-            self.leases.ended(held)
+            self.leases.note_end(held)
             operation.end(state, [group])

@@ -141,7 +141,7 @@ def expand_inline_estimated_dates(text: str, now: int) -> str:
     Also `likely already happened` where the line's text before it states a plan and the day is past.
     """
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace_date(match: re.Match[str]) -> str:
         date = parse_date_from_content(match[2])
         if date is None:
             return match[0]
@@ -149,7 +149,7 @@ def expand_inline_estimated_dates(text: str, now: int) -> str:
         past = ", likely already happened" if date < now and is_future_intent_observation(before) else ""
         return f"({match[1]} {match[2]} - {format_relative_time(date, now)}{past})"
 
-    return _INLINE.sub(replaced, text)
+    return _INLINE.sub(replace_date, text)
 
 
 _HEADER = lazy_pattern(rf"{BOL}(Date:{S}*)([A-Z][a-z]+ [0-9]{{1,2}}, [0-9]{{4}}){EOL}")
@@ -174,7 +174,7 @@ def add_relative_time_to_observations(text: str, now: int, previous: int | None 
     """
     text = expand_inline_estimated_dates(text, now)
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace_header(match: re.Match[str]) -> str:
         nonlocal previous
         date = header_date(match[2])
         if date is None:
@@ -184,7 +184,7 @@ def add_relative_time_to_observations(text: str, now: int, previous: int | None 
         before = f"\n{gap}\n\n" if gap else ""
         return f"{before}{match[1]}{match[2]} ({format_relative_time(date, now)})"
 
-    return _HEADER.sub(replaced, text)
+    return _HEADER.sub(replace_header, text)
 
 
 # unit, its length in ms, the smaller unit that may follow
@@ -245,14 +245,19 @@ def resolve_relative(text: str, time: int, timezone: str | None) -> str:
     return ", ".join(dict.fromkeys(f"{_NAMES[d.month - 1]} {d.day}, {d.year}" for d in dates))
 
 
+def _days_to_weekday(match: re.Match[str], weekday: int) -> int:
+    """Return the days to the next or last weekday of a name; 1 to 7 either way."""
+    target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
+    if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
+        return -((weekday - target - 1) % 7 + 1)
+    return (target - weekday - 1) % 7 + 1
+
+
 def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
     if day := match["day"] or match["morning"]:
         return _DAYS[day.casefold()]
     if match["which"]:
-        target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
-        if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
-            return -((weekday - target - 1) % 7 + 1)
-        return (target - weekday - 1) % 7 + 1
+        return _days_to_weekday(match, weekday)
     number, unit = match["count"] or match["count2"], match["unit"] or match["unit2"]
     days = int(number) * (7 if unit[0] in "wW" else 1)
     return days if match["ahead"] else -days if match["ago"] or match["back"] else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -92,8 +93,8 @@ def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
     out: list[str] = []
     number = 0
     for raw in text.split("\n"):
-        match = _LINE.fullmatch(raw)
-        if not raw.strip() or _is_header(raw) or match is None or not match["content"].strip():
+        match = _match_numbered(raw)
+        if match is None:
             out.append(raw)
             continue
         content = changes.get(number, match["content"])
@@ -102,6 +103,12 @@ def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
         number += 1
     remaining = [line for i, line in enumerate(out) if not _is_header(line) or _has_line_below(out[i + 1 :])]
     return "\n".join(remaining).strip("\n")
+
+
+def _match_numbered(raw: str) -> re.Match[str] | None:
+    """Return the parts of a line that counts; None for blank lines and date headers."""
+    match = None if _is_header(raw) else _LINE.fullmatch(raw)
+    return match if match is not None and match["content"].strip() else None
 
 
 def _is_header(line: str) -> bool:

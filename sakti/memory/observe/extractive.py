@@ -118,10 +118,10 @@ class ExtractiveObserver:
         unsorted = yield from self._candidates(request.messages, declared)
         candidates = sorted(unsorted, key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
-        left = sys.maxsize if request.limit is None else request.limit
+        remaining = sys.maxsize if request.limit is None else request.limit
         for least, share, few in ROOMS:
             usual = max(few, int(min(size * share, LONG + size * LONG_SHARE)))
-            room = min(room + usual, left)
+            room = min(room + usual, remaining)
             if least == STATED:
                 room = max(room, request.room if request.room is not None else sys.maxsize)
             for candidate in (c for c in candidates if least <= c.weight < above):
@@ -132,7 +132,7 @@ class ExtractiveObserver:
                     chosen.append(candidate)
                     lines.add((candidate.message, candidate.lead, candidate.sign))
                     room -= cost
-                    left = max(0, left - cost)
+                    remaining = max(0, remaining - cost)
             above = least
             room = min(room, usual)  # of the log's room, only the user's statements get more
         chosen.extend(_left_out(candidates, chosen))

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
@@ -105,23 +107,25 @@ def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -
     `ruled`: a schema requires JSON.
     """
     new, old = as_json(update), as_json(page)
+    is_new = replace or not known
     if ruled and new is None:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
-    if ruled and known and old is None and not replace:
+    if not is_new:
+        _check_kinds(old, new, ruled=ruled)
+    if new is None or (old is None and not is_new):
+        return merge("" if replace else page, update)
+    merged, changed = merge_json({} if is_new or old is None else old, new)
+    return json.dumps(merged, ensure_ascii=False, indent=2), changed
+
+
+def _check_kinds(old: Json | None, new: Json | None, *, ruled: bool) -> None:
+    """Raise `MemoryFailure` (bad_json) if an update cannot be merged into a page; None is Markdown."""
+    if ruled and old is None:
         raise MemoryFailure(
             "The page is Markdown, but its schema requires JSON: replace the whole page.", code="bad_json"
         )
-    if replace or not known:
-        if new is not None:
-            merged, changed = merge_json({}, new)
-            return json.dumps(merged, ensure_ascii=False, indent=2), changed
-        return merge("" if replace else page, update)
-    if old is None:
-        return merge(page, update)
-    if new is None:
+    if old is not None and new is None:
         raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
-    merged, changed = merge_json(old, new)
-    return json.dumps(merged, ensure_ascii=False, indent=2), changed
 
 
 def check_size(page: str, counter: Counter) -> int:
@@ -136,108 +140,78 @@ def check_size(page: str, counter: Counter) -> int:
     return tokens
 
 
-async def read(
-    store: Store, *, scope: Literal["resource", "thread"], owner_id: str, template: str | None = None
-) -> str:
-    """Return the page, or the template (the built-in one for None) if there is no page yet."""
-    page = await store.read(rows.working_memory, scope, owner_id)
-    return page[0] if page else read_prompt("working-memory") if template is None else template
-
-
-async def update(
-    store: Store,
-    counter: Counter,
-    *,
-    scope: Literal["resource", "thread"],
-    owner_id: str,
-    content: str,
-    replace: bool = False,
-    actor: str = "",
-    resource_id: str | None = None,
-    schema: Json | None = None,
-    template: str | None = None,
-) -> tuple[str, tuple[str, ...]]:
-    """Merge `content` into the page, or replace it; return the page and the changed headings.
-
-    A version is stored.
-
-    A new page begins as `template`. Nothing is written if nothing changed. A page that is a JSON object is merged in
-    depth, null deletes; with a `schema` it must conform. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
-    schema.
-    """
-    if not content.strip():
-        raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
-    current = await store.read(rows.working_memory, scope, owner_id)
-    before, version = current or (read_prompt("working-memory") if template is None else template, 0)
-    page, changed = _merge(before, content, known=current is not None, replace=replace, ruled=schema is not None)
-    if replace and page == before:
-        changed = ()
-    if not changed:
-        return before, ()
-    tokens = check_size(page, counter)
-    if schema is not None:
-        page_schema.check(page, schema)
-    await store.write(
-        rows.put_working_memory,
-        rows.PageVersion(
-            id=store.ids.new(),
-            scope=scope,
-            owner_id=owner_id,
-            resource_id=resource_id or owner_id,
-            content=page,
-            tokens=tokens,
-            actor=actor,
-            now=store.clock.now(),
-        ),
-        expected_version=version,
-    )
-    return page, changed
-
-
+Scope: TypeAlias = Literal["resource", "thread"]
+SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order in which they are sent
 NOTES = "Notes"
 
 
-async def add_note(
-    store: Store,
-    counter: Counter,
-    *,
-    owner_id: str,
-    note: str,
-    scope: Literal["resource", "thread"] = "resource",
-    actor: str = "user",
-    resource_id: str | None = None,
-    schema: Json | None = None,
-    template: str | None = None,
-) -> str:
-    """Add a line to the section "Notes" of a page, creating it if needed; return the page.
+class WorkingPage(Struct, frozen=True, kw_only=True):
+    """One page of working memory: its place in the store, and the rules for its versions.
 
-    Raises as `update`.
+    A new page begins as `template` (None: the built-in one). A page that is a JSON object is merged in depth, null
+    deletes; with a `schema` it must conform.
     """
-    page = await read(store, scope=scope, owner_id=owner_id, template=template)
-    body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
-    line = f"- {' '.join(note.split())}"
-    content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
-    facts = as_json(page)
-    if facts is not None or schema is not None:
-        old: Any = (facts or {}).get(NOTES)
-        notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
-        content = json.dumps({NOTES: notes}, ensure_ascii=False)
-    changed, _ = await update(
-        store,
-        counter,
-        scope=scope,
-        owner_id=owner_id,
-        content=content,
-        actor=actor,
-        resource_id=resource_id,
-        schema=schema,
-        template=template,
-    )
-    return changed
 
+    store: Store
+    counter: Counter
+    owner_id: str
+    scope: Scope = "resource"
+    resource_id: str | None = None
+    schema: Json | None = None
+    template: str | None = None
 
-Scope: TypeAlias = Literal["resource", "thread"]
-SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order in which they are sent
+    async def _load(self) -> tuple[str, int]:
+        """Return text and version; version 0 is the template."""
+        page = await self.store.read(rows.working_memory, self.scope, self.owner_id)
+        return page or (read_prompt("working-memory") if self.template is None else self.template, 0)
+
+    async def read(self) -> str:
+        """Return the page, or the template if there is no page yet."""
+        return (await self._load())[0]
+
+    async def update(self, content: str, *, replace: bool = False, actor: str = "") -> tuple[str, tuple[str, ...]]:
+        """Merge `content` into the page, or replace it; return the page and the changed headings.
+
+        A version is stored, if anything changed. Raises `MemoryFailure`: empty, too_long, conflict, bad_json, schema.
+        """
+        if not content.strip():
+            raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
+        before, version = await self._load()
+        page, changed = _merge(before, content, known=version > 0, replace=replace, ruled=self.schema is not None)
+        if not changed or (replace and page == before):
+            return before, ()
+        tokens = check_size(page, self.counter)
+        if self.schema is not None:
+            page_schema.check(page, self.schema)
+        await self.store.write(
+            rows.put_working_memory,
+            rows.PageVersion(
+                id=self.store.ids.new(),
+                scope=self.scope,
+                owner_id=self.owner_id,
+                resource_id=self.resource_id or self.owner_id,
+                content=page,
+                tokens=tokens,
+                actor=actor,
+                now=self.store.clock.now(),
+            ),
+            expected_version=version,
+        )
+        return page, changed
+
+    async def add_note(self, note: str, *, actor: str = "user") -> str:
+        """Add a line to the section "Notes", creating it if needed; return the page. Raises as `update`."""
+        page = await self.read()
+        body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
+        line = f"- {' '.join(note.split())}"
+        content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
+        facts = as_json(page)
+        if facts is not None or self.schema is not None:
+            old: Any = (facts or {}).get(NOTES)
+            notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
+            content = json.dumps({NOTES: notes}, ensure_ascii=False)
+        return (await self.update(content, actor=actor))[0]
+
 
 OFF = "Working memory is switched off (memory.working_memory.enabled = false): nothing was written."
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): no page of working memory is written."
@@ -253,7 +227,7 @@ class Pages:
         self._schema: Json | None = None
 
     @property
-    def enabled(self) -> bool:
+    def is_enabled(self) -> bool:
         return self.settings.working_memory.enabled
 
     def schema(self) -> Json | None:
@@ -269,12 +243,12 @@ class Pages:
             self._template = await asyncio.to_thread(page_schema.template, name, workspace)
         return self._template
 
-    async def sent(self, thread_id: str) -> tuple[str, ...]:
+    async def read_for_request(self, thread_id: str) -> tuple[str, ...]:
         """Return what requests of a thread carry: the workspace's page, then the thread's own.
 
         Without a page, a template of the user's is sent, so that the model knows what to fill in.
         """
-        if not self.enabled:
+        if not self.is_enabled:
             return ()
         usual = self.settings.working_memory
         texts: list[str] = []
@@ -304,22 +278,12 @@ class Pages:
         A version is stored.
 
         The page is that of the settings' scope unless one is named. Raises `MemoryFailure`: off, read_only, and as
-        `working_memory.update`.
+        `WorkingPage.update`.
         """
         self.must_write()
         scope = scope or self.settings.working_memory.scope
-        return await update(
-            self.store,
-            self.counter,
-            scope=scope,
-            owner_id=self._owner(scope, thread_id),
-            content=content,
-            replace=replace,
-            actor=actor,
-            resource_id=self.resource_id,
-            schema=await asyncio.to_thread(self.schema),
-            template=await self.template(),
-        )
+        page = await self._page(scope, thread_id)
+        return await page.update(content, replace=replace, actor=actor)
 
     async def add_note(self, thread_id: str, note: str) -> str:
         """Add the user's line to the section "Notes" of the page of the settings' scope; return the page.
@@ -328,12 +292,16 @@ class Pages:
         """
         self.must_write()
         scope = self.settings.working_memory.scope
-        return await add_note(
-            self.store,
-            self.counter,
-            scope=scope,
+        page = await self._page(scope, thread_id)
+        return await page.add_note(note)
+
+    async def _page(self, scope: Scope, thread_id: str) -> WorkingPage:
+        """Return one of these pages with the settings' schema and template. Raises `ConfigError`."""
+        return WorkingPage(
+            store=self.store,
+            counter=self.counter,
             owner_id=self._owner(scope, thread_id),
-            note=note,
+            scope=scope,
             resource_id=self.resource_id,
             schema=await asyncio.to_thread(self.schema),
             template=await self.template(),
@@ -346,5 +314,5 @@ class Pages:
         """Raise `MemoryFailure` (off, read_only) where no page may be written."""
         if self.settings.read_only:
             raise MemoryFailure(READ_ONLY, code="read_only")
-        if not self.enabled:
+        if not self.is_enabled:
             raise MemoryFailure(OFF, code="off")

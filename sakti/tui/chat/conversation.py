@@ -94,7 +94,7 @@ class Conversation(Vertical):
     @on(Prompt.Submitted)
     def _submit_prompt(self, event: Prompt.Submitted) -> None:
         event.stop()
-        self._host.session.note_pasted(event.pasted)
+        self._host.session.note_pasted_blocks(event.pasted)
         self.submit(event.text)
 
     def submit(self, text: str) -> None:

@@ -104,7 +104,7 @@ class ThreadView:
             limit = messages[0].index - until + MARGIN
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
-        children = await self._host.session.children.listed()
+        children = await self._host.session.children.list_all()
         if thread_id == self.shown:
             self._show(messages, more=more)
             self._transcript.live.show_stored_children(children)
@@ -129,7 +129,7 @@ class ThreadView:
             return
         limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
         messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
-        children = await self._host.session.children.listed()
+        children = await self._host.session.children.list_all()
         if thread_id != self.shown:
             return
         if oldest != self.oldest:  # another page was loaded meanwhile

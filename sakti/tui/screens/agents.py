@@ -81,7 +81,7 @@ class AgentsScreen(Panel[None]):
         self.host.start_worker(self._refresh, group="agents-list", exclusive=True)
 
     async def _refresh(self) -> None:
-        children, custom = await self.host.session.children.listed(), self.host.session.children.custom
+        children, custom = await self.host.session.children.list_all(), self.host.session.children.custom
         if self.is_open:
             self.set_title(_entitle(children, custom))
             self.result_list.set_rows([*children, *custom])
@@ -243,7 +243,7 @@ def _entitle_child(run: ChildRun, state: ChildState, words: str) -> str:
 async def follow(host: Host, child_id: str) -> None:
     """Open the transcript of a child of the open thread, live while it runs."""
     children = host.session.children
-    listed = next((c for c in await children.listed() if c.run.child_id == child_id), None)
+    listed = next((c for c in await children.list_all() if c.run.child_id == child_id), None)
     if listed is not None:
         messages = await host.session.views.transcript(child_id)
         host.push(ChildScreen(listed, messages, children.all.get(child_id)))
@@ -259,4 +259,4 @@ async def stop(host: Host, child_id: str) -> None:
 
 async def open_list(host: Host) -> None:
     children = host.session.children
-    host.push(AgentsScreen(await children.listed(), children.custom))
+    host.push(AgentsScreen(await children.list_all(), children.custom))

@@ -17,6 +17,7 @@ from sakti.importers.inputs import text_part
 from sakti.importers.writer import BATCH, ImportWriter
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.store import imports
 from sakti.store.database import Store
 from sakti.store.imports import THREAD
@@ -155,10 +156,11 @@ class _Player:
 
     async def _open(self, thread_id: str) -> MemoryEngine:
         engine = MemoryEngine(
-            store=self._store, settings=self._arm.settings, mode="default", counter=self._counter, clock=self._clock,
-            ids=self._store.ids, observer=self._arm.observer, reflector=self._arm.reflector,
-            emit=lambda _event: None, timezone="UTC",
-        )  # fmt: skip
+            MemoryServices(self._store, self._counter, lambda _event: None),
+            MemoryOptions(settings=self._arm.settings, timezone="UTC"),
+            self._arm.observer,
+            self._arm.reflector,
+        )
         thread = await self._store.read(threads.get, thread_id)
         assert thread is not None
         await engine.open(thread)

@@ -6,8 +6,8 @@ MUTANTS = (
     M(
         "context-order",
         "sakti.memory.context:ContextBuilder._render",
-        "for group in active:\n            if not group.text:",
-        "for group in reversed(active):\n            if not group.text:",
+        "for group in (g for g in active if g.text):",
+        "for group in (g for g in reversed(active) if g.text):",
     ),
     M(
         "context-edge",
@@ -82,9 +82,9 @@ MUTANTS = (
     M("transcript-log-none", "sakti.memory.observe.transcript:log_tail", "if tokens + size > limit:", "if True:"),
     M(
         "transcript-result-lost",
-        "sakti.memory.observe.transcript:_part",
-        "[{kind}: {name}]\\n{cut(_readable(content), RESULT_TOKENS, count)}",
-        "[{kind}: {name}]",
+        "sakti.memory.observe.transcript:_format_result",
+        "[{kind}: {result.name}]\\n{cut(_readable(result.content), limit, count)}",
+        "[{kind}: {result.name}]",
     ),
     M(
         "observer-log-lost",
@@ -102,7 +102,7 @@ MUTANTS = (
     M(
         "observer-slices",
         "sakti.memory.observe.model:ModelObserver._pieces",
-        "return slices(request.messages, max(room, LEAST_ROOM))",
+        "return slices(list(divided), room)",
         "return [list(request.messages)]",
     ),
     M("reflector-larger", "sakti.memory.reflect.model:ModelReflector._reflect", "if size < smallest:", "if True:"),

@@ -8,14 +8,13 @@ REFLECTION = "sakti.memory.jobs.reflection"
 MUTANTS = (
     M(
         "observe-empty-on-failure",
-        f"{OBSERVATION}:Observation._piece",
-        "            group, lines = await self.worker.observe("
-        "state.window.record, request, held, operation.cycle_id, before)",
+        f"{OBSERVATION}:Observation._observe_piece",
+        "            group, lines = await self.worker.observe(state.window.record, request, held, cycle_id, before)",
         "            try:\n"
         "                group, lines = await self.worker.observe(\n"
-        "                    state.window.record, request, held, operation.cycle_id, before)\n"
+        "                    state.window.record, request, held, cycle_id, before)\n"
         "            except Exception:\n"
-        "                group = self.worker.empty_group(state.window.record, request, held, operation.cycle_id)\n"
+        "                group = self.worker.empty_group(state.window.record, request, held, cycle_id)\n"
         "                lines = []",
         by="tests/unit/memory/test_requests.py::test_what_was_too_long_is_sent_in_part_until_the_turn_ends",
     ),
@@ -49,13 +48,13 @@ MUTANTS = (
     M(
         "observe-not-resting",
         f"{OBSERVATION}:Observation._observe",
-        "if made and buffering and state.phase in RESTING:",
+        "if run.groups and buffering and state.phase in RESTING:",
         "if False:",
     ),
     M(
         "observe-twice",
         f"{OBSERVATION}:Observation._pending",
-        "pending = [m for m in self.state.window.uncovered() if m.id in ids]",
+        "pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]",
         "pending = list(found)",
         by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),
@@ -82,15 +81,15 @@ MUTANTS = (
     ),
     M(
         "observe-without-task",
-        f"{OBSERVATION}:Observation._request",
-        'last.current_task if last else window.thread.metadata.get("current_task")',
-        "None",
+        f"{OBSERVATION}:_newest_task",
+        "(last.current_task, ",
+        "(None, ",
     ),
     M(
         "observe-without-response",
-        f"{OBSERVATION}:Observation._request",
-        "last.suggested_response if last else None",
-        "None",
+        f"{OBSERVATION}:_newest_task",
+        ", last.suggested_response)",
+        ", None)",
     ),
     M(
         "observe-untitled",
@@ -100,78 +99,78 @@ MUTANTS = (
     ),
     M(
         "observe-first",
-        f"{OBSERVATION}:Observation._piece",
+        f"{OBSERVATION}:Observation._observe_piece",
         "first_index=piece[0].index",
         "first_index=piece[0].index + 1",
     ),
     M(
         "observe-last",
-        f"{OBSERVATION}:Observation._piece",
+        f"{OBSERVATION}:Observation._observe_piece",
         "last_index=piece[-1].index",
         "last_index=piece[-1].index - 1",
     ),
     M(
         "observe-tokens",
-        f"{OBSERVATION}:Observation._piece",
+        f"{OBSERVATION}:Observation._observe_piece",
         "message_tokens=sum(m.tokens for m in piece)",
         "message_tokens=0",
     ),
     M(
         "observe-message-ids",
-        f"{OBSERVATION}:Observation._piece",
+        f"{OBSERVATION}:Observation._observe_piece",
         "message_ids=tuple(m.id for m in piece)",
         "message_ids=()",
     ),
     M(
         "observe-at-once",
-        f"{OBSERVATION}:Observation._piece",
-        "activate=not buffering",
+        f"{OBSERVATION}:Observation._observe_piece",
+        "activate=not run.is_buffering",
         "activate=True",
     ),
     M(
         "observe-never-at-once",
-        f"{OBSERVATION}:Observation._piece",
-        "activate=not buffering",
+        f"{OBSERVATION}:Observation._observe_piece",
+        "activate=not run.is_buffering",
         "activate=False",
     ),
     M(
         "observe-not-crossed",
-        f"{OBSERVATION}:Observation.start",
-        "if not (crossed or tokens >= interval or behind) or",
-        "if not (tokens >= interval or behind) or",
+        f"{OBSERVATION}:Observation._is_due",
+        "behind or crossed or tokens >= interval",
+        "behind or tokens >= interval",
     ),
     M(
         "observe-only-crossed",
-        f"{OBSERVATION}:Observation.start",
-        "if not (crossed or tokens >= interval or behind) or",
-        "if not (crossed or behind) or",
+        f"{OBSERVATION}:Observation._is_due",
+        "behind or crossed or tokens >= interval",
+        "behind or crossed",
     ),
     M(
         "observe-always",
-        f"{OBSERVATION}:Observation.start",
-        "if not (crossed or tokens >= interval or behind) or",
-        "if",
+        f"{OBSERVATION}:Observation._is_due",
+        "return behind or crossed or tokens >= interval",
+        "return True",
     ),
     M(
         "observe-unbuffered",
-        f"{OBSERVATION}:Observation.start",
+        f"{OBSERVATION}:Observation._is_due",
         "if numbers.buffer is None and not behind:",
         "if False:",
     ),
     M(
         "observe-not-behind",
-        f"{OBSERVATION}:Observation.start",
-        "behind = state.phase is Phase.CATCHING_UP",
+        f"{OBSERVATION}:Observation._is_due",
+        "behind = self.state.phase is Phase.CATCHING_UP",
         "behind = False",
         by="tests/unit/memory/test_deciding.py::test_who_has_caught_up_is_behind_no_more",
     ),
-    M("observe-end-always", f"{OBSERVATION}:Observation.start", "if at_end and tokens < interval // 2:", "if False:"),
-    M("observe-end-never", f"{OBSERVATION}:Observation.start", "if at_end and tokens < interval // 2:", "if at_end:"),
+    M("observe-end-always", f"{OBSERVATION}:Observation._is_due", "if at_end and tokens < interval // 2:", "if False:"),
+    M("observe-end-never", f"{OBSERVATION}:Observation._is_due", "if at_end and tokens < interval // 2:", "if at_end:"),
     M(
         "observe-two",
         f"{OBSERVATION}:Observation.start",
-        "if state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:",
-        "if state.phase not in (Phase.IDLE, Phase.CATCHING_UP, Phase.BUFFERING):",
+        "if self.state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:",
+        "if self.state.phase not in (Phase.IDLE, Phase.CATCHING_UP, Phase.BUFFERING):",
         by="tests/unit/memory/test_deciding.py::test_at_the_end_of_a_turn_half_an_interval_is_the_least",
     ),
     M(
@@ -362,7 +361,7 @@ MUTANTS = (
     M(
         "observe-log-of-before",
         f"{OBSERVATION}:Observation._observe",
-        "                if made:\n",
+        "                if run.groups:\n",
         "                if False:\n",
         by="tests/unit/memory/test_marking.py::test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones",
     ),

@@ -82,8 +82,8 @@ MUTANTS = (
     M(
         "lines-empty-date",
         "sakti.memory.log.lines:apply_corrections",
-        "if not _HEADER.fullmatch(line.strip())\n        or",
-        "if True\n        or",
+        "if not _is_header(line) or",
+        "if True or",
     ),
     M("lines-section-twice", "sakti.memory.log.lines:with_sections", "if row.content not in have:", "if True:"),
     M("lines-line-numbers", "sakti.memory.log.lines:references", "        if first:\n", "        if last:\n"),

@@ -41,12 +41,12 @@ MUTANTS = (
     ),
     M(
         "policy-interval-never",
-        "sakti.memory.policy:interval_crossed",
+        "sakti.memory.policy:has_crossed_interval",
         "math.floor(tokens / buffer) >",
         "math.floor(tokens / buffer) > 99 +",
     ),
-    M("policy-interval-not-halved", "sakti.memory.policy:interval_crossed", "buffer /= 2", "buffer /= 1"),
-    M("policy-interval-shrunk", "sakti.memory.policy:interval_crossed", "last_boundary = 0", "pass"),
+    M("policy-interval-not-halved", "sakti.memory.policy:has_crossed_interval", "buffer /= 2", "buffer /= 1"),
+    M("policy-interval-shrunk", "sakti.memory.policy:has_crossed_interval", "last_boundary = 0", "pass"),
     M("policy-ttl-minutes", "sakti.memory.policy:parse_activation_ttl", "_UNITS[unit[0]]", "1000"),
     M("policy-ttl-off", "sakti.memory.policy:parse_activation_ttl", "value is None or value is False", "value is None"),
     M(
@@ -125,8 +125,8 @@ MUTANTS = (
     ),
     M(
         "policy-numbers-interval-too-large",
-        "sakti.memory.policy:effective_numbers",
-        "buffer if buffer < threshold else",
-        "buffer if True else",
+        "sakti.memory.policy:_fit_interval",
+        "if interval < threshold:",
+        "if True:",
     ),
 )

@@ -4,14 +4,19 @@ from tests.mutants.apply import Mutant as M
 
 MUTANTS = (
     M("recall-next", "sakti.memory.recall:recall", "max(indexes) < total - 1", "max(indexes) < total"),
-    M("recall-page", "sakti.memory.recall:recall", "start = first + page * size", "start = first"),
+    M("recall-page", "sakti.memory.recall:_read_page", "start = first + page * PAGE_MESSAGES", "start = first"),
     M(
         "recall-back",
-        "sakti.memory.recall:recall",
-        "before=first + (page + 1) * PAGE_MESSAGES",
-        "before=first + page * PAGE_MESSAGES",
+        "sakti.memory.recall:_read_page",
+        "before = first + (page + 1) * PAGE_MESSAGES",
+        "before = first + page * PAGE_MESSAGES",
     ),
-    M("recall-limit", "sakti.memory.recall:recall", "if shown and tokens + size > limit_tokens:", "if False:"),
+    M(
+        "recall-limit",
+        "sakti.memory.recall:_rows_that_fit",
+        "if shown and tokens + size > request.limit_tokens:",
+        "if False:",
+    ),
     M(
         "recall-thinking",
         "sakti.memory.recall:_text",
@@ -54,10 +59,15 @@ MUTANTS = (
     M("page-limit", "sakti.memory.working.pages:check_size", "if tokens > LIMIT_TOKENS:", "if False:"),
     M(
         "page-schema",
-        "sakti.memory.working.pages:update",
-        "        page_schema.check(page, schema)",
-        "        pass",
+        "sakti.memory.working.pages:WorkingPage.update",
+        "            page_schema.check(page, self.schema)",
+        "            pass",
     ),
-    M("page-note-lost", "sakti.memory.working.pages:add_note", "{body}{chr(10)}{line}", "{line}"),
-    M("page-same-written", "sakti.memory.working.pages:update", "if not changed:", "if False:"),
+    M("page-note-lost", "sakti.memory.working.pages:WorkingPage.add_note", "{body}{chr(10)}{line}", "{line}"),
+    M(
+        "page-same-written",
+        "sakti.memory.working.pages:WorkingPage.update",
+        "if not changed or (replace and page == before):",
+        "if False:",
+    ),
 )

@@ -9,7 +9,7 @@ MUTANTS = (
     M(
         "compact-last-exchange",
         f"{COMPACTION}:to_compact",
-        "return list(messages[:last])",
+        "return list(messages[: prompts[-1]])",
         "return list(messages)",
         by="replay:81",
     ),
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     M(
         "compact-left-not-told",
-        f"{COMPACTION}:compact",
+        f"{COMPACTION}:_warn_of_unobserved",
         "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
         "unobserved = 0",
     ),
@@ -95,7 +95,7 @@ MUTANTS = (
         '[m for m in messages if m.state != "withheld"]',
         "list(messages)",
     ),
-    M("window-others-buffered", f"{WINDOW}:Window.__init__", " and g.thread_id == thread.id", ""),
+    M("window-others-buffered", f"{WINDOW}:_buffered_of", " and g.thread_id == thread_id", ""),
     M(
         "window-holes",
         f"{WINDOW}:Window.ready",
@@ -112,30 +112,35 @@ MUTANTS = (
     ),
     M(
         "window-provisional-observed",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         'message.state != "saved" or ',
         "",
         by="tests/unit/memory/test_window.py::test_nothing_behind_what_a_guardrail_looks_at_is_observed",
     ),
     M(
         "window-provisional-jumped",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         "                break\n            out.append",
         "                continue\n            out.append",
     ),
     M(
         "window-following",
-        f"{WINDOW}:Window.uncovered",
+        f"{WINDOW}:Window.find_uncovered_messages",
         "(following is not None and message.index >= following)",
         "False",
         by="tests/unit/memory/test_window.py::test_what_no_group_covers_is_the_first_run_of_it",
     ),
-    M("window-uncovered-at", f"{WINDOW}:Window.uncovered", "message.index <= (start", "message.index < (start"),
+    M(
+        "window-uncovered-at",
+        f"{WINDOW}:Window.find_uncovered_messages",
+        "message.index <= (start",
+        "message.index < (start",
+    ),
     M(
         "window-running-call",
         f"{WINDOW}:Window.observable",
-        "policy.select_safe_buffer_prefix(self.uncovered())",
-        "self.uncovered()",
+        "policy.select_safe_buffer_prefix(self.find_uncovered_messages())",
+        "self.find_uncovered_messages()",
         by="tests/unit/memory/test_window.py::test_the_background_leaves_the_newest_prompt_and_what_runs",
     ),
     M(
@@ -167,7 +172,7 @@ MUTANTS = (
         by="tests/unit/memory/test_window.py::test_a_window_is_known_to_be_all_unless_something_is_not_settled",
     ),
     M("window-confirmed-not-seen", f"{WINDOW}:_messages", " or loaded[id].state != state", ""),
-    M("window-corrections-not-seen", f"{WINDOW}:load", "if corrections else groups", "if False else groups"),
+    M("window-corrections-not-seen", f"{WINDOW}:load", "if record.corrections else groups", "if False else groups"),
     M("window-thread-not-seen", f"{WINDOW}:load", "threads.get(db, old.thread.id) or old.thread", "old.thread"),
     M(
         "window-record-not-seen",
@@ -217,7 +222,7 @@ MUTANTS = (
     M(
         "fit-everything",
         f"{WINDOW}:newest_that_fit",
-        "room -= sum(m.tokens for m in exchange)",
+        "room -= _count_tokens(exchange)",
         "room -= 0",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
@@ -228,7 +233,7 @@ MUTANTS = (
         "if m.id in sent]",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
-    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and not is_last", "room < 0"),
+    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and number", "room < 0"),
     M(
         "leaving-too-much",
         "sakti.memory.compaction:count_unobserved",
@@ -273,8 +278,8 @@ MUTANTS = (
     M(
         "backlog-left",
         "sakti.memory.status:estimate_backlog",
-        "if not (state.paused or state.phase is Phase.CATCHING_UP):",
-        "if not state.paused:",
+        "if not (state.is_paused or state.phase is Phase.CATCHING_UP):",
+        "if not state.is_paused:",
     ),
     M(
         "backlog-calls",
@@ -297,7 +302,7 @@ MUTANTS = (
     ),
     M(
         "policy-interval-near",
-        "sakti.memory.policy:interval_crossed",
+        "sakti.memory.policy:has_crossed_interval",
         "tokens >= threshold - buffer * 1.1",
         "tokens > threshold - buffer * 1.1",
     ),

@@ -30,7 +30,7 @@ MUTANTS = (
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
-    M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if pinned and _pinned_text(r) in pinned", "if False"),
+    M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if _pinned_text(r) in pinned", "if False"),
     M("work-not-smaller", f"{WORK}:MemoryWorker._checked_text", "if not text or after >= size:", "if not text:"),
     M("work-not-smaller-at", f"{WORK}:MemoryWorker._checked_text", "after >= size:", "after > size:"),
     M(

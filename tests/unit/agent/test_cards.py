@@ -167,7 +167,7 @@ async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store
     assert asked.target in block.text
     for task in (second, first, epic):
         await store.write(tasks.close, session.current.task_actor(), task.id, "completed", force=True, summary="done")
-    await session.current.reopen()
+    await session.current.open_again()
     assert "plan" not in [b.kind for b in session.current.engine.preview().blocks]
     await session.close()
 

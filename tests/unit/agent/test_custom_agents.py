@@ -56,7 +56,7 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
     every |= {"webfetch", "websearch"}
     for agent in loaded.agents:
         _, tools, note = AGENTS[agent.name]
-        offered = agent.narrowed(every)
+        offered = agent.select_tools(every)
         assert tools <= offered and "agent" not in offered and "ask_user" not in offered, agent.name
         if "tools:" in AGENTS[agent.name][0]:
             assert offered == tools, agent.name
@@ -66,7 +66,7 @@ def test_twenty_files_of_claude_code_load_unchanged(tmp_path: Path) -> None:
     assert by_name["web"].rules == {"webfetch": ("reach: docs.example.org",)}
     assert by_name["committer"].rules == {"bash": ("bash: git",)}
     assert by_name["finder"].is_read_only and by_name["planner"].is_read_only and by_name["editor"].ceiling == "edits"
-    assert "write" not in by_name["careful"].narrowed(every) and by_name["small"].model == "haiku"
+    assert "write" not in by_name["careful"].select_tools(every) and by_name["small"].model == "haiku"
     assert (
         by_name["short"].max_steps == 3
         and by_name["short"].background

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, MessageRange, find
+from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, HitRequest, MessageRange, find_hits
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store.connection import Database
@@ -35,8 +35,9 @@ async def filled(store: Store) -> Store:
 
 
 async def ask(store: Store, query: str, **values: Any) -> Any:
-    given: dict[str, Any] = {"limit": 5, "offset": 0, "around": MessageRange(), "in_window": set[str](), **values}
-    return await store.read(find, query, Scope("/w"), counter=COUNTER, **given)
+    in_window = values.pop("in_window", set[str]())
+    request = HitRequest(query, Scope("/w"), **{"limit": 5, "offset": 0, "around": MessageRange(), **values})
+    return await store.read(find_hits, request, COUNTER, in_window)
 
 
 async def test_what_is_in_the_window_is_named_and_takes_no_place(filled: Store) -> None:

@@ -224,4 +224,4 @@ async def test_a_session_in_a_linked_worktree_works_on_the_shared_board(store: S
     board = await Views(thread).board()
     assert [t.title for t in board.ready] == ["task of one"]
     pages = Pages(store, Estimator(), workspace.config.memory, workspace.board_id)
-    assert any("the shared page" in text for text in await pages.sent(thread.id))
+    assert any("the shared page" in text for text in await pages.read_for_request(thread.id))

@@ -122,7 +122,7 @@ async def test_all_edits_hold_in_their_thread_only(store: Store, tmp_path: Path)
     [question] = await wait_for_questions(run, 1)
     run.session.resolve(question.id, True, grant="edits")
     await run.session.wait()
-    await run.session.current.reopen()
+    await run.session.current.open_again()
     assert run.session.current.approval_mode == "edits"
     await run.session.new_thread()
     assert run.session.current.approval_mode == run.session.current.toolbox.mode == "ask"

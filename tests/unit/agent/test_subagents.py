@@ -608,7 +608,7 @@ async def test_second_window_knows_the_children_of_the_first_and_gets_their_repo
     await second.ask("what runs?")
     shown = str(second.provider.requests[-1].messages)
     assert all(words in shown for words in ("goal 0", "goal 1", "do not start them again")), shown
-    listed = await second.session.children.listed()
+    listed = await second.session.children.list_all()
     assert [c.state for c in listed] == ["running", "running"]
     child_id = listed[0].run.child_id
     assert not await second.session.children.stop(child_id) and await second.session.children.is_elsewhere(child_id)
@@ -635,7 +635,7 @@ async def test_children_of_a_killed_window_are_interrupted_in_the_other(store: S
     await gone.wait()
     owner = f"{socket.gethostname()}:{gone.pid}:gone"
     await store.write(lambda db: db.execute_sql("UPDATE leases SET owner = ?", (owner,)))
-    assert [c.state for c in await second.session.children.listed()] == ["interrupted", "interrupted"]
+    assert [c.state for c in await second.session.children.list_all()] == ["interrupted", "interrupted"]
     await second.ask("what runs?")
     assert "do not start them again" not in str(second.provider.requests[-1].messages[-1:])
     warnings = [n for n in second.of(Notice) if "was interrupted" in n.message]

@@ -175,7 +175,7 @@ async def test_a_lease_is_held_until_the_last_slice_is_stored_and_no_longer(tmp_
 
     driver.engine.set_models(Watching(), driver.reflector)
     writes = driver.store.written
-    assert await driver.engine.observe_left()
+    assert await driver.engine.observe_rest()
     assert len(owned) > 2 and set(owned) == {1}
     assert await leased() == 0
     # the turn's lease twice, this one once, a commit for each slice: its release takes none of its own

@@ -64,12 +64,12 @@ async def logged(driver: Driver) -> int:
     """Put what was said into the log, in three groups, so long ago that all of it may be condensed."""
     for _ in range(3):
         state = driver.engine.state
-        await driver.engine.observation.now(state.window.uncovered()[:4])
+        await driver.engine.observation.now(state.window.find_uncovered_messages()[:4])
     assert len(driver.engine.state.window.active) == 3
     driver.clock.advance(30 * 24 * 3_600)
     for number in range(60):  # the newest fifty lines stay
         await driver.turn(f"later {number}", [{"text": "Yes."}])
-    await driver.engine.observation.now(driver.engine.state.window.uncovered()[:-1])
+    await driver.engine.observation.now(driver.engine.state.window.find_uncovered_messages()[:-1])
     return driver.engine.state.observation_tokens()
 
 

@@ -45,7 +45,7 @@ class Deciding(Reflection):
     def __init__(self, *active: Group, phase: ReflectionPhase = ReflectionPhase.IDLE, failed_at: int = 0) -> None:
         self.begun: list[list[str]] = []
         state: Any = SimpleNamespace(
-            window=SimpleNamespace(active=list(active), corrections=0),
+            window=SimpleNamespace(active=list(active), record=SimpleNamespace(corrections=0)),
             clock=FakeClock(),
             reflection_phase=phase,
             reflect_above=failed_at,
@@ -265,19 +265,19 @@ async def test_what_is_left_at_the_end_is_what_can_be_observed(whole: bool, tmp_
     state = driver.engine.state
     if whole:
         assert state.window.ready()
-        await driver.engine.observe_left()
+        await driver.engine.observe_rest()
         assert not state.window.ready(), "what waited entered the log"
-        assert driver.engine.left() == 0
+        assert driver.engine.count_tokens_to_observe() == 0
     else:
         left = sum(m.tokens for m in state.window.observable())
-        assert driver.engine.left() == left
+        assert driver.engine.count_tokens_to_observe() == left
     await driver.close()
 
 
 async def test_nothing_is_left_where_nothing_may_be_observed(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", BUFFERED)
     await driver.say("system", TextPart("instructions of ours"))
-    assert driver.engine.left() == 0
+    assert driver.engine.count_tokens_to_observe() == 0
     await driver.close()
 
 

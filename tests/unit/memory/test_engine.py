@@ -21,6 +21,7 @@ from sakti.core.types import TextPart
 from sakti.memory import compaction
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.observe.transcript import format_messages
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.store import leases, memory
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages as message_store
@@ -257,16 +258,10 @@ async def test_two_engines_on_one_thread(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     other = ScriptedObserver()
     second = MemoryEngine(
-        store=driver.store,
-        settings=driver.settings,
-        mode="default",
-        counter=driver.counter,
-        clock=driver.clock,
-        ids=driver.store.ids,
-        observer=other,
-        reflector=ScriptedReflector(),
-        emit=lambda _: None,
-        timezone="UTC",
+        MemoryServices(driver.store, driver.counter, lambda _: None),
+        MemoryOptions(settings=driver.settings, timezone="UTC"),
+        other,
+        ScriptedReflector(),
     )
     await second.open(driver.thread)
     for number in range(12):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sakti.agent.reports.memory_report import describe_compaction, rows, sizes, summarize_doubts, taken_back
 from sakti.core.events import CompactionFinished
@@ -82,7 +83,7 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
 
 async def test_the_observer_is_named_with_the_reason(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
-    driver.engine._reason = "set by memory.model"
+    driver.engine._options = structs.replace(driver.engine._options, reason="set by memory.model")
     assert driver.engine.status().reason == "set by memory.model"
     driver.observer.name = "extractive"  # as it is when a model has failed for good
     assert driver.engine.status().reason == "scripted could not observe"

@@ -202,7 +202,7 @@ async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_
     await driver.engine.close()
     driver.settings = mine
     await driver.open()
-    assert await driver.engine.observe_left()
+    assert await driver.engine.observe_rest()
     log = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     assert len(log) > 2 and all("[replaces" in x.content for x in log[1:])
     await driver.close()

@@ -44,10 +44,12 @@ async def opened(tmp_path: Path) -> Store:
     return await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
 
 
-async def change(store: Store, content: str, *, replace: bool = False, schema: Json | None = SCHEMA) -> Json:
-    page, _ = await working_pages.update(
-        store, COUNTER, scope="resource", owner_id="w", content=content, replace=replace, schema=schema
-    )
+def stored_page(store: Store, owner_id: str = "w", schema: Json | None = SCHEMA) -> working_pages.WorkingPage:
+    return working_pages.WorkingPage(store=store, counter=COUNTER, owner_id=owner_id, schema=schema)
+
+
+async def change(store: Store, content: str, *, replace: bool = False) -> Json:
+    page, _ = await stored_page(store).update(content, replace=replace)
     return json.loads(page)
 
 
@@ -75,16 +77,16 @@ async def test_an_update_is_checked_after_the_merge_and_names_the_place(tmp_path
 
 async def test_notes_and_a_page_that_was_markdown(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    await working_pages.update(store, COUNTER, scope="resource", owner_id="w", content="# Stack\nPython")
+    await stored_page(store, schema=None).update("# Stack\nPython")
     with pytest.raises(MemoryFailure, match="replace the whole page"):
         await change(store, '{"stack": {"db": "sqlite"}}')
     await change(store, '{"stack": {"db": "sqlite"}}', replace=True)
     for note in ("one", "two"):
-        await working_pages.add_note(store, COUNTER, owner_id="w", note=note, schema=SCHEMA)
+        await stored_page(store).add_note(note)
     with pytest.raises(MemoryFailure, match=r"\$\.Notes"):
-        await working_pages.add_note(store, COUNTER, owner_id="w", note="three", schema=SCHEMA)
-    await working_pages.add_note(store, COUNTER, owner_id="new", note="first", schema=SCHEMA)
-    assert json.loads(await working_pages.read(store, scope="resource", owner_id="new")) == {"Notes": ["first"]}
+        await stored_page(store).add_note("three")
+    await stored_page(store, "new").add_note("first")
+    assert json.loads(await stored_page(store, "new").read()) == {"Notes": ["first"]}
     await store.close()
 
 

@@ -10,7 +10,7 @@ from sakti.core.clock import short
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
-from sakti.memory.recall import PAGE_MESSAGES, recall
+from sakti.memory.recall import PAGE_MESSAGES, AskingThread, RecallRequest, recall
 from sakti.memory.working import pages as working_pages
 from sakti.store import memory
 from sakti.store.database import Store
@@ -32,20 +32,15 @@ def test_sections_are_replaced_by_heading() -> None:
 async def test_every_version_is_kept(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     store = driver.store
-    page, changed = await working_pages.update(
-        store, COUNTER, scope="resource", owner_id="workspace", content="# Tech stack\nPython", actor="agent"
-    )
+    stored = working_pages.WorkingPage(store=store, counter=COUNTER, owner_id="workspace")
+    page, changed = await stored.update("# Tech stack\nPython", actor="agent")
     assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
-    await working_pages.update(
-        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis", replace=True
-    )
+    await stored.update("# Only\nthis", replace=True)
     assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
-    assert (await working_pages.update(store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis"))[
-        1
-    ] == ()
+    assert (await stored.update("# Only\nthis"))[1] == ()
     assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2), "not written again"
-    await working_pages.add_note(store, COUNTER, owner_id="workspace", note="no ORM")
-    page = await working_pages.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
+    await stored.add_note("no ORM")
+    page = await stored.add_note("use  tabs")
     assert page.endswith("# Notes\n- no ORM\n- use tabs")
     with pytest.raises(MemoryFailure) as raised:
         await store.write(
@@ -55,9 +50,7 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
         )
     assert raised.value.code == "conflict" and raised.value.retryable
     with pytest.raises(MemoryFailure, match="2000 is the limit"):
-        await working_pages.update(
-            store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000
-        )
+        await stored.update("# Long\n" + "word " * 3_000)
     await driver.begin("hello")
     assert "- use tabs" in (await driver.prepare()).blocks[0].text
     await driver.close()
@@ -82,7 +75,7 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
     group = next(g for g in merged if g.first_index)  # not the thread's first
 
     async def ask(**values):
-        return await recall(driver.store, COUNTER, resource_id="workspace", thread_id="t1", **values)
+        return await recall(driver.store, COUNTER, AskingThread("workspace", "t1"), RecallRequest(**values))
 
     page = await ask(id=short(group.id))
     assert page["messages"][0]["id"] == group.first_message_id
@@ -113,19 +106,16 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
 async def test_what_the_model_thought_and_was_told_is_not_recalled(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     said = await driver.say("assistant", ThinkingPart("a secret plan"), ContextPart({"now": "noon"}), TextPart("done"))
-    page = await recall(driver.store, COUNTER, resource_id="workspace", thread_id="t1", id=said.id, detail="high")
+    asking, request = AskingThread("workspace", "t1"), RecallRequest(said.id, detail="high")
+    page = await recall(driver.store, COUNTER, asking, request)
     assert page["messages"][0]["parts"] == [{"part": 2, "kind": "text", "text": "done"}]
     await driver.close()
 
 
 async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
-
-    async def put(content: str, *, replace: bool = False) -> tuple[str, tuple[str, ...]]:
-        return await working_pages.update(
-            store, Estimator(), scope="resource", owner_id="w", content=content, replace=replace
-        )
-
+    stored = working_pages.WorkingPage(store=store, counter=Estimator(), owner_id="w")
+    put = stored.update
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}
     page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
@@ -135,7 +125,7 @@ async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     assert changed == ("notes",)
     with pytest.raises(MemoryFailure):
         await put("# Heading\ntext")
-    noted = await working_pages.add_note(store, Estimator(), owner_id="w", note="remember  this")
+    noted = await stored.add_note("remember  this")
     assert (working_pages.as_json(noted) or {})["Notes"] == ["remember this"]
     page, _ = await put("# Heading\ntext", replace=True)
     assert page == "# Heading\ntext"

@@ -12,6 +12,7 @@ from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Thread
 from sakti.memory.engine import MemoryEngine
+from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.log import lines as memory_log
@@ -47,7 +48,7 @@ async def reopened(driver: Driver, memory: MemorySettings, thread: str = "t1") -
 BY_HAND: dict[str, Callable[[MemoryEngine], Awaitable[object]]] = {
     "compact": lambda e: e.compact(),
     "compact undo": lambda e: e.undo_compaction(),
-    "observe": lambda e: e.observe_left(),
+    "observe": lambda e: e.observe_rest(),
     "reflect": lambda e: e.reflect_now(),
     "reflect undo": lambda e: e.undo_reflection(),
     "pause": lambda e: e.pause(),
@@ -65,7 +66,7 @@ async def test_by_hand_neither(tmp_path: Path, name: str) -> None:
     with pytest.raises(MemoryFailure, match=r"read-only here .*nothing is observed") as caught:
         await BY_HAND[name](engine)
     assert caught.value.code == "read_only"
-    assert engine.left() == 0
+    assert engine.count_tokens_to_observe() == 0
     assert await driver.store.read(rows) == before
     assert driver.observer.inputs == [] and driver.reflector.inputs == []
     await driver.close()
@@ -108,16 +109,10 @@ async def test_a_new_thread_keeps_its_carry_over_without_storing_it(tmp_path: Pa
     driver.settings, driver.observer = read_only, ScriptedObserver()
     now = driver.clock.now()
     engine = driver.engine = MemoryEngine(
-        store=driver.store,
-        settings=read_only,
-        mode="default",
-        counter=driver.counter,
-        clock=driver.clock,
-        ids=driver.store.ids,
-        observer=driver.observer,
-        reflector=driver.reflector,
-        emit=driver.events.append,
-        timezone="UTC",
+        MemoryServices(driver.store, driver.counter, driver.events.append),
+        MemoryOptions(settings=read_only, timezone="UTC"),
+        driver.observer,
+        driver.reflector,
     )
     before = await driver.store.read(rows)
     await engine.open(Thread("new", "workspace", "", now, now))

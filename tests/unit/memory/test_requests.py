@@ -45,7 +45,7 @@ async def other(driver: Driver, tmp_path: Path) -> AsyncIterator[Driver]:
 
 
 async def observe(driver: Driver, count: int) -> None:
-    assert await driver.engine.observation.now(driver.engine.state.window.uncovered()[:count])
+    assert await driver.engine.observation.now(driver.engine.state.window.find_uncovered_messages()[:count])
 
 
 def ids(prepared: Prepared) -> list[str]:
@@ -182,7 +182,7 @@ async def test_a_result_above_the_models_window_is_sent_shortened(driver: Driver
 async def test_what_could_not_be_observed_is_pending_and_tried_later(driver: Driver) -> None:
     driver.observer.fail = lambda _: True
     state = driver.engine.state
-    assert not await driver.engine.observation.now(state.window.uncovered()[:4])
+    assert not await driver.engine.observation.now(state.window.find_uncovered_messages()[:4])
     assert (state.phase, state.retry.failures, state.window.cursor) == (Phase.BACKING_OFF, 1, -1)
     assert state.window.active == []
     assert await driver.store.read(message_store.count, "t1") == len(driver.said)
@@ -231,7 +231,7 @@ async def test_a_request_that_is_too_long_is_made_of_what_another_window_observe
 
 async def test_no_model_is_asked_for_what_another_window_observed(driver: Driver, other: Driver) -> None:
     await observe(other, 4)
-    found = driver.engine.state.window.uncovered()[:4]
+    found = driver.engine.state.window.find_uncovered_messages()[:4]
     assert not await driver.engine.observation.now(found)
     assert driver.observer.inputs == []
     assert (driver.engine.state.phase, driver.engine.state.window.cursor) == (Phase.IDLE, 3)
@@ -242,7 +242,7 @@ async def test_no_model_is_asked_for_what_another_window_observed(driver: Driver
 
 async def test_a_refused_move_shows_what_was_done_instead(driver: Driver, other: Driver) -> None:
     for one in (driver, other):
-        one.engine.observation._begin(one.engine.state.window.uncovered()[:4], "buffering", "", [])
+        one.engine.observation._begin(one.engine.state.window.find_uncovered_messages()[:4], "buffering", "", [])
         await one.engine.wait_idle()
         await one.engine.state.refresh()
     assert [g.id for g in driver.engine.state.window.ready()] == [g.id for g in other.engine.state.window.ready()]
@@ -283,7 +283,7 @@ async def test_a_log_that_nobody_condenses_is_sent_in_part_and_no_turn_ends(driv
     await driver.engine.pause()
     for number in range(12):
         await driver.turn(f"part {number}", [{"text": WORDS}])
-        await driver.engine.observation.now(driver.engine.state.window.uncovered())
+        await driver.engine.observation.now(driver.engine.state.window.find_uncovered_messages())
     log = driver.engine.state.observation_tokens()
     await driver.begin("what now?")
     prepared = await driver.engine.prepare(step=1, budget=log)

@@ -16,7 +16,7 @@ from sakti.core.types import ModelCall, Thread, Usage
 from sakti.memory import shared
 from sakti.memory.context import render_group
 from sakti.memory.protocol import ReflectInput, ReflectResult
-from sakti.memory.recall import recall
+from sakti.memory.recall import AskingThread, RecallRequest, recall
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import thread_alias
@@ -277,7 +277,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
     store = driver.store
 
     async def recalled(id: str, thread: str = "t1") -> Any:
-        return await recall(store, driver.counter, resource_id="workspace", thread_id=thread, id=id)
+        return await recall(store, driver.counter, AskingThread("workspace", thread), RecallRequest(id))
 
     for head in heads(log_blocks(driver)):
         found = re.search(r'id="(\w+)" kind="observation" thread="(\w+)" .*messages="(\d+)-(\d+)"', head)

@@ -11,8 +11,9 @@ import pytest
 from sakti.core.events import Notice
 from sakti.core.tokens import Estimator
 from sakti.memory.factory import SLOW_REST_MS, FallbackObserver
-from sakti.memory.jobs.observation import TURN_WAIT_S, Patience
+from sakti.memory.jobs.observation import Patience
 from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.state import TURN_WAIT_S
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 

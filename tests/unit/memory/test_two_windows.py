@@ -329,7 +329,7 @@ async def test_a_pause_does_not_end_the_wait_after_an_undo(tmp_path: Path) -> No
     await driver.prepare()
     assert driver.engine.state.phase is Phase.PAUSED
     assert driver.engine.state.full()
-    assert driver.engine.state.held
+    assert driver.engine.state.is_held
     assert await log_of(driver, "t1") == before
     await driver.engine.resume(start=False)
     assert driver.engine.state.phase is Phase.HELD

@@ -101,17 +101,17 @@ def test_other_threads_groups_and_reflections_are_not_ready() -> None:
 
 
 def test_what_no_group_covers_is_the_first_run_of_it() -> None:
-    assert indexes(window(talk("uaua")).uncovered()) == [0, 1, 2, 3]
-    assert indexes(window(talk("uauaua"), group(0, 1)).uncovered()) == [2, 3, 4, 5]
-    assert indexes(window(talk("uauaua"), group(2, 3)).uncovered()) == [0, 1]
-    assert indexes(window(talk("uauaua"), group(0, 0), group(3, 3)).uncovered()) == [1, 2]
-    assert indexes(window(talk("uauaua")[2:], cursor=1).uncovered()) == [2, 3, 4, 5]
+    assert indexes(window(talk("uaua")).find_uncovered_messages()) == [0, 1, 2, 3]
+    assert indexes(window(talk("uauaua"), group(0, 1)).find_uncovered_messages()) == [2, 3, 4, 5]
+    assert indexes(window(talk("uauaua"), group(2, 3)).find_uncovered_messages()) == [0, 1]
+    assert indexes(window(talk("uauaua"), group(0, 0), group(3, 3)).find_uncovered_messages()) == [1, 2]
+    assert indexes(window(talk("uauaua")[2:], cursor=1).find_uncovered_messages()) == [2, 3, 4, 5]
 
 
 def test_nothing_behind_what_a_guardrail_looks_at_is_observed() -> None:
     messages = talk("uauaua")
     messages[2] = message(2, "user", state="provisional")
-    assert indexes(window(messages).uncovered()) == [0, 1]
+    assert indexes(window(messages).find_uncovered_messages()) == [0, 1]
 
 
 def test_the_background_leaves_the_newest_prompt_and_what_runs() -> None:
@@ -278,12 +278,12 @@ def test_at_a_threshold_it_is_reached() -> None:
     assert policy.choose_boundary([10, 10], 0.5, 20, 20) == 1
     assert policy.choose_boundary([10, 10], 0.5, 20, 10) == 0
     assert policy.choose_boundary([5_000, 500], 0.5, 10_000, 10_000) == 1
-    assert not policy.interval_crossed(9, 0, 10, 1_000)
-    assert policy.interval_crossed(10, 0, 10, 1_000)
-    assert not policy.interval_crossed(19, 10, 10, 1_000)
-    assert not policy.interval_crossed(88, 80, 10, 100)
-    assert policy.interval_crossed(89, 80, 10, 100)  # near the threshold half of it is enough
-    assert policy.interval_crossed(95, 90, 10, 100)
+    assert not policy.has_crossed_interval(9, 0, 10, 1_000)
+    assert policy.has_crossed_interval(10, 0, 10, 1_000)
+    assert not policy.has_crossed_interval(19, 10, 10, 1_000)
+    assert not policy.has_crossed_interval(88, 80, 10, 100)
+    assert policy.has_crossed_interval(89, 80, 10, 100)  # near the threshold half of it is enough
+    assert policy.has_crossed_interval(95, 90, 10, 100)
     assert policy.resolve_block_after(100, 10) == 100
     assert policy.resolve_block_after(99, 10) == 990
     assert policy.resolve_retention_floor(0.8, 1_000) == pytest.approx(200)
@@ -307,8 +307,8 @@ def test_what_failed_is_tried_ever_later() -> None:
 
 
 def test_a_boundary_above_a_context_that_has_shrunk_counts_as_none() -> None:
-    assert policy.interval_crossed(30, 200, 10, 1_000)
-    assert not policy.interval_crossed(9, 200, 10, 1_000)
+    assert policy.has_crossed_interval(30, 200, 10, 1_000)
+    assert not policy.has_crossed_interval(9, 200, 10, 1_000)
 
 
 def test_the_next_boundary_is_a_whole_interval_behind_the_last_one() -> None:

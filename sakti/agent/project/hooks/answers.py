@@ -101,6 +101,13 @@ def short(text: str) -> str:
     return masked(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
 
 
+def _describe_failure(code: int, errors: str) -> str:
+    """Describe how a command failed: its exit code, and the first line of its errors."""
+    first = next((row for row in errors.splitlines() if row.strip()), "")
+    end = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
+    return f"{end}: {one_line(short(first), 300)}" if first else end
+
+
 def read(event: str, ran: Ran) -> HookAnswer:
     """Return what a hook decided by its end and its output."""
     hook = ran.hook
@@ -112,9 +119,7 @@ def read(event: str, ran: Ran) -> HookAnswer:
             return HookAnswer(hook, notices=(one_line(reason, 400),))
         return HookAnswer(hook, "deny", reason)
     if ran.code != 0:
-        first = next((row for row in ran.errors.splitlines() if row.strip()), "")
-        end = f"exit code {ran.code}" if (ran.code or 0) > 0 else f"ended by signal {-(ran.code or 0)}"
-        return HookAnswer(hook, notices=(f"{end}: {one_line(short(first), 300)}" if first else end,))
+        return HookAnswer(hook, notices=(_describe_failure(ran.code or 0, ran.errors),))
     table = _table(ran.out)
     if table is None:
         return HookAnswer(hook, context=short(ran.out) if event in TELLS else "")

@@ -80,6 +80,14 @@ def common(
     }
 
 
+def _convert_values(tool: str, fields: dict[str, Any]) -> None:
+    """Change the values that claude-code writes in another way."""
+    if tool == "bash" and isinstance(seconds := fields.get("timeout"), int):
+        fields["timeout"] = seconds * 1_000
+    if tool == "grep" and "files_only" in fields:
+        fields["output_mode"] = "files_with_matches" if fields.pop("files_only") else "content"
+
+
 def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     """Return a call in the terms of claude-code, once for each file if it changes several.
 
@@ -94,10 +102,7 @@ def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) ->
         fields["path" if tool in _FOLDERS else "file_path"] = resolve(path)
     if tool == "edit":
         return [_convert_edit(fields, resolve(path) if isinstance(path, str) else "")]
-    if tool == "bash" and isinstance(seconds := fields.get("timeout"), int):
-        fields["timeout"] = seconds * 1_000
-    if tool == "grep" and "files_only" in fields:
-        fields["output_mode"] = "files_with_matches" if fields.pop("files_only") else "content"
+    _convert_values(tool, fields)
     paths = (resolve(path),) if isinstance(path, str) else ()
     return [Told(_TOOLS.get(tool, tool), fields, paths)]
 

@@ -280,17 +280,23 @@ def _of_group(name: str, group: Any, source: str, *, project: bool) -> Iterator[
             yield _of_handler(name, text, cast("dict[str, Any]", handler), source, project=project)
 
 
+def _read_timeout(value: object) -> float:
+    """Return the seconds of a hook's own limit, else the usual ones."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return max(SHORTEST, float(value))
+    return TIMEOUT
+
+
 def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *, project: bool) -> Hook:
     event, kind = event_name(name), str(given.get("type", "command"))
     command = given.get("command")
     limit, args, rule = given.get("timeout"), given.get("args"), given.get("if")
-    timed = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
     hook = Hook(
         event or name,
         command if isinstance(command, str) else "",
         source,
         match,
-        max(SHORTEST, float(cast("float", limit))) if timed else TIMEOUT,
+        _read_timeout(limit),
         tuple(map(str, cast("list[Any]", args))) if isinstance(args, list) else None,
         condition=rule if isinstance(rule, str) else "",
         background=given.get("async") is True or given.get("asyncRewake") is True,

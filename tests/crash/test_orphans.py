@@ -17,7 +17,7 @@ from pathlib import Path
 from sakti.agent.mcp.transport import ServerProcess
 from sakti.agent.mcp.servers import McpServer
 from sakti.agent.options import Options
-from sakti.agent.project.hooks import running
+from sakti.agent.project.hooks import answers
 from sakti.agent.project.hooks.settings import Hook
 from sakti.agent.sandbox import backends
 from sakti.agent.tools.bash import OWN, bash
@@ -38,12 +38,12 @@ async def start_all(config, started):
     sandbox = workspace.sandbox if workspace.try_sandbox().holds else None
     clock, output = SystemClock(), folder.parent / "out"
     state = ToolState(folder, folder, output, clock, TimeIds(clock), dict(os.environ), sandbox=sandbox)
-    hook = running.HookSurroundings(folder, folder, dict(os.environ), sandbox)
+    hook = answers.HookSurroundings(folder, folder, dict(os.environ), sandbox)
     started += [
         await ServerProcess(workspace, server).start(),
         await call(state, bash, command=sleep, background=True),
         asyncio.create_task(call(state, bash, command=sleep, outside=OWN)),
-        asyncio.create_task(running.run(Hook("Stop", sleep, "c"), b"{}", hook)),
+        asyncio.create_task(answers.run(Hook("Stop", sleep, "c"), b"{}", hook)),
         state,
     ]
 

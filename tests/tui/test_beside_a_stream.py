@@ -195,7 +195,7 @@ async def test_the_last_line_has_one_state_and_one_clock(running, session):
         asked = ApprovalRequested("p", "bash", "Runs a command", "make", ".", call_id="c")
         session.approvals = (asked,)
         session.emit(asked)
-        await shows("waiting for you 85 s", 85)
+        await shows("waiting for you 1 m 25 s", 85)
         assert "waiting for you" in chat_text(app) and "running" not in chat_text(app)
         session.approvals = ()
         session.emit(ApprovalResolved("p", True, "", "c"))

@@ -458,7 +458,7 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
         (80, 0, True, 36),
         (80, 50, True, 36),
         (100, 0, False, 36),
-        (160, 0, False, 44),
+        (160, 0, False, 53),
         (200, 0, False, 56),
         (400, 0, False, 56),
         (120, 60, False, 60),

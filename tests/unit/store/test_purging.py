@@ -187,7 +187,7 @@ async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sakti.agent.threads import purge as removal
+from sakti.agent.threads import erasure as removal
 from sakti.store.maintenance import upkeep
 from sakti.store.database import Store
 

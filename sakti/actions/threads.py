@@ -313,7 +313,7 @@ async def copy(scope: Scope, what: str) -> Value:
     return Open("copy", text, missing=missing)
 
 
-@action(chat="new", needs="session")
+@action(chat="new", needs="session", after_turn="start a new thread")
 async def new(scope: Scope) -> None:
     """Start a new thread."""
     await scope.session.new_thread()
@@ -333,7 +333,7 @@ async def delete_said(scope: Scope, which: str) -> Value:
     return Done(await named.run(which), title="Delete a message")
 
 
-@action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session")
+@action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session", after_turn="open another thread")
 async def resume(scope: Scope, thread: str) -> Value | None:
     """Switch to another thread."""
     if not thread:

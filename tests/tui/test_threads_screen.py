@@ -39,6 +39,16 @@ async def press(app, pilot, *keys):
     await settle(app, pilot)
 
 
+async def test_a_running_turn_is_not_left_for_another_thread(running, session):
+    session.views.all_threads = [ThreadSummary(Thread("t2", "r", "another", 0, 0), "hi", 2, 10)]
+    async with running((120, 35)) as (app, pilot):
+        await session.submit("go")
+        await opened(app, pilot)
+        await press(app, pilot, "enter")
+        assert session.busy and session.thread.id != "t2"
+        assert "wait, or stop it with Esc, then open another thread" in told(app)
+
+
 async def test_rename_fork_delete_and_take_back(store, tmp_path):
     app = SaktiApp(real_session(store, tmp_path / "w", "In the attic.", "In the cellar.", "Nowhere."))
     async with app.run_test(size=(120, 35)) as pilot:

@@ -310,7 +310,9 @@ async def pick_thread(host: Host) -> None:
     summaries = await session.views.threads()
 
     def open_thread(summary: ThreadSummary | None) -> None:
-        if summary is not None:
+        if summary is not None and session.busy:
+            host.show_notice("The agent is working: wait, or stop it with Esc, then open another thread.")
+        elif summary is not None:
             host.start_worker(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
     host.push(

@@ -15,7 +15,7 @@ async def typed(app, pilot, line: str) -> str:
 async def test_a_topic_opens_its_page_and_esc_closes_it(running, session):
     async with running() as (app, pilot):
         shown = await typed(app, pilot, "/help sandbox")
-        assert "Help: sandbox" in shown and "What limits the commands of the model" in shown
+        assert "Help: sandbox" in shown and "How the model's commands are limited" in shown
         assert "sandbox.md" not in shown and "##" not in shown
         await pilot.press("escape")
         await settle(app, pilot)

@@ -70,7 +70,7 @@ async def test_the_welcome_offers_the_import_and_a_card_ends_it(app):
         await pilot.press("space", "enter")  # without claude-code
         await settle(app, pilot)
         shown = screen_text(app)
-        assert "2 threads, 360 messages: 360 new" in shown and "/search opens" in shown and "--undo" in shown
+        assert "2 threads, 360 messages: 360 new" in shown and "/search searches" in shown and "--undo" in shown
         assert "importing" not in shown and await count_threads(app) == 2
         await type_command(app, pilot, "/search")
         assert isinstance(app.screen, SearchScreen) and app.screen.input.value == "origin:codex "

@@ -174,7 +174,7 @@ async def test_empty_answers_to_large_inputs_are_failures(tmp_path: Path) -> Non
     for n in range(4):
         await driver.turn(f"turn {n} " + "word " * 900, [{"text": "answer"}])
         await driver.engine.wait_idle()
-    assert "noted nothing" in driver.engine.status().note
+    assert "recorded nothing" in driver.engine.status().note
     assert driver.engine.state.window.cursor < 0, "nothing counts as observed"
     await driver.close()
 

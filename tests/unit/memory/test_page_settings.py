@@ -80,7 +80,7 @@ async def test_both_pages_are_sent_the_workspaces_first(tmp_path: Path) -> None:
 
 async def test_switched_off_it_is_said_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
     off = pages(store, tmp_path, enabled=False)
-    assert await off.sent("t1") == ()
+    assert await off.read_for_request("t1") == ()
     with pytest.raises(MemoryFailure, match="switched off"):
         await off.add_note("t1", "use tabs")
     refused = await mutate(store, tmp_path, enabled=False)("# A\nb")
@@ -107,15 +107,15 @@ async def test_the_scope_decides_which_page_is_written_unless_one_is_named(store
 async def test_a_template_is_what_a_page_begins_as(store: Store, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Team\n\n# Deadlines\n")
     made = pages(store, tmp_path, template="page.md")
-    (text,) = await made.sent("t1")
+    (text,) = await made.read_for_request("t1")
     assert "# Deadlines" in text, "the model is told what to fill in"
     await made.update("t1", "# Team\nAda", actor="agent")
     assert await made.read() == "# Team\nAda\n\n# Deadlines"
-    assert await pages(store, tmp_path).sent("t1") == await made.sent("t1")
+    assert await pages(store, tmp_path).read_for_request("t1") == await made.read_for_request("t1")
     thread = pages(store, tmp_path, template="page.md", scope="thread")
-    assert [t.split("\n")[1] for t in await thread.sent("t1")] == ["# Team", "# Team"]
+    assert [t.split("\n")[1] for t in await thread.read_for_request("t1")] == ["# Team", "# Team"]
     plain = pages(store, tmp_path / "elsewhere")
-    assert await plain.sent("t1") == (), "without one an empty page is not sent"
+    assert await plain.read_for_request("t1") == (), "without one an empty page is not sent"
     assert "# Tech stack" in await plain.read()
 
 

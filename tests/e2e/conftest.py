@@ -28,9 +28,10 @@ def model() -> Iterator[Model]:
 class Place:
     """A workspace, a home and the model: where the program is started. `database` is read from outside."""
 
-    def __init__(self, folder: Path, home: Path, model: Model, server: Path) -> None:
+    def __init__(self, folder: Path, home: Path, model: Model, server: Path | None = None) -> None:
         self.folder, self.home, self.model, self.server = folder, home, model, server
-        self.program = [sys.executable, "-S", "-E", str(Path(__file__).with_name("forked.py")), str(server)]
+        forked = ["-S", "-E", str(Path(__file__).with_name("forked.py")), str(server)]
+        self.program = [sys.executable, *(forked if server else ("-m", "sakti"))]
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

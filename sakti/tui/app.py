@@ -48,7 +48,7 @@ from sakti.tui.screens import panel as panels
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import trust as trust_screen
 from sakti.tui.transcript.blocks import NoticeBlock
-from sakti.tui.transcript.copying import amount
+from sakti.tui.transcript.selection import amount
 from sakti.tui.widgets.safe_input import SafePalette
 from sakti.tui.widgets.transcript import Transcript
 
@@ -364,7 +364,7 @@ class SaktiApp(App[int]):
         if self._only_raises(event):
             return
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
-            self.chat.stopping.disarm()
+            self.chat.stop_control.disarm()
         try:
             if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
                 await super().on_event(event)
@@ -379,7 +379,7 @@ class SaktiApp(App[int]):
     async def _type(self, event: events.Key | events.Paste) -> None:
         """Hand on a key or a paste; those before it have had their effect."""
         if not self._is_key_to_quit(event):
-            self.chat.stopping.disarm()
+            self.chat.stop_control.disarm()
         self.chat.welcome.typed_through(event, self)
         if self.screen_stack and self.screen is self.chat:
             self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
@@ -425,7 +425,7 @@ class SaktiApp(App[int]):
 
     async def action_quit(self) -> None:
         """Leave; with work under way only when asked twice."""
-        if self.chat.stopping.may_quit():
+        if self.chat.stop_control.may_quit():
             self.exit(0)
 
     def _handle_exception(self, error: Exception) -> None:

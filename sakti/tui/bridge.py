@@ -48,7 +48,7 @@ from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
-    from sakti.tui.transcript.live import LiveTurn
+    from sakti.tui.transcript.live_turn import LiveTurn
 
 PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
@@ -73,7 +73,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
     chat.status_line.handle_event(event)
     if not isinstance(event, PASSING):
         chat.panes.follow_windows()
-    chat.stopping.handle_event(event)
+    chat.stop_control.handle_event(event)
     match event:
         case (
             TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput() | ToolFinished()
@@ -196,7 +196,7 @@ def _memory(
             if kind == "end":
                 chat.panes.load_log()
         case MemoryActivation():
-            live.add_block(activation_notice(event, by_hand=chat.stopping.activities.has("compaction")))
+            live.add_block(activation_notice(event, by_hand=chat.stop_control.activities.has("compaction")))
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():

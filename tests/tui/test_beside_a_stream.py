@@ -23,7 +23,7 @@ from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import CardBlock, Label, NoticeBlock, TextBlock, WaitingBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.live_turn import LiveTurn
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW, assistant, user
 

@@ -29,7 +29,7 @@ from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp, log_path
-from sakti.tui.chat.stopping import AGAIN
+from sakti.tui.chat.stop_control import AGAIN
 from sakti.tui.panes.sidebar import panes_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
@@ -667,7 +667,7 @@ async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks
 
 async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):
     async with running((80, 24)) as (app, pilot):
-        activities = app.chat.stopping.activities
+        activities = app.chat.stop_control.activities
         download = activities.begin("download", lambda: None)
         app.chat.status_line.download = "download 22%"
         await pilot.press("escape")

@@ -17,10 +17,10 @@ from sakti.core.text import sanitise
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import ChunkBlock, TextBlock
+from sakti.tui.transcript.chunks import CAP, Splitter, split
 from sakti.tui.transcript.code import code_lines, diff_counts, diff_lines, diff_rows, highlight
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.markdown import markdown_lines
-from sakti.tui.transcript.split import CAP, Splitter, split
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import fit, fold_line, fold_words, line_width, plain_lines, shorten, wrap
 

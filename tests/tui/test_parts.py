@@ -18,7 +18,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
-from sakti.tui.chat.stopping import AGAIN, Stopping
+from sakti.tui.chat.stop_control import AGAIN, StopControl
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.desktop import LONG_TURN, Notifier
 from sakti.tui.transcript.tool import summarise
@@ -84,7 +84,7 @@ def host(tmp_path):
 
 def stopping_of(host, prompt=None):
     line = SimpleNamespace(stops="", hint="", work=lambda text: None)
-    return Stopping(host, FakeConversation(prompt), line), line
+    return StopControl(host, FakeConversation(prompt), line), line
 
 
 async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):

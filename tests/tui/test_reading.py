@@ -15,9 +15,9 @@ from sakti.tui import desktop
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.code import code_lines, diff_lines
-from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.links import add_links, address, place, target_of, trim_address
+from sakti.tui.transcript.selection import code_of, message_of, range_of, word_at
 from sakti.tui.transcript.wrap import indent, row_of, rows_text
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user

@@ -33,17 +33,17 @@ class Commands:
 
     def __init__(self, host: Host, chat: ChatScreen) -> None:
         self._host, self._chat = host, chat
-        self._scope = Scope(host.session, self.draw, chat.stopping.compaction)
+        self._scope = Scope(host.session, self.draw, chat.stop_control.compaction)
 
     async def run(self, typed: line.Typed) -> None:
         """Run a command, then show its value and the parts of the chat that it changed."""
         chat = self._chat
         compacts = typed.name == "compact" and typed.argument not in ("undo", "diff")
-        if compacts and chat.stopping.activities.has("compaction"):
+        if compacts and chat.stop_control.activities.has("compaction"):
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
         before = chat.transcript.live.placed
-        owner = nullcontext() if typed.name in WHOLE else chat.stopping.command(typed.name)
+        owner = nullcontext() if typed.name in WHOLE else chat.stop_control.command(typed.name)
         with owner:
             value = await line.run(self._scope, typed)
         if chat.transcript.live.placed > before:  # a notice is the answer
@@ -146,7 +146,7 @@ class Commands:
 
     def _choose_import(self, history: HistoryImport) -> None:
         """Let the user choose programs and import them. Raises Refused while an import runs."""
-        if self._chat.stopping.activities.has(IMPORT):
+        if self._chat.stop_control.activities.has(IMPORT):
             raise Refused("An import is under way; Esc stops it.")
 
         def begin(programs: frozenset[str] | None) -> None:
@@ -157,7 +157,7 @@ class Commands:
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
         """Import programs beside the chat; stopping keeps what came in."""
-        activities, status = self._chat.stopping.activities, self._chat.status_line
+        activities, status = self._chat.stop_control.activities, self._chat.status_line
         stop = asyncio.Event()
 
         def show(program: str, done: int, total: int) -> None:

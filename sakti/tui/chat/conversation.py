@@ -17,8 +17,8 @@ from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
 from sakti.tui import desktop
-from sakti.tui.chat.browsing import FindBar, ThreadFind
 from sakti.tui.chat.completer import Completer
+from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.screens import agents as agent_screens

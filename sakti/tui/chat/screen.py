@@ -23,11 +23,12 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, FindBar, TypedLetters, Welcome, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, TypedLetters, Welcome, after, area_of, is_for_the_prompt
 from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
+from sakti.tui.chat.find import FindBar
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.stopping import Stopping
+from sakti.tui.chat.stop_control import StopControl
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.desktop import Notifier
 from sakti.tui.host import SHORTLY, Host
@@ -98,8 +99,8 @@ class ChatScreen(Screen[None]):
         self.transcript.drawn = self.panes.follow_drawing
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
-        self.stopping = Stopping(host, chat, self.status_line)
-        self.download = Download(self.stopping.activities, self._name_download)
+        self.stop_control = StopControl(host, chat, self.status_line)
+        self.download = Download(self.stop_control.activities, self._name_download)
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._idle_escape = float("-inf")  # when Esc found nothing to do
@@ -138,7 +139,7 @@ class ChatScreen(Screen[None]):
         self.status_line.covered = False
 
     def on_screen_suspend(self) -> None:
-        self.stopping.disarm()
+        self.stop_control.disarm()
         self.status_line.covered = True
 
     def on_resize(self, event: events.Resize) -> None:
@@ -383,7 +384,7 @@ class ChatScreen(Screen[None]):
             self.host.copy_to_clipboard(selected)
             self.clear_selection()
         else:
-            self.stopping.stop()
+            self.stop_control.stop()
 
     def action_interrupt(self) -> None:
         """Handle Esc: focus the prompt, else close what covers the chat, else stop the newest activity.
@@ -398,7 +399,7 @@ class ChatScreen(Screen[None]):
             return
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
-        elif not (self.conversation.find.leave() or self.sidebar.close_overlay() or self.stopping.interrupt()):
+        elif not (self.conversation.find.leave() or self.sidebar.close_overlay() or self.stop_control.interrupt()):
             self._offer_undo()
 
     def _offer_undo(self) -> None:

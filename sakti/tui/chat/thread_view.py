@@ -20,7 +20,7 @@ from sakti.tui.host import Host
 from sakti.tui.screens import search as search_screen
 from sakti.tui.screens import search_preview
 from sakti.tui.screens import task_card as task_cards
-from sakti.tui.transcript import copying
+from sakti.tui.transcript import selection
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
@@ -296,7 +296,7 @@ class SearchHits:
             self._host.push(search_preview.PassageScreen(title, passage))
             return
         await self._view.visit(
-            thread_id, message_id, index, copying.pattern_of(search_preview.searched_words(hit, query))
+            thread_id, message_id, index, selection.pattern_of(search_preview.searched_words(hit, query))
         )
         self._prompt.focus()
 

@@ -38,7 +38,7 @@ from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.live_turn import LiveTurn
 from sakti.tui.transcript.tool import child_style
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.lines import LineList

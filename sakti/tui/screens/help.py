@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from sakti.tui.keys import bindings_of, with_own
+from sakti.actions import registry
+from sakti.core.text import one_line
+from sakti.tui.keys import bindings_of, in_words, with_own
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import ImportScreen, JobsScreen, ServersScreen
@@ -18,7 +20,7 @@ from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.settings import ChoiceScreen, SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
-from sakti.tui.screens.text import ReadScreen, help_blocks
+from sakti.tui.screens.text import ReadScreen
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.screens.trust import NeedScreen, TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
@@ -29,6 +31,7 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.agent.project.skills import Skill
 
+TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the keys of the browsed part")
 Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 
 
@@ -55,6 +58,24 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Screens with a filter", ListPanel),
         ("Every screen", Panel),
     ]
+
+
+def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
+    """List keys by part of the screen, slash commands, and the user's skills and commands."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for group, binding in bindings:
+        if binding.description:
+            keys = binding.key_display or in_words(binding.key.split(","))
+            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
+    groups.setdefault("Everywhere", []).append(TYPING)
+    cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
+    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
+    more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
+    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
+    yours = (
+        [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
+    )
+    return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 
 class HelpScreen(ReadScreen):

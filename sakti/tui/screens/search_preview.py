@@ -20,7 +20,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.copying import pattern_of, seek
+from sakti.tui.transcript.selection import pattern_of, seek
 from sakti.tui.transcript.wrap import Line, Span, fit, line_width, shorten, wrap
 from sakti.tui.widgets.lines import mark
 from sakti.tui.widgets.transcript import Transcript

@@ -1,47 +1,41 @@
-"""Screens to read in: sources of an observation, help, the request as it would be sent, memory events."""
+"""Screens to read: sources of an observation, a page, the next request, memory events, a compaction."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.getters import query_one
 
-from sakti.actions import registry
 from sakti.agent.reports.memory_report import ABOUT, in_a_line, sizes
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, counted, one_line, sanitise, show_hidden
 from sakti.core.types import Message
 from sakti.tui.host import Host
-from sakti.tui.keys import in_words
 from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import event_head
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, ChunkBlock, NoticeBlock, TextBlock, estimate_text
 from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.chunks import split
 from sakti.tui.transcript.code import diff_lines
-from sakti.tui.transcript.split import split
 from sakti.tui.transcript.wrap import Line, indent, line_width, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills import Skill
     from sakti.agent.session.queries import ContextBlock
     from sakti.agent.threads.history import LastCompaction
     from sakti.store.log.events import MemoryEvent
     from sakti.store.memory import Group
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
-
-TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the keys of the browsed part")
 
 
 class DiffBlock(Block, eq=False):
@@ -132,24 +126,6 @@ def make_approval_screen(asked: ApprovalRequested) -> ReadScreen:
     if asked.tool == "bash" or not blocks:
         blocks.insert(0, TextBlock(text=show_hidden(asked.target), open=True))
     return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
-
-
-def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
-    """List keys by part of the screen, slash commands, and the user's skills and commands."""
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for group, binding in bindings:
-        if binding.description:
-            keys = binding.key_display or in_words(binding.key.split(","))
-            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
-    groups.setdefault("Everywhere", []).append(TYPING)
-    cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
-    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
-    more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
-    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
-    yours = (
-        [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
-    )
-    return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 
 def _name_request(blocks: Sequence[ContextBlock]) -> str:

@@ -14,10 +14,10 @@ from rich.style import Style
 
 from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
+from sakti.tui.transcript.chunks import Chunk
 from sakti.tui.transcript.code import code_head, code_lines
 from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.markdown import markdown_lines
-from sakti.tui.transcript.split import Chunk
 from sakti.tui.transcript.wrap import (
     COLUMN,
     TAB,

@@ -28,7 +28,7 @@ from sakti.tui.transcript.blocks import (
     TextBlock,
     ThinkingBlock,
 )
-from sakti.tui.transcript.split import split
+from sakti.tui.transcript.chunks import split
 from sakti.tui.transcript.tool import ToolBlock
 
 ENDS = {

@@ -16,7 +16,7 @@ from textual.selection import Selection
 
 from sakti.core.text import counted
 from sakti.tui.host import host_of
-from sakti.tui.transcript import copying
+from sakti.tui.transcript import selection
 from sakti.tui.transcript.blocks import Block, Label
 from sakti.tui.transcript.links import Target, target_of
 from sakti.tui.transcript.tool import ToolBlock
@@ -165,7 +165,7 @@ class Transcript(TranscriptView):
             self.post_message(self.Opened(target))
         elif copies is not None:
             if event.x > line_width(line) // 2:
-                self._copy(copies or copying.code_of(self.document, index) or "")
+                self._copy(copies or selection.code_of(self.document, index) or "")
         elif block.foldable and inside == int(block.gap) and event.x <= line_width(line):
             self._toggle(index)
 
@@ -176,10 +176,10 @@ class Transcript(TranscriptView):
             return
         y = offset.y + self._moved
         if event.chain == 2:
-            start, end = copying.word_at(self.line_at(y) or [], offset.x)
+            start, end = selection.word_at(self.line_at(y) or [], offset.x)
             self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
-            first, last = copying.whole_line(self.document, y)
+            first, last = selection.whole_line(self.document, y)
             self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -235,7 +235,7 @@ class Transcript(TranscriptView):
         block = self._chosen
         if block is None:
             return
-        code = copying.code_of(self.document, self.document.blocks.index(block)) is not None
+        code = selection.code_of(self.document, self.document.blocks.index(block)) is not None
         keys = ["enter unfolds"] if block.foldable else []
         keys = ["enter follows the child", "x stops it", "space unfolds"] if self._chosen_child else keys
         keys += ["c copies the code"] if code else []
@@ -334,7 +334,7 @@ class Transcript(TranscriptView):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         start, end = self.selected_span(selection)
-        text = copying.range_of(self.document, (start.y, start.x), (end.y, end.x))
+        text = selection.range_of(self.document, (start.y, start.x), (end.y, end.x))
         return (text, "\n") if text else None
 
     def _go(self, lines: int) -> bool:
@@ -381,7 +381,7 @@ class Transcript(TranscriptView):
             self._copy((self.get_selection(selection) or ("", ""))[0])
             self.let_go()
         elif self._chosen is not None and self._chosen in self.document.blocks:
-            self._copy(copying.message_of(self.document, self.document.blocks.index(self._chosen)))
+            self._copy(selection.message_of(self.document, self.document.blocks.index(self._chosen)))
         else:
             self._copy(self.last_answer)
 
@@ -397,7 +397,7 @@ class Transcript(TranscriptView):
             bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
             first, last = 0, bottom[0] if bottom else -1
         for index in range(last, max(first, last - 400) - 1, -1):
-            if (code := copying.code_of(self.document, index)) is not None:
+            if (code := selection.code_of(self.document, index)) is not None:
                 self._copy(code)
                 return
         self.post_message(self.Said("no code block here", 2))

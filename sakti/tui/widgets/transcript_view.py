@@ -21,9 +21,9 @@ from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, Label, NoticeBlock, WaitingBlock
 from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.copying import seek
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.live_turn import LiveTurn
+from sakti.tui.transcript.selection import seek
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView

@@ -21,7 +21,7 @@ SOON = 0.5  # seconds after which the last line names a command: most are done b
 TURN = "turn"
 
 
-class Stopping:
+class StopControl:
     """Interrupts activities, and quits on a double press.
 
     Esc and the first ctrl+c stop the newest activity; a second ctrl+c quits, and asks once if something still runs.

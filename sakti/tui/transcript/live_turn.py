@@ -20,8 +20,8 @@ from sakti.tui.transcript.blocks import (
     WaitingBlock,
 )
 from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
+from sakti.tui.transcript.chunks import Splitter
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.split import Splitter
 from sakti.tui.transcript.tool import ToolBlock
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ class Download:
 Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
 
 
-class State(Struct, frozen=True):
+class ActivityState(Struct, frozen=True):
     """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
 
     kind: Kind
@@ -161,14 +161,14 @@ class State(Struct, frozen=True):
     since: float
 
 
-class Activity(Struct):
+class ActivityTracker(Struct):
     """Tracks a turn and the commands that the user runs beside it."""
 
-    _turn: State | None = None
-    _retry: State | None = None
-    _tools: dict[str, State] = field(default_factory=dict[str, State])
+    _turn: ActivityState | None = None
+    _retry: ActivityState | None = None
+    _tools: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
     _own: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
-    _questions: dict[str, State] = field(default_factory=dict[str, State])
+    _questions: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
 
     def handle_event(self, event: Event, now: float) -> bool:
         """Take in `event`, which came at `now`; whether the state may be another one."""
@@ -179,20 +179,20 @@ class Activity(Struct):
                 return self._answer(now)
             case RetryScheduled(attempt, limit, delay, reason):
                 text = f"{attempt}/{limit} · {one_line(reason, 120)}"
-                self._retry = State("retrying", text, now + delay)
+                self._retry = ActivityState("retrying", text, now + delay)
             case ToolStarted(call, own):
                 self._retry = None
-                self._tools[call.id] = State("running", one_line(display_name(call.name), 40), now)
+                self._tools[call.id] = ActivityState("running", one_line(display_name(call.name), 40), now)
                 if own:
                     self._own.add(call.id)
             case ToolFinished(result):
                 self._end_tool(result.call_id, now)
             case ApprovalRequested():
-                self._questions[event.id] = State("waiting", event.call_id, now)
+                self._questions[event.id] = ActivityState("waiting", event.call_id, now)
             case ApprovalResolved():
                 self._questions.pop(event.id, None)
                 if (tool := self._tools.get(event.call_id)) is not None:
-                    self._tools[event.call_id] = State("running", tool.text, now)
+                    self._tools[event.call_id] = ActivityState("running", tool.text, now)
             case TurnFinished():
                 self._turn = self._retry = None
                 self._questions.clear()
@@ -213,7 +213,7 @@ class Activity(Struct):
         """After the last call of a step the model is asked again."""
         self._tools.pop(call_id, None)
         if call_id not in self._own and self._turn is not None:
-            self._turn = State("thinking", "thinking", now)
+            self._turn = ActivityState("thinking", "thinking", now)
         self._own.discard(call_id)
 
     def _think(self, event: TurnStarted | StepStarted | ThinkingDelta | PromptRead, now: float) -> None:
@@ -221,25 +221,25 @@ class Activity(Struct):
             self._retry = None
         if isinstance(event, PromptRead):
             label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
-            self._turn = State("thinking", label, self._turn.since if self._turn else now)
+            self._turn = ActivityState("thinking", label, self._turn.since if self._turn else now)
         elif not isinstance(event, ThinkingDelta) or self._turn is None or self._turn.kind == "answering":
-            self._turn = State("thinking", "thinking", now)
+            self._turn = ActivityState("thinking", "thinking", now)
 
     def _answer(self, now: float) -> bool:
         if self._turn is not None and self._turn.kind == "answering" and self._retry is None:
             return False
-        self._turn, self._retry = State("answering", "answering", now), None
+        self._turn, self._retry = ActivityState("answering", "answering", now), None
         return True
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> ActivityState | None:
         """Return the most important current state, or None when idle."""
         if self._questions:
-            return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
+            return ActivityState("waiting", "waiting for you", min(s.since for s in self._questions.values()))
         if self._retry is not None:
             return self._retry
         if self._tools:
             first = min(self._tools.values(), key=lambda s: s.since)
             more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
-            return State("running", f"running {first.text}{more}", first.since)
+            return ActivityState("running", f"running {first.text}{more}", first.since)
         return self._turn

@@ -38,7 +38,7 @@ from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.chat.thread_view import SYNC_S
 from sakti.tui.desktop import Notifier
-from sakti.tui.driver import forgiving
+from sakti.tui.driver import make_safe_driver
 from sakti.tui.host import SHORTLY, Host, Tone
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.sidebar import PANES
@@ -48,7 +48,7 @@ from sakti.tui.screens import panel as panels
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import trust as trust_screen
 from sakti.tui.transcript.blocks import NoticeBlock
-from sakti.tui.transcript.selection import amount
+from sakti.tui.transcript.selection import describe_amount
 from sakti.tui.widgets.safe_input import SafePalette
 from sakti.tui.widgets.transcript import Transcript
 
@@ -173,7 +173,7 @@ class SaktiApp(App[int]):
         configured = self.session.workspace.config.keys
         if not configured:
             return keys.Keymap({})
-        keymap = keys.keymap(configured, help_screen.parts(chat_parts()))
+        keymap = keys.make_keymap(configured, help_screen.list_parts(chat_parts()))
         self.set_keymap(dict(keymap.keys))
         self.chat.prompt.use_keys(keymap.keys)
         return keymap
@@ -182,7 +182,7 @@ class SaktiApp(App[int]):
         return self.chat
 
     def get_driver_class(self) -> type[Driver]:
-        return forgiving(super().get_driver_class())
+        return make_safe_driver(super().get_driver_class())
 
     def refresh_css(self, animate: bool = True) -> None:
         """Apply changed colours; skip the extra parse before the first screen exists."""
@@ -212,7 +212,7 @@ class SaktiApp(App[int]):
 
     def _handle_event(self, event: Event) -> None:
         if self.is_running:  # memory may still observe when there is nothing left to show it on
-            bridge.handle(self.chat, event)
+            bridge.show_event(self.chat, event)
 
     @on(ChatScreen.Painted)
     def _start(self) -> None:
@@ -283,14 +283,14 @@ class SaktiApp(App[int]):
         return self.own_keys.keys.get(binding_id, self._keys.get(binding_id, "")).partition(",")[0]
 
     def key_name(self, binding_id: str) -> str:
-        return keys.in_short(self.key_of(binding_id))
+        return keys.abbreviate_key(self.key_of(binding_id))
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` (OSC 52), nothing in it that a terminal would obey; says how much it was."""
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
-            self.set_hint(f"copied {amount(text)}", SHORTLY)
+            self.set_hint(f"copied {describe_amount(text)}", SHORTLY)
 
     def notify(
         self,

@@ -48,7 +48,7 @@ class Themes(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-def stamp_theme_files() -> tuple[tuple[str, int, int], ...]:
+def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
     """Path, time of change and size of every theme file: it differs when one of them changed."""
     files: list[tuple[str, int, int]] = []
     for folder in folders("themes"):
@@ -59,7 +59,7 @@ def stamp_theme_files() -> tuple[tuple[str, int, int], ...]:
     return tuple(files)
 
 
-def load_first(name: str) -> Themes:
+def load_configured_theme(name: str) -> Themes:
     """Return the installed theme `name` alone, or every theme if the user has theme files."""
     places = list(folders("themes"))
     with contextlib.suppress(ValueError, OSError, TypeError):  # `load_themes` reports it
@@ -118,7 +118,7 @@ class Appearance:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._app: App[Any] | None = None
-        self._themes = load_first(session.workspace.config.ui.theme)  # the others follow the first picture
+        self._themes = load_configured_theme(session.workspace.config.ui.theme)  # the others follow the first picture
         self._colours = "truecolor"
 
     @property

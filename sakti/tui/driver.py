@@ -1,6 +1,6 @@
 """Write to a terminal that may be gone, and read from one that may send a paste of any size.
 
-`Pastes` extracts pastes before the input is parsed by character; it is pure, and times are passed in.
+`PasteSplitter` extracts pastes before the input is parsed by character; it is pure, and times are passed in.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ AGAIN = 0.25  # the same for later input, which may be typed
 _WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
 
-class Pasted(Struct, frozen=True):
+class PastedText(Struct, frozen=True):
     """The text of a paste, exactly as it came."""
 
     text: str
 
 
-class Pastes:
-    """Splits the decoded input of a terminal into text for the parser of keys and `Pasted`.
+class PasteSplitter:
+    """Splits the decoded input of a terminal into text for the parser of keys and `PastedText`.
 
     A start marker goes to the parser as well, since its beginning may have gone there already; so does the end marker.
     Between the two the parser sees nothing.
@@ -55,9 +55,9 @@ class Pastes:
         self._last = 0.0
         self._stalled = False
 
-    def feed(self, text: str, now: float) -> list[str | Pasted]:
+    def feed(self, text: str, now: float) -> list[str | PastedText]:
         """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
-        out: list[str | Pasted] = []
+        out: list[str | PastedText] = []
         if self._inside and self._stalled and not self._parts and text in _WAYS_OUT:
             self._leave(out)
         self._last = now
@@ -65,23 +65,23 @@ class Pastes:
             text = self._content(text, out) if self._inside else self._keys(text, out)
         return out
 
-    def silence(self, now: float) -> list[str | Pasted]:
+    def silence(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
         text = "".join(self._parts)
-        overlap = 0 if self._stalled else _overlap(text, END)
+        overlap = 0 if self._stalled else _count_overlap(text, END)
         shown = text[: len(text) - overlap]
         self._carry = text[len(shown) :]
         self._parts = [self._carry] if overlap else []
         self._stalled = True
-        return [Pasted(shown)] if shown else []
+        return [PastedText(shown)] if shown else []
 
     def forget(self) -> None:
         """Drop the beginning of a marker: the parser of keys gave up waiting, so it was a key."""
         self._matched = 0
 
-    def _keys(self, text: str, out: list[str | Pasted]) -> str:
+    def _keys(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of a start marker; returns the rest."""
         before, self._matched = self._matched, 0
         if before and text.startswith(START[before:]):
@@ -94,14 +94,14 @@ class Pastes:
             at = text.find(START)
             end = at + len(START) if at >= 0 else 0
         if not end:
-            self._matched = _overlap(text, START)
+            self._matched = _count_overlap(text, START)
             out.append(text)
             return ""
         out.append(text[:end])
         self._inside, self._stalled, self._carry = True, False, ""
         return text[end:]
 
-    def _content(self, text: str, out: list[str | Pasted]) -> str:
+    def _content(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of an end marker; returns the rest."""
         carried = len(self._carry)
         looked = self._carry + text
@@ -117,16 +117,16 @@ class Pastes:
         self._leave(out)
         return rest
 
-    def _leave(self, out: list[str | Pasted]) -> None:
+    def _leave(self, out: list[str | PastedText]) -> None:
         """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
         text = "".join(self._parts)
         out.append(END)
         if text or not self._stalled:
-            out.append(Pasted(text))
+            out.append(PastedText(text))
         self._inside, self._stalled, self._parts, self._carry = False, False, [], ""
 
 
-def _overlap(text: str, marker: str) -> int:
+def _count_overlap(text: str, marker: str) -> int:
     """Return how many characters at the end of `text` are the beginning of `marker`."""
     return next((n for n in range(min(len(text), len(marker) - 1), 0, -1) if text.endswith(marker[:n])), 0)
 
@@ -159,13 +159,13 @@ class SafeOutput:
         return getattr(self._file, name)
 
 
-class Input:
+class TerminalInput:
     """What the bytes of a terminal mean: messages for the app, in their order."""
 
     def __init__(self, debug: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._parser = XTermParser(debug)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a stray byte ends nothing
-        self._pastes = Pastes()
+        self._pastes = PasteSplitter()
         self._now = now
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -187,15 +187,15 @@ class Input:
         with contextlib.suppress(ParseError):
             list(self._parser.feed(""))
 
-    def _messages(self, parts: Iterable[str | Pasted]) -> Iterator[Message]:
+    def _messages(self, parts: Iterable[str | PastedText]) -> Iterator[Message]:
         for part in parts:
-            if isinstance(part, Pasted):
+            if isinstance(part, PastedText):
                 yield events.Paste(part.text)
             else:  # the parser's own idea of a paste is the markers without what stood between them
                 yield from (m for m in self._parser.feed(part) if not isinstance(m, events.Paste))
 
 
-class Ending(threading.Event):
+class StopEvent(threading.Event):
     """The sign for the thread that reads the terminal to end. `for_good`: it is not taken back."""
 
     for_good = False
@@ -204,14 +204,14 @@ class Ending(threading.Event):
         return self.for_good or super().is_set()
 
 
-class Resuming:
+class SafeSuspension:
     """Suspension of a driver that restarts only in the foreground, however often signals come.
 
     The event loop answers the signals, one after the other. A handler that runs in the middle of anything would wait
     for good for a lock of the writer's queue, or give the terminal back while the input thread still reads it.
     """
 
-    exit_event: Ending
+    exit_event: StopEvent
     _app: Any
     _suspended = False
     _writes = True
@@ -282,7 +282,7 @@ class Resuming:
             super().write(data)  # pyright: ignore
 
 
-def forgiving(base: type[Driver]) -> type[Driver]:
+def make_safe_driver(base: type[Driver]) -> type[Driver]:
     """Return the driver `base`, writing to an `SafeOutput`, reading nothing from a terminal that is gone.
 
     A closed terminal sends SIGCONT after SIGHUP. Textual then starts a second thread that reads it and ends only one of
@@ -290,12 +290,12 @@ def forgiving(base: type[Driver]) -> type[Driver]:
     remaining thread would occupy a core forever.
     """
 
-    class Forgiving(Resuming, base):  # pyright: ignore
+    class Forgiving(SafeSuspension, base):  # pyright: ignore
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
                 self._file = SafeOutput(file)
-            self.exit_event = Ending()
+            self.exit_event = StopEvent()
             if self.can_suspend:
                 self._answer_signals()
 
@@ -317,10 +317,10 @@ def forgiving(base: type[Driver]) -> type[Driver]:
                 self.hang_up()
             super().close()
 
-    return _reading(Forgiving) if sys.platform != "win32" else Forgiving
+    return _with_input_thread(Forgiving) if sys.platform != "win32" else Forgiving
 
 
-def _reading(base: type[Driver]) -> type[Driver]:
+def _with_input_thread(base: type[Driver]) -> type[Driver]:
     """Return the driver `base` with our input thread, if it reads a terminal."""
     from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
 
@@ -330,7 +330,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
     class StoppableDriver(base):
         def run_input_thread(self) -> None:
             """Process terminal input until the driver or the terminal ends."""
-            source = Input(self._debug)
+            source = TerminalInput(self._debug)
             with selectors.SelectSelector() as selector, contextlib.closing(source):
                 selector.register(self.fileno, selectors.EVENT_READ)
                 ends = False
@@ -341,7 +341,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
                         self.process_message(message)
                     if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
                         ends = True
-                        cast("Ending", self.exit_event).for_good = True
+                        cast("StopEvent", self.exit_event).for_good = True
                     elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
                         self.exit_event.wait(TICK)
 

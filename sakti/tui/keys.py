@@ -48,7 +48,7 @@ def bindings_of(owner: type[Any]) -> Iterator[Binding]:
     yield from (b for b in owner.__dict__.get("BINDINGS", ()) if isinstance(b, Binding))
 
 
-def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
+def apply_custom_key(binding: Binding, own: Mapping[str, str]) -> Binding:
     """Give a binding with the keys that the user chose for it."""
     keys = own.get(binding.id or "")
     return replace(binding, key=keys, key_display=None) if keys else binding
@@ -60,7 +60,7 @@ def format_key(key: str) -> str:
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
 
 
-def in_short(keys: str) -> str:
+def abbreviate_key(keys: str) -> str:
     """Write the first of `keys` for a narrow line: `^P`, `F3`, `esc`."""
     first = keys.partition(",")[0].strip()
     if first in SHORT:
@@ -71,7 +71,7 @@ def in_short(keys: str) -> str:
     return sign.upper() if sign[:1] == "f" and sign[1:].isdecimal() else sign
 
 
-def in_words(keys: Iterable[str]) -> str:
+def format_keys(keys: Iterable[str]) -> str:
     """Write several keys: `shift+enter, ctrl+j`."""
     return ", ".join(format_key(k) for k in keys)
 
@@ -164,7 +164,7 @@ class Keymap(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
+def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
     """Check the keys in the settings against the bindings of all `parts`.
 
     An unknown binding, an invalid key, or a key that is already in use is skipped with a problem: the default key
@@ -174,7 +174,7 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for binding_id, value in wanted.items():
-        name, new_keys = one_line(binding_id, 60), _pressable(value)
+        name, new_keys = one_line(binding_id, 60), _parse_keys(value)
         if binding_id not in declared:
             near = difflib.get_close_matches(binding_id, list(declared), 1)
             hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
@@ -184,26 +184,26 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
                 f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
         elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
-            problems.append(f"{name} cannot be {in_words(new_keys)}: typing them writes text.")
+            problems.append(f"{name} cannot be {format_keys(new_keys)}: typing them writes text.")
         else:
             chosen[binding_id] = ",".join(new_keys)
-    while clash := _clash(chosen, declared):
+    while clash := _find_clash(chosen, declared):
         key, custom_id, other = clash
         del chosen[custom_id]
         problems.append(
-            f"{format_key(key)} is already {other}: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+            f"{format_key(key)} is already {other}: {custom_id} keeps {format_keys(declared[custom_id][1].split(','))}."
         )
     return Keymap(chosen, tuple(problems))
 
 
-def _pressable(value: Any) -> list[str]:
+def _parse_keys(value: Any) -> list[str]:
     """Return the keys of a setting by their Textual names; [] if one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
-    names = [_name_for_textual(str(text).strip()) for text in texts]
+    names = [_parse_key(str(text).strip()) for text in texts]
     return [] if "" in names else names
 
 
-def _name_for_textual(key: str) -> str:
+def _parse_key(key: str) -> str:
     """Return the Textual name of a key such as `ctrl+x`, `?` or `Enter`; "" if it is not a key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]
@@ -218,7 +218,7 @@ def _is_text(key: str) -> bool:
     return "+" not in key and (len(key) == 1 or key == "space" or key in SIGNS or key_to_character(key) is not None)
 
 
-def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
+def _find_clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
     """Find a key that a custom binding newly shares with another binding of the same part."""
     for custom_id in reversed(list(chosen)):
         part = declared[custom_id][0]

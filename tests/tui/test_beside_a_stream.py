@@ -21,7 +21,7 @@ from sakti.core.events import (
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import CardBlock, Label, NoticeBlock, TextBlock, WaitingBlock
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.live_turn import LiveTurn
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -231,12 +231,12 @@ def test_opened_again_the_order_is_the_same():
         assistant("a1", "The answer.", 2),
         user("u2", "more", 3),
     ]
-    blocks = message_blocks(stored)
+    blocks = make_message_blocks(stored)
     texts = [b.plain() for b in blocks]
     assert texts.index("The answer.") < texts.index("!ls") < texts.index("more")
     call = blocks[[b.plain() for b in blocks].index("a.py")]
     assert call.state == "error" and call.detail == "exit 2" and call.own
-    before = message_blocks([stored[0], shell_message("ls", "a.py"), stored[2]])
+    before = make_message_blocks([stored[0], shell_message("ls", "a.py"), stored[2]])
     texts = [b.plain() for b in before]
     assert texts.index("!ls") < texts.index("The answer.")
 
@@ -250,7 +250,7 @@ def test_how_a_turn_ended_is_shown_again():
             "a2", "t1", "r", "assistant", (TextPart("half"),), NOW, 2, metadata={"ended": {"status": "interrupted"}}
         ),
     ]
-    blocks = [b for b in message_blocks(stored) if isinstance(b, NoticeBlock)]
+    blocks = [b for b in make_message_blocks(stored) if isinstance(b, NoticeBlock)]
     assert [(b.tone, b.title, b.text, b.message_id) for b in blocks] == [
         ("error", "No answer", "500 from the server.", "u1"),
         ("warning", "Interrupted", "", "a2"),

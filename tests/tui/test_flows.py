@@ -30,7 +30,7 @@ from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp, log_path
 from sakti.tui.chat.stop_control import AGAIN
-from sakti.tui.panes.sidebar import panes_width
+from sakti.tui.panes.sidebar import choose_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
 from sakti.tui.widgets.safe_input import SafePalette
@@ -466,7 +466,7 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
     ],
 )
 def test_the_panes_grow_with_the_window(room, by_hand, narrow, width):
-    assert panes_width(room, by_hand, narrow=narrow) == width
+    assert choose_width(room, by_hand, narrow=narrow) == width
 
 
 async def test_an_empty_conversation_says_where_it_is_and_what_to_try(running, session):

@@ -12,7 +12,7 @@ from sakti.core.types import Message, TextPart
 from sakti.tui.app import SaktiApp
 from sakti.tui.palette import make_palette, variable_defaults
 from sakti.tui.transcript.blocks import TextBlock
-from sakti.tui.transcript.build import user_blocks
+from sakti.tui.transcript.build import make_user_blocks
 from sakti.tui.widgets.completions import QueueView
 from sakti.tui.widgets.prompt import Placeholders
 from tests.tui.conftest import chat_text, settle
@@ -132,7 +132,7 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
 @pytest.mark.parametrize("text", ["a\n" * 60 + "b", "intro\n" + "y\n" * 70 + "\x1b[31mend"])
 def test_a_long_message_of_unknown_origin_shows_its_first_and_last_line(text):
     message = Message("m", "t1", "r", "user", (TextPart(text),), NOW)
-    block = next(b for b in user_blocks(message) if isinstance(b, TextBlock))
+    block = next(b for b in make_user_blocks(message) if isinstance(b, TextBlock))
     shown = [
         "".join(s.text for s in line).strip() for line in block.render(100, make_palette(variable_defaults(True), True))
     ]

@@ -81,7 +81,7 @@ AREAS: Mapping[str, Area] = {
 }
 
 
-def area_of(widget: Widget | None) -> str:
+def find_area(widget: Widget | None) -> str:
     """Return the area that contains `widget`; "" for the prompt, a question, or no focus."""
     for node in widget.ancestors_with_self if widget is not None else ():
         match node:
@@ -98,7 +98,7 @@ def area_of(widget: Widget | None) -> str:
     return ""
 
 
-def after(area: str, sidebar: Sidebar) -> str:
+def find_next_area(area: str, sidebar: Sidebar) -> str:
     """Return the area after `area`: the conversation, then the visible panes, then the prompt ("")."""
     order = ["", CONVERSATION, *(p for p in PANES if sidebar.shows(p)), ""]
     return order[order.index(area) + 1] if area in order else ""

@@ -69,7 +69,7 @@ class Commands:
             case Text((page,), title, "markdown"):
                 self._host.push(text_screens.PageScreen(title, page))
             case _:
-                block = _block_of(value)
+                block = _make_block(value)
                 self._chat.transcript.live.add_block(block)
                 self._chat.transcript.show_result(block)
 
@@ -178,7 +178,7 @@ class Commands:
         elif view == "models":
             await list_screens.pick_model(self._host)
         else:
-            await agent_screens.open_list(self._host)
+            await agent_screens.open_agents(self._host)
 
     async def _theme(self, name: str) -> None:
         if not name:
@@ -189,7 +189,7 @@ class Commands:
         await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
 
 
-def _block_of(value: Value) -> Block:
+def _make_block(value: Value) -> Block:
     match value:
         case Done(sentence, title):
             return NoticeBlock(title=title, text=sentence)

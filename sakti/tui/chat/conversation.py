@@ -346,7 +346,7 @@ class Conversation(Vertical):
 
     @on(Transcript.ChildWanted)
     def _use_child(self, event: Transcript.ChildWanted) -> None:
-        use = agent_screens.stop if event.stop_it else agent_screens.follow
+        use = agent_screens.stop_child if event.stop_it else agent_screens.open_child
         self._host.start_worker(use, self._host, event.child_id, group="agents")
 
     @on(Transcript.FindWanted)

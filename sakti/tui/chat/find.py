@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from sakti.core.text import counted, phrase
 from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
-from sakti.tui.transcript.selection import rows_with, seek
+from sakti.tui.transcript.selection import find_best_match, find_rows
 from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.transcript import Transcript
 
@@ -192,7 +192,7 @@ class ThreadFind:
         """List the matching lines of the current message, unfolding blocks that hide them."""
         document, pattern = self._transcript.document, phrase(self._words)
         message_id = self._places[self._at].message_id
-        if not (rows := rows_with(document, message_id, pattern)):
-            seek(document, message_id, pattern)
-            rows = rows_with(document, message_id, pattern)
+        if not (rows := find_rows(document, message_id, pattern)):
+            find_best_match(document, message_id, pattern)
+            rows = find_rows(document, message_id, pattern)
         return rows

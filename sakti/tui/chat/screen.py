@@ -23,7 +23,7 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, TypedLetters, Welcome, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, TypedLetters, Welcome, find_area, find_next_area, is_for_the_prompt
 from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.find import FindBar
@@ -47,7 +47,7 @@ from sakti.tui.widgets.approval import ApprovalView, AsideView
 from sakti.tui.widgets.card import CardBox, CardView
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.status import Browsing, Header, StatusLine
+from sakti.tui.widgets.status import BrowsedArea, Header, StatusLine
 from sakti.tui.widgets.transcript import Transcript
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
@@ -176,7 +176,7 @@ class ChatScreen(Screen[None]):
     def watch_focused(self, focused: Widget | None) -> None:
         """Name the part that is browsed, and its keys, in the last line."""
         if focused is not None:  # else another window of the desktop has the keys
-            before, self._browsed = self._browsed, area_of(focused)
+            before, self._browsed = self._browsed, find_area(focused)
             if before and not self._browsed and not self.host.session.approvals:
                 self.set_hint("")  # it was about the place that was left
             self.status_line.browsing = self._describe_area(self._browsed)
@@ -194,7 +194,7 @@ class ChatScreen(Screen[None]):
         leave = chat.approval.escape or chat.card.escape or ("close the answer" if chat.aside.display else "")
         self.status_line.closes = leave or ("close panes" if self.sidebar.has_overlay else "")
 
-    def _describe_area(self, area: str) -> Browsing | None:
+    def _describe_area(self, area: str) -> BrowsedArea | None:
         if area not in AREAS:
             return None
         host, entry = self.host, AREAS[area]
@@ -202,7 +202,7 @@ class ChatScreen(Screen[None]):
         first, *rest = entry.keys
         entries = (first, *hide, *rest, ("app.help", "all keys"))
         keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in entries)
-        return Browsing(entry.title, host.key_name("app.interrupt"), keys)
+        return BrowsedArea(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
         """Move the focus to the prompt if the browsed pane is no longer visible."""
@@ -409,7 +409,7 @@ class ChatScreen(Screen[None]):
         self._idle_escape = float("-inf") if twice or self.prompt.text else now
         if twice and not self.prompt.text:
             give_back = self.conversation.give_back
-            self.host.start_worker(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
+            self.host.start_worker(undo_screen.choose_turn, self.host, give_back, group="undo", exclusive=True)
 
     def action_help(self) -> None:
         self.host.push(
@@ -445,7 +445,7 @@ class ChatScreen(Screen[None]):
             self.set_focus(self.transcript if area else self.prompt)
 
     def action_browse(self) -> None:
-        self.browse(after(self._browsed, self.sidebar))
+        self.browse(find_next_area(self._browsed, self.sidebar))
 
     def action_tab(self) -> None:
         """To a question that waits, and back; to the next part while one is browsed."""

@@ -20,14 +20,14 @@ from sakti.tui.host import Host
 from sakti.tui.screens import search as search_screen
 from sakti.tui.screens import search_preview
 from sakti.tui.screens import task_card as task_cards
-from sakti.tui.transcript import selection
+from sakti.tui.transcript.selection import make_pattern
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
-    from sakti.tui.screens.search import Kept, SearchScreen
+    from sakti.tui.screens.search import SearchScreen, SearchState
 
 PAGE = 200  # messages that are loaded at once
 MARGIN = 20  # messages above the one that is loaded for a visit
@@ -257,7 +257,7 @@ class SearchHits:
 
     def __init__(self, host: Host, view: ThreadView, panes: Panes, prompt: Prompt) -> None:
         self._host, self._view, self._panes, self._prompt = host, view, panes, prompt
-        self._last: Kept | None = None
+        self._last: SearchState | None = None
 
     def open(self, query: str = "") -> None:
         """Open the search screen: with `query`, or as it was left."""
@@ -266,7 +266,7 @@ class SearchHits:
 
     def offer(self, query: str) -> None:
         """Let the next search that names no words begin with `query`, in all workspaces."""
-        self._last = search_screen.Kept(query, "all", 0, "")
+        self._last = search_screen.SearchState(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
         self._last = screen.state
@@ -285,19 +285,19 @@ class SearchHits:
             origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
             if origin is None:
                 title = hit.kind.replace("_", " ").capitalize()
-                self._host.push(search_preview.PassageScreen(title, await search_preview.passage_of(views, hit, query)))
+                self._host.push(
+                    search_preview.PassageScreen(title, await search_preview.load_passage(views, hit, query))
+                )
                 return
             message_id, thread_id, index = origin.message_id, origin.thread_id, origin.index
         if not thread_id:
             return
         if reason := await self._read_only_reason(thread_id, index):
             title = f"{hit.thread_title or 'untitled'}  {reason}"
-            passage = await search_preview.passage_of(views, hit, query, 10)
+            passage = await search_preview.load_passage(views, hit, query, 10)
             self._host.push(search_preview.PassageScreen(title, passage))
             return
-        await self._view.visit(
-            thread_id, message_id, index, selection.pattern_of(search_preview.searched_words(hit, query))
-        )
+        await self._view.visit(thread_id, message_id, index, make_pattern(search_preview.list_search_words(hit, query)))
         self._prompt.focus()
 
     async def _task_card(self, hit: Hit) -> bool:

@@ -31,7 +31,7 @@ STEP = 4
 LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the others leave
 
 
-def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
+def choose_width(room: int, by_hand: int, *, narrow: bool) -> int:
     """Return the width of the panes in a window of `room` cells; `by_hand`: set by the user, else 0."""
     if room < TINY:
         return room
@@ -165,11 +165,11 @@ class Sidebar(Vertical):
     def fit(self) -> None:
         """Take the width that the window has for the panes; the conversation is wrapped to the rest."""
         if room := host_of(self).size.width:
-            self.styles.width = panes_width(room, self._width, narrow=self.narrow)
+            self.styles.width = choose_width(room, self._width, narrow=self.narrow)
 
     def action_change_width(self, step: int) -> None:
         if not self.narrow:
-            self.set_width(_cells(self.styles.width, self.outer_size.width) + step)
+            self.set_width(_get_cells(self.styles.width, self.outer_size.width) + step)
             self.post_message(self.Rearranged())
 
     # --- heights, folding -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Sidebar(Vertical):
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
         if pane in self.open_panes and pane not in self._folded:
             widget = self._pane(pane)
-            self.set_height(pane, _cells(widget.styles.height, widget.outer_size.height) + step)
+            self.set_height(pane, _get_cells(widget.styles.height, widget.outer_size.height) + step)
             self.post_message(self.Rearranged())
 
     def action_fold(self) -> None:
@@ -277,6 +277,6 @@ class Sidebar(Vertical):
         self.post_message(self.PanesApplied())
 
 
-def _cells(wanted: Scalar | None, shown: int) -> int:
+def _get_cells(wanted: Scalar | None, shown: int) -> int:
     """Return the size that was asked for last: it may not be drawn yet when the next key comes."""
     return int(wanted.value) if wanted is not None and wanted.is_cells else shown

@@ -37,9 +37,9 @@ from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.live_turn import LiveTurn
-from sakti.tui.transcript.tool import child_style
+from sakti.tui.transcript.tool import get_child_style
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
@@ -62,12 +62,12 @@ class AgentsScreen(Panel[None]):
         "report is delivered. @agent-NAME in a prompt calls a custom agent."
     )
     AUTO_FOCUS = "#panel-list"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agents.stop")]
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", ""), ("x stop", "stop"), BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop_child", "Stop the child", show=False, id="agents.stop")]
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", ""), ("x stop", "stop_child"), BACK)
     result_list = query_one("#panel-list", LineList)
 
     def __init__(self, children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> None:
-        super().__init__(_entitle(children, custom))
+        super().__init__(_make_title(children, custom))
         self._rows: list[ListedChild | AgentSpec] = [*children, *custom]
 
     def body(self) -> ComposeResult:
@@ -83,12 +83,12 @@ class AgentsScreen(Panel[None]):
     async def _refresh(self) -> None:
         children, custom = await self.host.session.children.list_all(), self.host.session.children.custom
         if self.is_open:
-            self.set_title(_entitle(children, custom))
+            self.set_title(_make_title(children, custom))
             self.result_list.set_rows([*children, *custom])
 
     def _draw(self, row: ListedChild | AgentSpec, width: int, palette: Palette) -> list[Line]:
         if isinstance(row, ListedChild):
-            sign, style = SIGNS[row.state], child_style(row.state, palette)
+            sign, style = SIGNS[row.state], get_child_style(row.state, palette)
             name, below = f"{row.run.name}  {row.run.goal}", row.in_words
         else:
             sign, style = "@", palette.faint
@@ -101,17 +101,17 @@ class AgentsScreen(Panel[None]):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         event.stop()
         if isinstance(event.row, ListedChild):
-            self.host.start_worker(follow, self.host, event.row.run.child_id, group="agents")
+            self.host.start_worker(open_child, self.host, event.row.run.child_id, group="agents")
         else:
             self.host.set_hint(f"@agent-{event.row.name} in a prompt calls this agent.", 4)
 
     def action_stop(self) -> None:
         row: ListedChild | AgentSpec | None = self.result_list.current
         if isinstance(row, ListedChild):
-            self.host.start_worker(stop, self.host, row.run.child_id, group="agents")
+            self.host.start_worker(stop_child, self.host, row.run.child_id, group="agents")
 
 
-def _entitle(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
+def _make_title(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
     running = sum(c.state in ("waiting", "running") for c in children)
     parts = [f"Child threads {len(children)}", f"{running} running" if running else ""]
     return " · ".join(p for p in (*parts, counted(len(custom), "custom agent") if custom else "") if p)
@@ -122,14 +122,14 @@ class ChildScreen(Panel[None]):
 
     HELP = "A child thread and its memory. x stops it, Esc goes back. Typing goes to the main thread."
     AUTO_FOCUS = "Transcript"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agent.stop")]
-    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("tab prompt", "app.focus_next"), ("x stop", "stop"), BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop_child", "Stop the child", show=False, id="agent.stop")]
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("tab prompt", "app.focus_next"), ("x stop", "stop_child"), BACK)
     memory = query_one(MemoryPane)
     observations = query_one(ObservationsPane)
     prompt = query_one("#child-prompt", Input)
 
     def __init__(self, listed: ListedChild, messages: Sequence[Message], child: Child | None) -> None:
-        super().__init__(_entitle_child(listed.run, listed.state, listed.in_words))
+        super().__init__(_make_child_title(listed.run, listed.state, listed.in_words))
         self._run, self._messages, self._child = listed.run, messages, child
 
     def body(self) -> ComposeResult:
@@ -150,7 +150,7 @@ class ChildScreen(Panel[None]):
         self.observations.can_focus_children = False
         self._load_memory()
         reader = self.query_one(Transcript)
-        reader.document.append(*message_blocks(self._messages))
+        reader.document.append(*make_message_blocks(self._messages))
         reader.live.seen.update(m.id for m in self._messages)
         if self._child is not None and self._child.is_running:
             await self._take_up(self._child, reader)
@@ -179,9 +179,9 @@ class ChildScreen(Panel[None]):
             self.memory.status = event
         elif isinstance(event, MemoryActivation) or (isinstance(event, MemoryOperation) and event.kind == "end"):
             self._load_memory()
-        show(self.query_one(Transcript).live, event)
+        show_child_event(self.query_one(Transcript).live, event)
         if self._child is not None:
-            self.set_title(_entitle_child(self._run, self._child.state, self._child.in_words))
+            self.set_title(_make_child_title(self._run, self._child.state, self._child.in_words))
 
     def _load_memory(self) -> None:
         self.host.start_worker(self._show_memory, group="child-memory", exclusive=True)
@@ -211,10 +211,10 @@ class ChildScreen(Panel[None]):
             self.query_one(Transcript).focus()
 
     def action_stop(self) -> None:
-        self.host.start_worker(stop, self.host, self._run.child_id, group="agents")
+        self.host.start_worker(stop_child, self.host, self._run.child_id, group="agents")
 
 
-def show(live: LiveTurn, event: Event) -> None:
+def show_child_event(live: LiveTurn, event: Event) -> None:
     """Show an event of a child in its transcript."""
     if isinstance(event, TextDelta):
         live.add_text(event.text)
@@ -236,11 +236,11 @@ def show(live: LiveTurn, event: Event) -> None:
         live.end_turn()
 
 
-def _entitle_child(run: ChildRun, state: ChildState, words: str) -> str:
+def _make_child_title(run: ChildRun, state: ChildState, words: str) -> str:
     return one_line(f"{SIGNS[state]} {run.name} › {one_line(run.goal, 100)} · {words}", 200)
 
 
-async def follow(host: Host, child_id: str) -> None:
+async def open_child(host: Host, child_id: str) -> None:
     """Open the transcript of a child of the open thread, live while it runs."""
     children = host.session.children
     listed = next((c for c in await children.list_all() if c.run.child_id == child_id), None)
@@ -249,7 +249,7 @@ async def follow(host: Host, child_id: str) -> None:
         host.push(ChildScreen(listed, messages, children.all.get(child_id)))
 
 
-async def stop(host: Host, child_id: str) -> None:
+async def stop_child(host: Host, child_id: str) -> None:
     """Stop a child, or say why it cannot be stopped here."""
     children = host.session.children
     if not await children.stop(child_id):
@@ -257,6 +257,6 @@ async def stop(host: Host, child_id: str) -> None:
         host.set_hint(RUNS_ELSEWHERE if elsewhere else "This child thread is not running.", 3)
 
 
-async def open_list(host: Host) -> None:
+async def open_agents(host: Host) -> None:
     children = host.session.children
     host.push(AgentsScreen(await children.list_all(), children.custom))

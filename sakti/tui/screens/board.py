@@ -18,7 +18,7 @@ from sakti.core.errors import TaskError
 from sakti.core.text import counted, one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
-from sakti.tui.panes.tasks import BoardChanged, waits_for, who
+from sakti.tui.panes.tasks import BoardChanged, describe_blockers, name_worker
 from sakti.tui.screens import task_card as task_cards
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.wrap import Line, join_lines, shorten, wrap
@@ -105,7 +105,7 @@ class BoardScreen(Panel[None]):
             for name in COLUMNS:
                 with Vertical(classes="board-column"):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
-                    yield LineList(_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
+                    yield LineList(_make_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
         yield AskLine(id="board-input")
         yield KeyLine((), id="board-actions")
 
@@ -154,7 +154,7 @@ class BoardScreen(Panel[None]):
             parts = self._matching(board.containers) if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
-                _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
+                _make_heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
             )
             self._fill(self._list(name), [*shown, *parts])
         self._show_title()
@@ -276,7 +276,7 @@ class BoardScreen(Panel[None]):
         self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
-def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
+def _make_heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
     """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
@@ -289,7 +289,7 @@ def _search_text(card: BoardTask) -> str:
     return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
 
 
-def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
+def _make_drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
     def draw(card: BoardTask, width: int, palette: Palette) -> list[Line]:
         return draw_card(card, column, width - 1, palette, now())  # the last cell is the scroll bar's
 
@@ -305,9 +305,9 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
             Segment(f"  {kind}" if len(handle) + len(kind) + 5 <= width else "", palette.faint),
         ],
-        *_title(one_line(card.title, 300), width, palette),
+        *_draw_title(one_line(card.title, 300), width, palette),
     ]
-    if note := _note(card, column, now):
+    if note := _make_note(card, column, now):
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
         if card.waits_for_children and not card.blocked_by:
             style = palette.muted
@@ -315,21 +315,23 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
     return [*lines, []]
 
 
-def _note(card: BoardTask, column: str, now: int) -> str:
+def _make_note(card: BoardTask, column: str, now: int) -> str:
     """Return what a card waits for, who works on it, or how long ago it was closed, by its column."""
     match column:
         case "blocked":
-            return waits_for(card)
+            return describe_blockers(card)
         case "in_progress":
             ended = "claim ended" if card.abandoned else ""
-            return " · ".join(p for p in (who(card), ended, _since(card.since, now), waits_for(card)) if p)
+            return " · ".join(
+                p for p in (name_worker(card), ended, _format_age(card.since, now), describe_blockers(card)) if p
+            )
         case "closed_today":
-            return _since(card.since, now)
+            return _format_age(card.since, now)
         case _:
             return "ready to close" if column == "ready" and card.ready_to_close else ""
 
 
-def _title(text: str, width: int, palette: Palette) -> list[Line]:
+def _draw_title(text: str, width: int, palette: Palette) -> list[Line]:
     """At most two lines of it."""
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
@@ -337,7 +339,7 @@ def _title(text: str, width: int, palette: Palette) -> list[Line]:
     return [first, [Segment(shorten(join_lines(rest), width), palette.text)]]
 
 
-def _since(start: int | None, now: int) -> str:
+def _format_age(start: int | None, now: int) -> str:
     if start is None:
         return ""
     minutes = max(0, now - start) // 60_000

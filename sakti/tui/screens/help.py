@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from sakti.actions import registry
 from sakti.core.text import one_line
-from sakti.tui.keys import bindings_of, in_words, with_own
+from sakti.tui.keys import apply_custom_key, bindings_of, format_keys
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import ImportScreen, JobsScreen, ServersScreen
@@ -35,7 +35,7 @@ TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the k
 Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 
 
-def parts(chat: Sequence[Part]) -> list[Part]:
+def list_parts(chat: Sequence[Part]) -> list[Part]:
     """List everything that has keys, starting with the parts of the `chat`."""
     return [
         *chat,
@@ -60,12 +60,12 @@ def parts(chat: Sequence[Part]) -> list[Part]:
     ]
 
 
-def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
+def make_help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
     """List keys by part of the screen, slash commands, and the user's skills and commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:
-            keys = binding.key_display or in_words(binding.key.split(","))
+            keys = binding.key_display or format_keys(binding.key.split(","))
             groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
     groups.setdefault("Everywhere", []).append(TYPING)
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
@@ -92,8 +92,8 @@ class HelpScreen(ReadScreen):
     keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
-        groups = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
-        super().__init__("Help", help_blocks(groups, skills))
+        groups = [(name, apply_custom_key(b, own)) for name, owner in list_parts(chat) for b in bindings_of(owner)]
+        super().__init__("Help", make_help_blocks(groups, skills))
 
     def body(self) -> ComposeResult:
         yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)

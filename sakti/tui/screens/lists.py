@@ -20,11 +20,11 @@ from sakti.agent.tools import background
 from sakti.core.errors import SaktiError
 from sakti.core.text import byte_size, count_k, display_path, one_line
 from sakti.core.types import ModelInfo
-from sakti.tui.appearance import stamp_theme_files
+from sakti.tui.appearance import fingerprint_theme_files
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, indent, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import Line, draw_plain, fit_width, indent, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ FOLLOWED = 12  # lines of an output that is followed
 LOOK = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
 
 
-def age(then_ms: int, now_ms: int) -> str:
+def format_age(then_ms: int, now_ms: int) -> str:
     """Return an age in one unit (`now`, `5m`, `3h`, `12d`), or the date after a month."""
     seconds = max(0, now_ms - then_ms) // 1000
     if seconds < 60:
@@ -75,7 +75,7 @@ class ModelsScreen(ListPanel):
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit(one_line(row.full_name, 120), room), palette.text),
+                Segment(fit_width(one_line(row.full_name, 120), room), palette.text),
                 Segment(f"  {right}", palette.faint),
             ]
         ]
@@ -174,7 +174,7 @@ class ThemesScreen(ListPanel):
 
     def _look(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
-        seen = stamp_theme_files()
+        seen = fingerprint_theme_files()
         if seen == self._seen:
             return
         self._seen = seen
@@ -397,7 +397,7 @@ class ServersScreen(Panel[None]):
     def _draw(self, row: ServerEntry, width: int, palette: Palette) -> list[Line]:
         server = row.server
         state = None if row.why_not else self._states.get(server.name)
-        sign, colour = _server_sign(row, state, palette)
+        sign, colour = _get_server_sign(row, state, palette)
         name = shorten(one_line(server.name, 64), max(8, width // 3))
         lines: list[Line] = [
             [
@@ -407,7 +407,7 @@ class ServersScreen(Panel[None]):
             ]
         ]
         below = self._lines_below(row, state)
-        rows = (row for text in below for row in plain_lines(text, palette.faint, max(8, width - 4)))
+        rows = (row for text in below for row in draw_plain(text, palette.faint, max(8, width - 4)))
         return [*lines, *indent(rows, Segment("  "))]
 
     def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
@@ -450,7 +450,7 @@ def _describe_server(row: ServerEntry, state: ServerState | None) -> str:
     return row.why_not or ("starting" if row.server.enabled else "disabled")
 
 
-def _server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
+def _get_server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
     """Return the sign of a server and its style."""
     if row.why_not or (state is not None and state.state == "needs login"):
         return "!", palette.warn

@@ -28,7 +28,7 @@ Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action th
 BACK = ("esc back", "close")
 
 
-def clickable(keys: Keys, width: int = 0) -> Content:
+def make_clickable(keys: Keys, width: int = 0) -> Content:
     """Format clickable keys with descriptions, wrapped between keys at `width` cells (0: no limit).
 
     The text is markup, so it must not contain external input.
@@ -47,13 +47,13 @@ class KeyLine(Static):
     """The clickable keys of a screen."""
 
     def __init__(self, keys: Keys, *, id: str) -> None:
-        super().__init__(clickable(keys), id=id, markup=False)
+        super().__init__(make_clickable(keys), id=id, markup=False)
         self._keys = keys
 
     def show(self, keys: Keys) -> None:
         """Name other keys."""
         self._keys = keys
-        self.update(clickable(keys, self.size.width))
+        self.update(make_clickable(keys, self.size.width))
 
     def on_resize(self) -> None:
         self.show(self._keys)

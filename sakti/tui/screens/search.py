@@ -28,15 +28,15 @@ from sakti.tui.screens.search_preview import (
     Heading,
     Preview,
     Row,
+    collect_notes,
+    describe_filter,
     draw_row,
-    filter_of,
-    filter_text,
+    find_rule,
+    get_filter,
+    get_last_key,
     group_hits,
-    last_key,
+    load_passage,
     next_filter,
-    notes,
-    passage_of,
-    rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
@@ -56,7 +56,7 @@ WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:,
 NEAR = 6  # rows before the end at which more are loaded
 
 
-class Kept(Struct, frozen=True):
+class SearchState(Struct, frozen=True):
     """State of a closed search: query, scope, number of loaded hits, and the selected hit."""
 
     text: str
@@ -106,7 +106,7 @@ class SearchScreen(Panel[Any]):
     result_list = query_one("#panel-list", ResultList)
     preview = query_one("#search-preview", Preview)
 
-    def __init__(self, query: str = "", kept: Kept | None = None) -> None:
+    def __init__(self, query: str = "", kept: SearchState | None = None) -> None:
         super().__init__("Search")
         self._scope: Scope = kept.scope if kept else "workspace"
         self._first = kept.text if kept else one_line(query, MAX_TEXT)
@@ -145,12 +145,12 @@ class SearchScreen(Panel[Any]):
         self._show_chips()
 
     @property
-    def state(self) -> Kept:
+    def state(self) -> SearchState:
         """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
         if not self.query("#panel-list"):
-            return Kept(self._first, self._scope, 0, "")
+            return SearchState(self._first, self._scope, 0, "")
         chosen = self.result_list.current
-        return Kept(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
+        return SearchState(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
 
     # --- searching --------------------------------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class SearchScreen(Panel[Any]):
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
         summary = [page.found] if page.total else [] if page.partial else ["nothing found"]
-        notes = [*summary, *page.notes, *["still searching …"] * page.partial]
-        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in notes))))
+        remarks = [*summary, *page.notes, *["still searching …"] * page.partial]
+        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in remarks))))
         self._moved_to(self.result_list.current)
 
     async def _page(
@@ -232,11 +232,11 @@ class SearchScreen(Panel[Any]):
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
-            self.result_list.add_rows(self._rows_of(page, last_key(self.result_list.rows)))
+            self.result_list.add_rows(self._rows_of(page, get_last_key(self.result_list.rows)))
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
-        self._notes |= notes(page.hits)
-        return group_hits(page.hits, after, rule_of(page))
+        self._notes |= collect_notes(page.hits)
+        return group_hits(page.hits, after, find_rule(page))
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))
@@ -247,7 +247,7 @@ class SearchScreen(Panel[Any]):
         self.query_one("#chip-scope", Chip).say(SCOPES[self._scope], on=self._scope != "workspace")
         for name in FILTERS:
             text = self.input.value
-            self.query_one(f"#chip-{name}", Chip).say(filter_text(text, name), on=bool(filter_of(text, name)))
+            self.query_one(f"#chip-{name}", Chip).say(describe_filter(text, name), on=bool(get_filter(text, name)))
 
     def action_scope(self) -> None:
         scopes = list(SCOPES)
@@ -276,7 +276,7 @@ class SearchScreen(Panel[Any]):
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
         await asyncio.sleep(PREVIEW)
-        passage = await passage_of(self.host.session.views, hit, query) if hit is not None else None
+        passage = await load_passage(self.host.session.views, hit, query) if hit is not None else None
         if self.is_open:
             self.preview.show(passage)
 

@@ -20,7 +20,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
@@ -136,8 +136,10 @@ class SettingsScreen(ListPanel):
         return [
             [
                 Segment("● " if changed else "  ", palette.agent),
-                Segment(fit(label, name), palette.bold if changed else palette.text),
-                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted),
+                Segment(fit_width(label, name), palette.bold if changed else palette.text),
+                Segment(
+                    fit_width(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted
+                ),
                 Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],
             [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],

@@ -21,9 +21,9 @@ from sakti.core.text import count_k, counted, one_line
 from sakti.core.types import SIGNS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
-from sakti.tui.screens.lists import age
+from sakti.tui.screens.lists import format_age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
@@ -79,7 +79,9 @@ class ThreadsScreen(ListPanel):
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
-        matches = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+        matches = [
+            s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_get_tag(s)}".lower()
+        ]
         return [row for s in matches for row in (s, *(s.below if s.thread.id in self._unfolded else ()))]
 
     def action_branches(self) -> None:
@@ -102,17 +104,19 @@ class ThreadsScreen(ListPanel):
         if thread.id not in self._titles:
             return self._draw_branch(row, width, palette)
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
-        tag = _tag(row)
+        tag = _get_tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
         right = (
             f"{counted(messages, 'message')} · {tokens} tokens" if width >= ROOMY else f"{messages} msg · {tokens} tok"
         )
-        right += f" · {age(thread.updated_at, self._now)}"
+        right += f" · {format_age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold),
+                Segment(
+                    fit_width(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold
+                ),
                 Segment(f"  {tag} ·" if tag else "", palette.muted),
                 Segment(f" {right}" if tag else f"  {right}", palette.faint),
             ],
@@ -124,19 +128,19 @@ class ThreadsScreen(ListPanel):
         branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
         words = one_line(row.preview, 300)
-        preview = Segment(fit(words, room) if branches else shorten(words, room), palette.muted)
+        preview = Segment(fit_width(words, room) if branches else shorten(words, room), palette.muted)
         return [preview, Segment(f"  {branches}", palette.faint)] if branches else [preview]
 
     def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
         is_child = row.thread.parent_id is not None
         sign = f"└ {SIGNS[row.state]}" if row.state else "└" if is_child else "↶"
         kind = describe_state(row.state) if row.state else "child" if is_child else "undone"
-        right = f"{kind} {age(row.thread.updated_at, self._now)}"
+        right = f"{kind} {format_age(row.thread.updated_at, self._now)}"
         words = one_line(row.thread.title if is_child else row.preview, 300)
         return [
             [
                 Segment(f"    {sign} ", palette.faint),
-                Segment(fit(words, max(4, width - len(right) - len(sign) - 8)), palette.muted),
+                Segment(fit_width(words, max(4, width - len(right) - len(sign) - 8)), palette.muted),
                 Segment(f"  {right}", palette.faint),
             ]
         ]
@@ -263,7 +267,7 @@ def _count_below(row: ThreadSummary) -> str:
     return f"{' '.join(parts)} ^e"
 
 
-def _tag(row: ThreadSummary) -> str:
+def _get_tag(row: ThreadSummary) -> str:
     """Return "run" for a thread of a headless run, else ""."""
     return "run" if row.thread.metadata.get(HEADLESS) else ""
 

@@ -17,11 +17,11 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
-from sakti.tui.screens.lists import age
+from sakti.tui.screens.lists import format_age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
@@ -90,7 +90,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
             right = " restore" if item.path in self._restored else " keep"
         style = palette.warn if item.conflict else palette.text
         room = max(4, width - len(right) - 3)
-        name = Segment(fit(one_line(item.path, 300), room), style)
+        name = Segment(fit_width(one_line(item.path, 300), room), style)
         return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
@@ -177,9 +177,9 @@ class RewindScreen(ListPanel):
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         past: Past = row
         files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
-        right = f"  {files}  {age(past.message.created_at, self._now)}"
+        right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
-        title = Segment(fit(words.title_of(past), room).ljust(room), palette.text)
+        title = Segment(fit_width(words.title_of(past), room).ljust(room), palette.text)
         return [[title, Segment(right, palette.muted)]]
 
     def action_what(self) -> None:
@@ -190,7 +190,7 @@ class RewindScreen(ListPanel):
         self.dismiss((row.index, WHATS[self._what]))
 
 
-async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
+async def choose_turn(host: Host, give_back: Callable[[str], None]) -> None:
     """Let the user choose a turn, then preview its undo; `give_back` puts its text into the prompt."""
     if host.session.thread is None:
         return

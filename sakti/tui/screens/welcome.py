@@ -28,7 +28,7 @@ from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, indent, wrap
+from sakti.tui.transcript.wrap import Line, fit_width, indent, wrap
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
@@ -49,7 +49,7 @@ NO_SERVER = (
 INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
-class Way(Struct, frozen=True):
+class SetupChoice(Struct, frozen=True):
     """One way to continue: its name, its title, and a hint on its current state."""
 
     name: str
@@ -113,7 +113,7 @@ class WelcomeScreen(Panel[None]):
         )
         self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
 
-    def _ways(self) -> list[Way]:
+    def _ways(self) -> list[SetupChoice]:
         session, discovery = self.host.session, self.found
         answers = (
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
@@ -127,22 +127,27 @@ class WelcomeScreen(Panel[None]):
             small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
-        history = [Way("import", "Import history", ", ".join(self._programs))] if self._programs else []
+        history = [SetupChoice("import", "Import history", ", ".join(self._programs))] if self._programs else []
         return [
-            Way("start", *first),
-            Way("key", "Use an API key", keep),
-            Way("server", "Use a server here", served),
-            Way("local", "Use the small model", small),
+            SetupChoice("start", *first),
+            SetupChoice("key", "Use an API key", keep),
+            SetupChoice("server", "Use a server here", served),
+            SetupChoice("local", "Use the small model", small),
             *history,
-            Way("tour", "Take the tour", "two minutes, played from a script"),
-            Way("theme", "Theme", self.host.appearance.theme),
-            Way("approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"),
+            SetupChoice("tour", "Take the tour", "two minutes, played from a script"),
+            SetupChoice("theme", "Theme", self.host.appearance.theme),
+            SetupChoice(
+                "approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"
+            ),
         ]
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         name = min(23, width // 2)
         first, *more = wrap([(one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
-        return [[Segment(f" {fit(row.title, name)}", palette.bold), *first], *indent(more, Segment(" " * (name + 1)))]
+        return [
+            [Segment(f" {fit_width(row.title, name)}", palette.bold), *first],
+            *indent(more, Segment(" " * (name + 1))),
+        ]
 
     def tell(self, text: str) -> None:
         """Say something under the ways."""
@@ -154,22 +159,22 @@ class WelcomeScreen(Panel[None]):
         event.stop()
         self.tell("")
         match event.row:
-            case Way("start"):
+            case SetupChoice("start"):
                 self.dismiss(None)
-            case Way("key"):
+            case SetupChoice("key"):
                 self.host.push(KeyScreen(), self._key_of)
-            case Way("server"):
+            case SetupChoice("server"):
                 self._go(self._server)
-            case Way("local"):
+            case SetupChoice("local"):
                 self._go(self._local)
-            case Way("tour"):
+            case SetupChoice("tour"):
                 self._go(self._tour)
-            case Way("import"):
+            case SetupChoice("import"):
                 self.dismiss(None)
                 self.host.start_worker(self.host.run_typed, Typed("command", "import"), group="command")
-            case Way("theme"):
+            case SetupChoice("theme"):
                 pick_theme(self.host)
-            case Way("approval"):
+            case SetupChoice("approval"):
                 self._go(self._approval)
             case _:
                 pass
@@ -323,7 +328,7 @@ class KeyScreen(ListPanel):
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         title, variable = row
         there = "  is set" if self._env.get(variable) else ""
-        return [[Segment(fit(title, 16), palette.text), Segment(f"{variable}{there}", palette.faint)]]
+        return [[Segment(fit_width(title, 16), palette.text), Segment(f"{variable}{there}", palette.faint)]]
 
     def choose(self, row: Any) -> None:
         self.dismiss(row[1])

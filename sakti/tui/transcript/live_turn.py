@@ -19,7 +19,7 @@ from sakti.tui.transcript.blocks import (
     ThinkingBlock,
     WaitingBlock,
 )
-from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
+from sakti.tui.transcript.build import make_message_blocks, make_user_blocks, needs_gap
 from sakti.tui.transcript.chunks import Splitter
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
@@ -149,7 +149,7 @@ class LiveTurn:
             self._step_start = self._blocks
             return
         self._end_step()
-        self.document.append(*user_blocks(message))
+        self.document.append(*make_user_blocks(message))
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
@@ -326,7 +326,7 @@ class LiveTurn:
                 block.message_id = block.message_id or message.id
             self._date_label(message)
             self._finish_step()
-        _name_results(mine, message)
+        _attach_results(mine, message)
 
     def _date_label(self, message: Message) -> None:
         """Show the time of the first message of an answer at its heading, as for stored messages."""
@@ -349,7 +349,7 @@ class LiveTurn:
         """Append messages that another window wrote, oldest first."""
         self._end_step()
         self._finish_stored_calls(messages)
-        blocks = message_blocks(messages)
+        blocks = make_message_blocks(messages)
         if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
             del blocks[0]
         for block in blocks:
@@ -508,7 +508,7 @@ class LiveTurn:
             self._close_thinking()
             self._begin_content()
             above = self.document.blocks[max(0, self._end - 1) : self._end]
-            block = ToolBlock(call_id=call_id, name=name, gap=tool_gap(above))
+            block = ToolBlock(call_id=call_id, name=name, gap=needs_gap(above))
             self._tools[call_id] = block
             self._add(block)
         return block
@@ -541,7 +541,7 @@ class LiveTurn:
         self._request_draw()
 
 
-def _name_results(blocks: Iterable[Block], message: Message) -> None:
+def _attach_results(blocks: Iterable[Block], message: Message) -> None:
     """Note at the calls among `blocks` that `message` has their results."""
     answered = {r.call_id for r in message.tool_results}
     for block in blocks:

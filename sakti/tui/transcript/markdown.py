@@ -17,9 +17,9 @@ from rich.style import Style
 
 from sakti.core.lazy import lazy_pattern
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
-from sakti.tui.transcript.links import add_links, address, leading_to, place
-from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
+from sakti.tui.transcript.code import draw_code, draw_code_head, warm_lexer
+from sakti.tui.transcript.links import add_links, add_target, parse_address, parse_place
+from sakti.tui.transcript.wrap import Line, Row, Span, attach_source, draw_plain, measure_line, pad, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -35,13 +35,13 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
 @lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
+def _get_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
+def draw_markdown(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
     """Return `source`, already free of control characters, as lines of at most `width` cells.
 
     Code and tables may take `code_width`, where that is more. Source that Markdown would not show in full, such as a
@@ -50,12 +50,12 @@ def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int
     width = max(8, width)
     writer = _Writer(source, width, palette, max(0, code_width - width))
     try:
-        writer.blocks(_parser().parse(source))
+        writer.blocks(_get_parser().parse(source))
     except TooNarrow:
-        return plain_lines(source.strip("\n"), palette.text, width)
+        return draw_plain(source.strip("\n"), palette.text, width)
     if _is_shown(source, writer.lines):
         return writer.lines
-    return plain_lines(source.strip("\n"), palette.text, width)
+    return draw_plain(source.strip("\n"), palette.text, width)
 
 
 # Marks at the start of a line that are drawn as other signs: numbers of lists, checked boxes
@@ -75,7 +75,7 @@ class TooNarrow(Exception):
 
 def warm_renderers() -> None:
     """Load the Markdown parser and the most common lexers before the first answer."""
-    _parser()
+    _get_parser()
     for language in ("python", "bash"):
         warm_lexer(language)
 
@@ -147,7 +147,7 @@ class _Writer:
         self._space(blank=False)
         code, info = token.content.removesuffix("\n"), token.info.strip()
         room = self._room() + self._more
-        self._emit([code_head(info, room, self.palette, code), *code_lines(code, info, room, self.palette)])
+        self._emit([draw_code_head(info, room, self.palette, code), *draw_code(code, info, room, self.palette)])
 
     def _open_list(self, tokens: list[Token], index: int) -> None:
         tight = _is_tight(tokens, index)
@@ -190,7 +190,7 @@ class _Writer:
     def _emit(self, lines: list[Line], token: Token | None = None) -> None:
         """Append `lines` behind the prefixes of open containers; `token` gives their source."""
         if token is not None and token.map:
-            lines = made_from(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
+            lines = attach_source(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
         for line in lines:
             before: Line = []
             for prefix in self._prefixes:
@@ -219,7 +219,7 @@ class _Writer:
     def _spans(self, token: Token, base: Style) -> list[Span]:
         inline = _InlineWriter(base, self.palette)
         children = token.children or []
-        literal = _literal_marks(children)
+        literal = _find_literal_marks(children)
         for number, child in enumerate(children):
             if number in literal:
                 inline.add(child.markup)
@@ -246,7 +246,7 @@ class _Writer:
                 rows[-1].append(self._spans(tokens[index + 1], base))
             index += 1
         self._space()
-        self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
+        self._emit(_draw_table(rows, sources, aligns, self._room() + self._more, self.palette))
         return index + 1
 
     def _source_lines(self, token: Token, count: int) -> list[str]:
@@ -284,7 +284,7 @@ class _InlineWriter:
             case "link_close":
                 self._close_link()
             case "image":
-                self.spans.append((_image_text(token), self._palette.muted))
+                self.spans.append((_describe_image(token), self._palette.muted))
             case "softbreak" | "hardbreak":
                 self.add(" " if token.type == "softbreak" else "\n")
             case _:
@@ -292,14 +292,14 @@ class _InlineWriter:
 
     def _code(self, text: str) -> None:
         style = self._styles[-1] + self._palette.code
-        file = place(text) if self._link is None else None
-        self.spans.append((text, leading_to(style, "file", file) if file else style))
+        file = parse_place(text) if self._link is None else None
+        self.spans.append((text, add_target(style, "file", file) if file else style))
 
     def _open_link(self, token: Token) -> None:
         href = str(token.attrGet("href") or "")
-        self._link, self._link_start = _parser().normalizeLinkText(href), len(self.spans)
+        self._link, self._link_start = _get_parser().normalizeLinkText(href), len(self.spans)
         self._link_title = str(token.attrGet("title") or "")
-        self._styles.append(_link(self._styles[-1] + self._palette.link + _UNDERLINE, href))
+        self._styles.append(_style_link(self._styles[-1] + self._palette.link + _UNDERLINE, href))
 
     def _close_link(self) -> None:
         """End a link, and show its target and title if its text does not."""
@@ -311,14 +311,14 @@ class _InlineWriter:
         self._link = None
 
 
-def _image_text(image: Token) -> str:
+def _describe_image(image: Token) -> str:
     """Return the text of an image: its name, source and title."""
-    source = _parser().normalizeLinkText(str(image.attrGet("src") or ""))
+    source = _get_parser().normalizeLinkText(str(image.attrGet("src") or ""))
     parts = (image.content, f"({source})" if image.content else source, image.attrGet("title"))
     return f"▣ {' '.join(str(part) for part in parts if part)}"
 
 
-def _literal_marks(children: list[Token]) -> set[int]:
+def _find_literal_marks(children: list[Token]) -> set[int]:
     """Return the marks that are part of a word, as in `a*b*c` and `__init__`, and are shown, not obeyed."""
     out: set[int] = set()
     opened: list[int] = []
@@ -342,11 +342,11 @@ def _is_within_word(children: list[Token], start: int, end: int) -> bool:
     return mark == "*" and before.isalnum() and after.isalnum()
 
 
-def _link(style: Style, href: str) -> Style:
+def _style_link(style: Style, href: str) -> Style:
     """Return the style of a link, with its target if that is an address or a file."""
-    if (target := address(href)) is not None:
-        return leading_to(style, "url", target)
-    return leading_to(style, "file", file) if (file := place(href)) else style
+    if (target := parse_address(href)) is not None:
+        return add_target(style, "url", target)
+    return add_target(style, "file", file) if (file := parse_place(href)) else style
 
 
 def _is_tight(tokens: list[Token], index: int) -> bool:
@@ -359,12 +359,12 @@ def _is_tight(tokens: list[Token], index: int) -> bool:
     return True
 
 
-def _table_lines(
+def _draw_table(
     rows: list[list[list[Span]]], sources: list[str], aligns: list[str], room: int, palette: Palette
 ) -> list[Line]:
     """Return a table's lines; `sources`: how each row, and the rule below the first of them, was written."""
     columns = max((len(r) for r in rows), default=0)
-    natural = [_natural_width(rows, column) for column in range(columns)]
+    natural = [_measure_column(rows, column) for column in range(columns)]
     widths = _shrink(natural, room - 3 * (columns - 1))
     if sum(widths) + 3 * (columns - 1) > room or any(w < min(n, 2) for w, n in zip(widths, natural, strict=True)):
         raise TooNarrow  # a wide character takes two cells
@@ -372,19 +372,19 @@ def _table_lines(
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):
-        out += made_from(_table_row(row, widths, aligns, palette), next(written, ""))
+        out += attach_source(_draw_table_row(row, widths, aligns, palette), next(written, ""))
         if number == 0:
             rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
-            out += made_from([rule], next(written, ""))
+            out += attach_source([rule], next(written, ""))
     return out
 
 
-def _natural_width(rows: list[list[list[Span]]], column: int) -> int:
+def _measure_column(rows: list[list[list[Span]]], column: int) -> int:
     """Return the cells that a column takes without folds, at least 1."""
     return max((sum(cell_len(t) for t, _ in r[column]) for r in rows if column < len(r)), default=1) or 1
 
 
-def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], palette: Palette) -> list[Line]:
+def _draw_table_row(row: list[list[Span]], widths: list[int], aligns: list[str], palette: Palette) -> list[Line]:
     folded = [wrap(row[c] if c < len(row) else [], width) for c, width in enumerate(widths)]
     lines: list[Line] = []
     for y in range(max(map(len, folded))):
@@ -399,7 +399,7 @@ def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], pale
 
 def _align_cell(text: Line, width: int, alignment: str) -> Line:
     """Return `text` with blanks up to `width` cells: before it, behind it, or on both sides."""
-    missing = width - line_width(text)
+    missing = width - measure_line(text)
     before = missing if alignment == "right" else missing // 2 if alignment == "center" else 0
     return [Segment(" " * before), *pad(text, width - before)] if before > 0 else pad(text, width)
 

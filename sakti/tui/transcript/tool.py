@@ -20,10 +20,10 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
-from sakti.tui.transcript.code import diff_counts, diff_lines
+from sakti.tui.transcript.blocks import INDENT, SIGN, Block, estimate_lines, limit_column
+from sakti.tui.transcript.code import count_changes, draw_diff
 from sakti.tui.transcript.links import add_links
-from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
+from sakti.tui.transcript.wrap import Line, Row, count_cells, draw_plain, fold_words, indent, shorten, to_row
 
 State: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
 
@@ -48,7 +48,7 @@ CHILD = "agent"  # the tool that starts child threads
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
-def _end_state(result: ToolResultPart) -> State:
+def _get_end_state(result: ToolResultPart) -> State:
     details = result.details
     if isinstance(details.get("denied"), str) or _name_refusal(result):
         return "denied"
@@ -125,7 +125,7 @@ class ToolBlock(Block, eq=False):
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
         call = types.unwrap(call)
-        self.name = one_line(_name_of(call), 60)
+        self.name = one_line(_get_name(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -156,7 +156,7 @@ class ToolBlock(Block, eq=False):
 
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
-        self.state = _end_state(result)
+        self.state = _get_end_state(result)
         if result.name == CHILD:
             self._take_child(details)
         if self.state == "denied":
@@ -171,7 +171,7 @@ class ToolBlock(Block, eq=False):
         self._take_exit_code(details.get("exit_code"))
         self._take_range(details.get("lines"))
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
-        self.size = output_size(self.output, details)
+        self.size = describe_output_size(self.output, details)
 
     def _take_refusal(self, result: ToolResultPart) -> None:
         """Take in who refused a call, and why."""
@@ -185,7 +185,7 @@ class ToolBlock(Block, eq=False):
 
     def _take_answers(self, answers: Sequence[Json]) -> None:
         """Show the user's answers to a card in the head, and among the options."""
-        self.progress = "; ".join(one_line(", ".join(_words_of(answer)), 200) for answer in answers)
+        self.progress = "; ".join(one_line(", ".join(_list_chosen(answer)), 200) for answer in answers)
         self.card = _describe_card(self.arguments, answers)
 
     def _take_child(self, details: Json) -> None:
@@ -236,7 +236,7 @@ class ToolBlock(Block, eq=False):
             body += self._arguments(room, palette)
             body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
-            body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
+            body += draw_diff(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
         if self._has_output:
             body += self._output(room, palette)
         return [self._head(width, palette), *indent(body, BODY)]
@@ -276,12 +276,12 @@ class ToolBlock(Block, eq=False):
 
     def _head(self, width: int, palette: Palette) -> Line:
         sign, style = self._sign(palette)
-        room = column(width) - SIGN
+        room = limit_column(width) - SIGN
         status = _fit_spans(self._status(palette), room * 2 // 3 if self.progress else room // 2)
-        taken = sum(cells(t) for t, _ in status)
+        taken = sum(count_cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
-        text = self._describe_call(room - cells(name) - taken - 4)
-        gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
+        text = self._describe_call(room - count_cells(name) - taken - 4)
+        gap = max(2, room - count_cells(name) - count_cells(text) - taken) if status else 0
         line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
         line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]
         return line
@@ -294,7 +294,7 @@ class ToolBlock(Block, eq=False):
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
-            return types.SIGNS[self.child_state], child_style(self.child_state, palette)
+            return types.SIGNS[self.child_state], get_child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -338,7 +338,7 @@ class ToolBlock(Block, eq=False):
         if self.progress:
             out.append((f"{' · ' if out else ''}{self.progress}", palette.faint))
         elif self._has_changed:
-            added, removed = diff_counts(self.diff)
+            added, removed = count_changes(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
             out.append((f"{' · ' if out else ''}{format_duration(self.duration_ms)}", palette.faint))
@@ -365,13 +365,13 @@ class ToolBlock(Block, eq=False):
     def _arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
         if self.card:
-            return plain_lines(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
+            return draw_plain(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
         if self.raw and not self.arguments:
-            return plain_lines(self.raw, palette.muted, width, 40)
+            return draw_plain(self.raw, palette.muted, width, 40)
         for key, value in self.arguments.items():
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
-            out += _argument_lines(one_line(str(key), 24), value, width, palette)
+            out += _draw_argument(one_line(str(key), 24), value, width, palette)
         return out
 
     def _output(self, width: int, palette: Palette) -> list[Line]:
@@ -383,14 +383,14 @@ class ToolBlock(Block, eq=False):
         out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
-            out += _output_lines(row[:4_000], style, width, palette)
+            out += _draw_output_row(row[:4_000], style, width, palette)
         return [*out, *self._end_of_output(width, palette, is_empty=not rows)]
 
     def _end_of_output(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
         """Return the lines below the output: its file, and a note if it is empty."""
         out: list[Line] = []
         if self.whole_path and (self._whole or self._has_failed):
-            out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
+            out += draw_plain(f"whole output: {self.whole_path}", palette.faint, width)
         if is_empty and self._whole and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
         return out
@@ -407,39 +407,39 @@ class ToolBlock(Block, eq=False):
         if self._has_changed:
             return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
         lines = self._shows(self._lines()) if self.output and self._has_output else 0
-        return 1 + self.gap + min(lines, estimate_text(self.output, width))
+        return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
 
 def _fit_spans(spans: list[tuple[str, Style]], width: int) -> list[tuple[str, Style]]:
     """Return `spans`, or one span of at most `width` cells, shortened, if they do not fit."""
-    if sum(cells(text) for text, _ in spans) <= width:
+    if sum(count_cells(text) for text, _ in spans) <= width:
         return spans
     return [(shorten("".join(text for text, _ in spans), max(0, width)), spans[0][1])]
 
 
-def _argument_lines(name: str, value: object, width: int, palette: Palette) -> list[Line]:
+def _draw_argument(name: str, value: object, width: int, palette: Palette) -> list[Line]:
     """Return an argument of a call behind its name, at most 12 lines."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     out: list[Line] = []
-    for number, line in enumerate(plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
+    for number, line in enumerate(draw_plain(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
         lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-        out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+        out.append(to_row(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
     return out
 
 
-def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
+def _draw_output_row(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
     """Return a line of output, its links marked, folded to at most 20 lines."""
     if ":" in row and "\t" not in row:
         return fold_words(add_links(row, style, palette.link), width)[:20]
-    return plain_lines(row, style, width, 20)
+    return draw_plain(row, style, width, 20)
 
 
-def child_style(state: ChildState, palette: Palette) -> Style:
+def get_child_style(state: ChildState, palette: Palette) -> Style:
     """Return the colour of a child thread's sign."""
     return {"running": palette.agent, "finished": palette.ok, "interrupted": palette.bad}.get(state, palette.warn)
 
 
-def output_size(output: str, details: Json) -> str:
+def describe_output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
     if isinstance(fetched := details.get("fetched"), str):
         return one_line(fetched, 60)
@@ -454,7 +454,7 @@ def output_size(output: str, details: Json) -> str:
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
 
-def _name_of(call: ToolCallPart) -> str:
+def _get_name(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
     if call.name == CHILD:
         return str((call.arguments or {}).get("mode") or call.name)
@@ -470,7 +470,7 @@ def summarise(call: ToolCallPart) -> str:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(types.PREFIX):
         return types.list_arguments(arguments)
-    texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
+    texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
     key = next((k for k in TELLING if k in texts), "")
     return _summarise_by(key, texts[key], arguments) if key else types.list_arguments(texts)
 
@@ -506,7 +506,7 @@ def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
         questions = convert(arguments.get("questions"), list[CardQuestion])
     except ValidationError:
         return ""
-    words = {str(answer.get("question")): _words_of(answer) for answer in answers}
+    words = {str(answer.get("question")): _list_chosen(answer) for answer in answers}
     lines: list[str] = []
     for question in questions:
         chosen = words.get(question.question, [])
@@ -516,22 +516,22 @@ def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
     return "\n".join(lines)
 
 
-def _words_of(answer: Json) -> list[str]:
+def _list_chosen(answer: Json) -> list[str]:
     """Return the options that an answer chose, and the user's own words."""
     choices = cast("list[object]", answer.get("choices") or [])
     return [str(text) for text in (*choices, answer.get("text")) if text]
 
 
-def _first_text(value: object) -> str:
+def _find_text(value: object) -> str:
     """Return a value as text for people: of a list its first text, of an object the one that says most."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list):
-        return next((text for each in cast("list[object]", value) if (text := _first_text(each))), "")
+        return next((text for each in cast("list[object]", value) if (text := _find_text(each))), "")
     if isinstance(value, dict):
         values = cast("dict[str, object]", value)
         ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
-        return next((text for each in ranked if (text := _first_text(each))), "")
+        return next((text for each in ranked if (text := _find_text(each))), "")
     return ""

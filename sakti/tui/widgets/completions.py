@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from sakti.actions.line import MAX_SHOWN, Choice
 from sakti.core.text import one_line
-from sakti.tui.transcript.wrap import fit, shorten
+from sakti.tui.transcript.wrap import fit_width, shorten
 
 
 class Completions(Widget, can_focus=False):
@@ -57,10 +57,10 @@ class Completions(Widget, can_focus=False):
             if number:
                 text.append("\n")
             if choice.hint:
-                line = Text(" " + fit(choice.label, label))
-                line.append(fit(choice.hint, max(0, width - label - 1)), hint)
+                line = Text(" " + fit_width(choice.label, label))
+                line.append(fit_width(choice.hint, max(0, width - label - 1)), hint)
             else:
-                line = Text(" " + fit(shorten(choice.label, width - 2), max(0, width - 1)))
+                line = Text(" " + fit_width(shorten(choice.label, width - 2), max(0, width - 1)))
             if number == self.index:
                 line.stylize(chosen)
             text.append_text(line)

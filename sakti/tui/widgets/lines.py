@@ -28,16 +28,16 @@ from textual.widget import Widget
 
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line, Row, indent, row_of, rows_text, wrap
+from sakti.tui.transcript.wrap import Line, Row, get_source_text, indent, to_row, wrap
 
 
 def paint_fast(bar: ScrollBar) -> None:
     """Let `bar`, a vertical one, paint itself so from now on."""
     if "render_lines" not in vars(bar):
-        bar.render_lines = partial(_lines, bar)
+        bar.render_lines = partial(_render_bar, bar)
 
 
-def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
+def _render_bar(bar: ScrollBar, crop: Region) -> list[Strip]:
     styles = cast("Widget", bar.parent).styles
     if bar.grabbed:
         background, colour = styles.scrollbar_background_active, styles.scrollbar_color_active
@@ -57,12 +57,12 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
         bar_color=(background + colour).rich_color,  # pyright: ignore[reportArgumentType]
     )
     under, bar_color = bar.background_colors
-    around = ground(under + bar_color)
+    around = make_ground(under + bar_color)
     strips: list[Strip] = []
     last, strip = None, Strip.blank(bar.size.width)
     for segment in list(drawn.segments)[crop.y : crop.bottom]:
         if segment is not last:
-            last, strip = segment, _cell(segment, around)
+            last, strip = segment, _make_cell(segment, around)
             for one in bar.get_line_filters():
                 strip = strip.apply_filter(one, background)
         strips.append(strip)
@@ -72,13 +72,13 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
 
 
 @lru_cache(maxsize=128)
-def _cell(segment: Segment, around: Style) -> Strip:
+def _make_cell(segment: Segment, around: Style) -> Strip:
     """Return the strip of a cell, one for each look: it knows how it is written when it comes again."""
     return Strip(Segment.apply_style([segment], around))
 
 
 @lru_cache(maxsize=32)
-def ground(background: Color) -> Style:
+def make_ground(background: Color) -> Style:
     """Return a style that is a background alone."""
     return VisualStyle(background=background).rich_style
 
@@ -170,7 +170,7 @@ class LineView(ScrollView, can_focus=True):
         above, indent = styles.padding.top, styles.padding.left
         top = self.scroll_offset.y - above
         filters, (under, background) = self.get_line_filters(), self.background_colors
-        around = ground(under + background)
+        around = make_ground(under + background)
         out: list[Strip] = []
         for y in crop.line_range:
             inside = above <= y < above + rows
@@ -227,7 +227,7 @@ class LineView(ScrollView, can_focus=True):
         """Return the selected text as it was written, without layout characters."""
         start, end = self.selected_span(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
-        return (rows_text(lines, start.x, end.x), "\n") if lines else None
+        return (get_source_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected_span(self, selection: Selection) -> tuple[Offset, Offset]:
         """Return the first and last place of the selection in the current content."""
@@ -421,7 +421,7 @@ class LineList(LineView):
         """Return the lines of the selected row, with a bar that is visible without colours."""
         if self._barred[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
-            rows = map(row_of, self._lines[self.cursor])
+            rows = map(to_row, self._lines[self.cursor])
             self._barred = self.cursor, [_add_bar(row, bar) for row in rows]
         return self._barred[1]
 

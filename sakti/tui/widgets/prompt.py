@@ -305,7 +305,7 @@ class Prompt(VimArea):
         if self._search is not None:
             self._look(self._search.type(one_line(text, 200)))
             return
-        files = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
+        files = await asyncio.to_thread(_find_images, event.text) if len(text) < LONGEST_PATHS else []
         for path, size in files:
             self.attach(path, size)
         if not files:
@@ -512,6 +512,6 @@ class Prompt(VimArea):
         self._end_search()
 
 
-def _sizes(text: str) -> list[tuple[Path, int]]:
+def _find_images(text: str) -> list[tuple[Path, int]]:
     """Return the images that a paste names, with their bytes."""
     return [(path, path.stat().st_size) for path in pasted_images(text)]

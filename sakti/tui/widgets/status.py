@@ -20,7 +20,7 @@ from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, format_duration, one_line
-from sakti.tui.activities import Activity, State
+from sakti.tui.activities import ActivityState, ActivityTracker
 from sakti.tui.transcript.wrap import shorten
 
 NOT_SAVED = "NOT SAVED"
@@ -114,7 +114,7 @@ DROPPABLE = (
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
-def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
+def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
     """Return the keys that have room, in their order; help is named before any pane."""
     taken: list[tuple[str, str, str]] = []
     for key in sorted(keys, key=lambda k: NEEDED.index(k[0]) if k[0] in NEEDED else len(NEEDED)):
@@ -128,7 +128,7 @@ def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str,
 ROOMY = 120  # columns from which the line says why there is no sandbox
 
 
-class Browsing(Struct, frozen=True):
+class BrowsedArea(Struct, frozen=True):
     """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
     Each key has its Textual name, its display form and its description. The last one shows all keys: it is named if
@@ -140,7 +140,7 @@ class Browsing(Struct, frozen=True):
     keys: tuple[tuple[str, str, str], ...]
 
 
-def _name_keys_in(browsing: Browsing, room: int) -> list[tuple[str, str, str]]:
+def _name_keys_in(browsing: BrowsedArea, room: int) -> list[tuple[str, str, str]]:
     """Return the keys of an area that have room, all or the first ones and the last."""
     widths = [3 + cell_len(f"{name} {what}") for _, name, what in browsing.keys]
     *keys, all_keys = browsing.keys
@@ -166,7 +166,7 @@ class StatusLine(Widget):
         *("status--key", "status--muted", "status--busy", "status--warn", "status--danger")
     }
 
-    browsing: reactive[Browsing | None] = reactive(None)
+    browsing: reactive[BrowsedArea | None] = reactive(None)
     approval: reactive[tuple[str, str]] = reactive(("", ""))
     sandbox: reactive[tuple[str, str]] = reactive(("", ""))
     vim: reactive[str] = reactive("")
@@ -189,7 +189,7 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._activity = Activity()
+        self._activity = ActivityTracker()
         self._estimated = False  # a part of the context
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
@@ -234,7 +234,7 @@ class StatusLine(Widget):
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"status--{name}", partial=True)
 
-    def _append_area(self, browsing: Browsing, text: Text) -> Text:
+    def _append_area(self, browsing: BrowsedArea, text: Text) -> Text:
         """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
         key = self._style("key")
         muted = self._style("muted")
@@ -258,7 +258,7 @@ class StatusLine(Widget):
             return self._style("danger")
         return warn if self.approval[0] == "auto" else muted
 
-    def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
+    def _fitting_parts(self, state: ActivityState | None, room: int) -> list[tuple[str, Style]]:
         """Return the activities, without as many of `DROPPABLE` as do not fit into `room` cells."""
         for count in range(len(DROPPABLE)):
             parts = self._parts(state, DROPPABLE[:count])
@@ -266,7 +266,7 @@ class StatusLine(Widget):
                 return parts
         return self._parts(state, DROPPABLE)
 
-    def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
+    def _parts(self, state: ActivityState | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
         activity = self._describe(state, with_clock="clock" not in dropped)
         confined = self.sandbox[0] == self.sandbox[1]
@@ -274,7 +274,7 @@ class StatusLine(Widget):
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
-            ("activity", activity, _activity_style(state)),
+            ("activity", activity, _get_activity_style(state)),
             ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
@@ -295,7 +295,7 @@ class StatusLine(Widget):
         text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
         return text.removeprefix("context ") if "label" in dropped else text
 
-    def _describe(self, state: State | None, *, with_clock: bool) -> str:
+    def _describe(self, state: ActivityState | None, *, with_clock: bool) -> str:
         if self.stopping or state is None:
             return f"stopping {self.stopping}" if self.stopping else ""
         clock = f" {self._format_clock(state.since)}" if with_clock else ""
@@ -334,7 +334,7 @@ class StatusLine(Widget):
     def _name_escape(self) -> str:
         return self._first_escape or (f"stop {self.stops}" if self.stops else "")
 
-    def _append_notice(self, state: State | None, text: Text) -> bool:
+    def _append_notice(self, state: ActivityState | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
         muted, busy, warn = self._style("muted"), self._style("busy"), self._style("warn")
@@ -360,11 +360,11 @@ class StatusLine(Widget):
             return False
         return True
 
-    def _retry_of(self, state: State | None) -> State | None:
+    def _retry_of(self, state: ActivityState | None) -> ActivityState | None:
         """Return `state` if it is a retry that is not being stopped."""
         return state if state is not None and state.kind == "retrying" and not self.stopping else None
 
-    def _append_parts(self, state: State | None, text: Text) -> None:
+    def _append_parts(self, state: ActivityState | None, text: Text) -> None:
         """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
         key, muted, warn = self._style("key"), self._style("muted"), self._style("warn")
@@ -378,7 +378,7 @@ class StatusLine(Widget):
         parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number or self.approval[0] else "", muted).append(part, style)
-        for name, what, action in _fitting((stop, *KEYS), width - cell_len(text.plain) - 1):
+        for name, what, action in _fit_keys((stop, *KEYS), width - cell_len(text.plain) - 1):
             piece = f"{name} {what}"
             text.append(" · " if text.plain.strip() else "", muted)
             start = cell_len(text.plain)
@@ -393,7 +393,7 @@ class StatusLine(Widget):
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
 
 
-def _activity_style(state: State | None) -> str:
+def _get_activity_style(state: ActivityState | None) -> str:
     return "warn" if state is not None and state.kind == "waiting" else "busy"
 
 

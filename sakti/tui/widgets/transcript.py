@@ -16,11 +16,11 @@ from textual.selection import Selection
 
 from sakti.core.text import counted
 from sakti.tui.host import host_of
-from sakti.tui.transcript import selection
 from sakti.tui.transcript.blocks import Block, Label
-from sakti.tui.transcript.links import Target, target_of
+from sakti.tui.transcript.links import Target, get_target
+from sakti.tui.transcript.selection import find_source_line, find_word, get_code, get_message_text, get_range_text
 from sakti.tui.transcript.tool import ToolBlock
-from sakti.tui.transcript.wrap import Line, line_width, row_of
+from sakti.tui.transcript.wrap import Line, measure_line, to_row
 from sakti.tui.widgets.transcript_view import TranscriptView
 
 FAR = 1 << 20  # beyond the end of any line
@@ -116,7 +116,7 @@ class Transcript(TranscriptView):
             text = "".join(s.text for s in line)
             spans += [(m.span(), self.palette.mark) for m in self._found.finditer(text) if m[0]]
         if self._link is not None and self._link[0] == y - self._moved:
-            spans += [(p, Style(reverse=True)) for p, _ in _links(line) if p[0] == self._link[1]]
+            spans += [(p, Style(reverse=True)) for p, _ in _find_links(line) if p[0] == self._link[1]]
         return spans
 
     def line_style(self, y: int) -> Style | None:
@@ -160,13 +160,13 @@ class Transcript(TranscriptView):
         """Open a link, copy a block of code at the right of its head, or fold or unfold a block."""
         block = self.document.blocks[index]
         line = self.document.lines(index)[inside]
-        copies = row_of(line).copies
-        if (target := target_of(event.style)) is not None:
+        copies = to_row(line).copies
+        if (target := get_target(event.style)) is not None:
             self.post_message(self.Opened(target))
         elif copies is not None:
-            if event.x > line_width(line) // 2:
-                self._copy(copies or selection.code_of(self.document, index) or "")
-        elif block.foldable and inside == int(block.gap) and event.x <= line_width(line):
+            if event.x > measure_line(line) // 2:
+                self._copy(copies or get_code(self.document, index) or "")
+        elif block.foldable and inside == int(block.gap) and event.x <= measure_line(line):
             self._toggle(index)
 
     def _select_at(self, event: events.Click) -> None:
@@ -176,14 +176,14 @@ class Transcript(TranscriptView):
             return
         y = offset.y + self._moved
         if event.chain == 2:
-            start, end = selection.word_at(self.line_at(y) or [], offset.x)
+            start, end = find_word(self.line_at(y) or [], offset.x)
             self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
-            first, last = selection.whole_line(self.document, y)
+            first, last = find_source_line(self.document, y)
             self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        target = target_of(event.style)
+        target = get_target(event.style)
         if target != self._hovered:
             self._hovered = target
             self.post_message(self.Said(target[1] if target else ""))
@@ -199,7 +199,7 @@ class Transcript(TranscriptView):
         """Open the selected link; else go to the next match; else fold or unfold the selected block."""
         if self._link is not None:
             line = self.line_at(self._link[0] + self._moved) or []
-            for span, target in _links(line):
+            for span, target in _find_links(line):
                 if span[0] == self._link[1]:
                     self.post_message(self.Opened(target))
         elif self._found is not None:
@@ -235,7 +235,7 @@ class Transcript(TranscriptView):
         block = self._chosen
         if block is None:
             return
-        code = selection.code_of(self.document, self.document.blocks.index(block)) is not None
+        code = get_code(self.document, self.document.blocks.index(block)) is not None
         keys = ["enter unfolds"] if block.foldable else []
         keys = ["enter follows the child", "x stops it", "space unfolds"] if self._chosen_child else keys
         keys += ["c copies the code"] if code else []
@@ -334,7 +334,7 @@ class Transcript(TranscriptView):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         start, end = self.selected_span(selection)
-        text = selection.range_of(self.document, (start.y, start.x), (end.y, end.x))
+        text = get_range_text(self.document, (start.y, start.x), (end.y, end.x))
         return (text, "\n") if text else None
 
     def _go(self, lines: int) -> bool:
@@ -381,7 +381,7 @@ class Transcript(TranscriptView):
             self._copy((self.get_selection(selection) or ("", ""))[0])
             self.let_go()
         elif self._chosen is not None and self._chosen in self.document.blocks:
-            self._copy(selection.message_of(self.document, self.document.blocks.index(self._chosen)))
+            self._copy(get_message_text(self.document, self.document.blocks.index(self._chosen)))
         else:
             self._copy(self.last_answer)
 
@@ -397,7 +397,7 @@ class Transcript(TranscriptView):
             bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
             first, last = 0, bottom[0] if bottom else -1
         for index in range(last, max(first, last - 400) - 1, -1):
-            if (code := selection.code_of(self.document, index)) is not None:
+            if (code := get_code(self.document, index)) is not None:
                 self._copy(code)
                 return
         self.post_message(self.Said("no code block here", 2))
@@ -422,8 +422,8 @@ class Transcript(TranscriptView):
         links: list[tuple[int, int, Target]] = []
         for y in range(top, top + self.size.height):
             line = self.line_at(y) or []
-            for span, target in _links(line):
-                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
+            for span, target in _find_links(line):
+                if links and to_row(line).join == "" and links[-1][2] == target and span[0] <= to_row(line).skip:
                     continue  # the link above goes on here
                 links.append((y - self._moved, span[0], target))
         return links
@@ -436,12 +436,12 @@ class Transcript(TranscriptView):
         self.post_message(self.FindWanted(step))
 
 
-def _links(line: Line) -> list[tuple[tuple[int, int], Target]]:
+def _find_links(line: Line) -> list[tuple[tuple[int, int], Target]]:
     """Return the links in a line: from and to which character, and where each leads."""
     out: list[tuple[tuple[int, int], Target]] = []
     at = 0
     for text, style, _ in line:
-        target = target_of(style)
+        target = get_target(style)
         if target is not None:
             if out and out[-1][1] == target and out[-1][0][1] == at:
                 out[-1] = ((out[-1][0][0], at + len(text)), target)

@@ -20,10 +20,10 @@ from sakti.core.types import Message
 from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, Label, NoticeBlock, WaitingBlock
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.live_turn import LiveTurn
-from sakti.tui.transcript.selection import seek
+from sakti.tui.transcript.selection import find_best_match
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
@@ -274,7 +274,7 @@ class TranscriptView(LineView):
         self.live.seen.clear()
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.append(*message_blocks(shown), *(b for b in notices if not isinstance(b, WaitingBlock)))
+        self.document.append(*make_message_blocks(shown), *(b for b in notices if not isinstance(b, WaitingBlock)))
         if awaited:
             self.live.begin_step(awaited)
         self.more_above, self._asked_older = more, False
@@ -295,7 +295,7 @@ class TranscriptView(LineView):
         old = self.document.top(place[0]) if place is not None else 0
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.insert(0, message_blocks(shown))
+        self.document.insert(0, make_message_blocks(shown))
         added = self._blocks - before
         self.live.shift(added)
         self._read_to += added
@@ -340,7 +340,7 @@ class TranscriptView(LineView):
         index = self.document.index_of(message_id) if message_id else None
         if index is None:
             return None
-        match = seek(self.document, message_id, self._pattern) if self._pattern is not None else None
+        match = find_best_match(self.document, message_id, self._pattern) if self._pattern is not None else None
         if match is None:
             self._pattern = None  # the words are not in sight: the head of the message is marked
             return index, 0

@@ -113,7 +113,7 @@ def read_theme(path: Path) -> Theme:
 
 
 class Appearance:
-    """Owns the themes that were read. Made before the app is: `dress` hands it over."""
+    """Owns the themes that were read. Made before the app is: `attach` hands it over."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -130,7 +130,7 @@ class Appearance:
         assert self._app is not None
         return self._app
 
-    def dress(self, app: App[Any]) -> None:
+    def attach(self, app: App[Any]) -> None:
         """Give `app` the themes, and the one that is configured."""
         self._app = app
         self._register()
@@ -186,7 +186,7 @@ class Appearance:
         if name in self._themes.themes and self._session.workspace.config.ui.theme == FALLBACK:
             self.app.theme = name
 
-    def adapt(self) -> None:
+    def adapt_to_terminal(self) -> None:
         """Adapt to the colours that the terminal supports."""
         self._colours = self.colours
         self.app.set_class(self._colours == "none", "-no-colours")
@@ -195,7 +195,7 @@ class Appearance:
             theme = self.app.theme
             self.use(SIXTEEN if self._colours == "standard" and theme == FALLBACK else theme)
 
-    def use_motion(self) -> None:
+    def apply_motion(self) -> None:
         """Let nothing blink or glide where the user wants it so."""
         app = self.app
         app.animation_level = (

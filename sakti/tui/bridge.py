@@ -168,12 +168,12 @@ def _show_side_event(chat: ChatScreen, event: JobsChanged | SideQuestion | Store
     if isinstance(event, JobsChanged):
         chat.status_line.jobs = len(chat.host.session.background_commands())
     elif isinstance(event, StoreWaiting):
-        chat.status_line.waiting(event.seconds)
+        chat.status_line.show_wait(event.seconds)
     elif isinstance(event, McpServerChanged):
         chat.status_line.handle_server(event)
     else:
         chat.conversation.show_aside(event)
-        chat.name_escape()
+        chat.update_escape_label()
 
 
 def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:
@@ -181,7 +181,7 @@ def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved
     chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
     chat.show_approvals(event)
     if is_open:
-        chat.notifier.call(summarise_question(event))
+        chat.notifier.notify(summarise_question(event))
 
 
 def _show_memory(
@@ -192,11 +192,11 @@ def _show_memory(
         case MemoryStatus():
             chat.panes.show_windows()
         case MemoryOperation(kind=kind):
-            chat.sidebar.memory.operation(event)
+            chat.sidebar.memory.handle_operation(event)
             if kind == "end":
                 chat.panes.load_log()
         case MemoryActivation():
-            live.add_block(make_activation_notice(event, by_hand=chat.stop_control.activities.has("compaction")))
+            live.add_block(make_activation_notice(event, by_hand=chat.stop_control.activities.is_running("compaction")))
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():

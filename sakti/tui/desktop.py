@@ -248,19 +248,19 @@ class Notifier:
 
     def __init__(self, session: Session, focused: Callable[[], bool], write: Callable[[str], None]) -> None:
         self._session, self._focused, self._write = session, focused, write
-        self._began: float | None = None
+        self._turn_start: float | None = None
 
     def begin_turn(self) -> None:
-        if self._began is None:
-            self._began = self._session.workspace.clock.monotonic()
+        if self._turn_start is None:
+            self._turn_start = self._session.workspace.clock.monotonic()
 
     def end_turn(self, text: str) -> None:
         """Call where the turn took long."""
-        began, self._began = self._began, None
+        began, self._turn_start = self._turn_start, None
         if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN:
-            self.call(text)
+            self.notify(text)
 
-    def call(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Tell that something waits for the user."""
         if not self._focused() and (written := make_notification(self._session.workspace.config.ui.notify, text)):
             self._write(written)

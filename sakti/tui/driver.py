@@ -59,13 +59,13 @@ class PasteSplitter:
         """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
         out: list[str | PastedText] = []
         if self._inside and self._stalled and not self._parts and text in _WAYS_OUT:
-            self._leave(out)
+            self._end_paste(out)
         self._last = now
         while text:
-            text = self._content(text, out) if self._inside else self._keys(text, out)
+            text = self._split_paste(text, out) if self._inside else self._split_keys(text, out)
         return out
 
-    def silence(self, now: float) -> list[str | PastedText]:
+    def flush_stalled(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
@@ -77,11 +77,11 @@ class PasteSplitter:
         self._stalled = True
         return [PastedText(shown)] if shown else []
 
-    def forget(self) -> None:
+    def reset_match(self) -> None:
         """Drop the beginning of a marker: the parser of keys gave up waiting, so it was a key."""
         self._matched = 0
 
-    def _keys(self, text: str, out: list[str | PastedText]) -> str:
+    def _split_keys(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of a start marker; returns the rest."""
         before, self._matched = self._matched, 0
         if before and text.startswith(START[before:]):
@@ -101,7 +101,7 @@ class PasteSplitter:
         self._inside, self._stalled, self._carry = True, False, ""
         return text[end:]
 
-    def _content(self, text: str, out: list[str | PastedText]) -> str:
+    def _split_paste(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of an end marker; returns the rest."""
         carried = len(self._carry)
         looked = self._carry + text
@@ -114,10 +114,10 @@ class PasteSplitter:
         self._parts.append(looked[carried : at + len(END)])
         content = "".join(self._parts)
         self._parts = [content[: -len(END)]]
-        self._leave(out)
+        self._end_paste(out)
         return rest
 
-    def _leave(self, out: list[str | PastedText]) -> None:
+    def _end_paste(self, out: list[str | PastedText]) -> None:
         """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
         text = "".join(self._parts)
         out.append(END)
@@ -178,9 +178,9 @@ class TerminalInput:
         """Yield the messages that a pause completes: a single Esc, a paste without an end."""
         waited = list(self._parser.tick())
         if waited:
-            self._pastes.forget()
+            self._pastes.reset_match()
         yield from waited
-        yield from self._messages(self._pastes.silence(self._now()))
+        yield from self._messages(self._pastes.flush_stalled(self._now()))
 
     def close(self) -> None:
         """Let the parser end, and its debug log with it."""
@@ -219,7 +219,7 @@ class SafeSuspension:
     _must_signal_resume = False
     _stop: asyncio.TimerHandle | None = None
 
-    def _answer_signals(self) -> None:
+    def _handle_signals_in_loop(self) -> None:
         """Let the event loop answer the signals for stopping and continuing."""
         with contextlib.suppress(RuntimeError, NotImplementedError):  # there is no loop, or none that takes signals
             loop = asyncio.get_running_loop()
@@ -257,22 +257,22 @@ class SafeSuspension:
         if self.exit_event.for_good:
             return
         if self._suspended:
-            self._start_again()
+            self._restart()
         else:
-            self._ask_for_repaint()
+            self._request_repaint()
 
-    def _start_again(self) -> None:
-        before = self._thread_of_writer()
+    def _restart(self) -> None:
+        before = self._get_writer_thread()
         self._writes = True
         super().resume_application_mode()  # pyright: ignore
-        self._suspended = self._thread_of_writer() is before
+        self._suspended = self._get_writer_thread() is before
         self._writes = not self._suspended
 
-    def _thread_of_writer(self) -> object:
+    def _get_writer_thread(self) -> object:
         """Return the thread that writes; starting the application mode makes a new one."""
         return getattr(self, "_writer_thread", None)
 
-    def _ask_for_repaint(self) -> None:
+    def _request_repaint(self) -> None:
         with contextlib.suppress(RuntimeError):  # no event loop runs at the end
             self._app.post_message(Driver.SignalResume())
 
@@ -297,7 +297,7 @@ def make_safe_driver(base: type[Driver]) -> type[Driver]:
                 self._file = SafeOutput(file)
             self.exit_event = StopEvent()
             if self.can_suspend:
-                self._answer_signals()
+                self._handle_signals_in_loop()
 
         def hang_up(self) -> None:
             """Stop reading for good."""

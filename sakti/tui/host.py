@@ -33,7 +33,7 @@ class Host(Protocol):
     session: Session
     appearance: Appearance
     theme_changed_signal: Signal[Theme]
-    own_keys: Keymap
+    custom_keys: Keymap
 
     @property
     def palette(self) -> Palette:

@@ -95,18 +95,18 @@ class KeyQueue:
         self._settling: asyncio.Task[None] | None = None
         self.waiting: deque[events.Key | events.Paste] = deque()
 
-    def is_next(self, event: events.Key | events.Paste) -> bool:
+    def admit(self, event: events.Key | events.Paste) -> bool:
         """Return whether a key can be handed on now; if not, it is handed on after those before it."""
         if self._settling is not None:
             self.waiting.append(event)
         return self._settling is None
 
-    def follow(self, event: events.Key | events.Paste) -> None:
+    def wait_for_effect(self, event: events.Key | events.Paste) -> None:
         """Let the next keys wait until one that was handed on has had its effect."""
-        if (start := self._effect_of(event)) is not None:
-            self._settling = asyncio.create_task(self._hand_on_rest(start))
+        if (start := self._find_target(event)) is not None:
+            self._settling = asyncio.create_task(self._handle_waiting(start))
 
-    def _effect_of(self, event: events.Key | events.Paste) -> MessagePump | None:
+    def _find_target(self, event: events.Key | events.Paste) -> MessagePump | None:
         """Return where the effect of a key begins; None if it is text in a line."""
         if not self._app.screen_stack:  # the window is closing
             return None
@@ -114,7 +114,7 @@ class KeyQueue:
         is_typed = isinstance(event, events.Paste) or is_text(event)
         return None if is_typed and isinstance(focused, Input | TextArea) else focused or self._app.screen
 
-    async def _hand_on_rest(self, start: MessagePump | None) -> None:
+    async def _handle_waiting(self, start: MessagePump | None) -> None:
         try:
             while start is not None:
                 await self._settle(start)
@@ -122,7 +122,7 @@ class KeyQueue:
                 while self.waiting and start is None:
                     event = self.waiting.popleft()
                     await self._handle(event)
-                    start = self._effect_of(event)
+                    start = self._find_target(event)
         except Exception as error:
             self._app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]  as for the first key
         finally:

@@ -34,9 +34,9 @@ async def open_board(app, pilot):
     return app.screen
 
 
-async def look(app, pilot):
+async def reload_soon(app, pilot):
     """What the clock does once a second."""
-    app.screen.look()
+    app.screen.reload_soon()
     await settle(app, pilot)
 
 

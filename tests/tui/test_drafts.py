@@ -38,7 +38,7 @@ async def test_every_change_is_kept_and_what_is_sent_is_not(running, session, mo
     async with running() as (app, pilot):
         big = "line\n" * 100
         await pilot.press(*"ab")
-        app.chat.prompt.add(big)
+        app.chat.prompt.insert_text(big)
         await settle(app, pilot)
         await pilot.pause(0.01)
         await settle(app, pilot)
@@ -51,7 +51,7 @@ async def test_every_change_is_kept_and_what_is_sent_is_not(running, session, mo
         await settle(app, pilot)
         assert session.views.kept[-1][1] == ("later",)
         await pilot.press(*"draft")
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
         assert session.views.kept[-1] == ("draft", ("later",), True)
 
 
@@ -67,7 +67,7 @@ async def test_where_nothing_can_be_stored_it_is_said_once(running, session, mon
             await pilot.pause(0.01)
             await settle(app, pilot)
         assert chat_text(app).count("The disk is full.") == 1
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
 
 
 async def test_what_comes_back_is_shown_harmlessly(running, session):

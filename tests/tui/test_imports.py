@@ -53,7 +53,7 @@ async def count_threads(app: SaktiApp) -> int:
 
 
 async def type_command(app: SaktiApp, pilot, text: str) -> None:
-    app.chat.prompt.put(text)
+    app.chat.prompt.set_text(text)
     await pilot.press("enter")
     await settle(app, pilot)
 

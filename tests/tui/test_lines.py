@@ -235,7 +235,7 @@ def test_markdown_shows_every_word(forms, width):
     text = re.sub(r"\{\}", lambda _: next(words), "".join(forms))
     wanted = Counter(re.findall(r"w\d+w|[日本語ü]", text))
     for block in (ChunkBlock(chunk=chunk) for chunk in split(sanitise(text))):
-        above = [block.above(width, PALETTE)] if block.gap else []
+        above = [block.render_above(width, PALETTE)] if block.gap else []
         lines = text_of([*above, *block.render(width, PALETTE)])
         assert all(cell_len(line) <= max(width, 10) for line in lines)
         wanted.subtract(re.findall(r"w\d+w|[日本語ü]", re.sub(r"[\s▌]", "", "".join(lines))))
@@ -303,7 +303,7 @@ def test_a_tool_line_says_what_ran_and_how_it_went():
     assert shown(tool)[0].startswith("  ● bash  pytest -q") and shown(tool)[0].endswith("  running")
     assert tool.tick(13.4) and not tool.tick(13.9)
     assert shown(tool)[0].endswith("running 3 s")
-    tool.enter("waiting", 14.0)
+    tool.set_state("waiting", 14.0)
     assert shown(tool)[0].startswith("  ◌ bash") and shown(tool)[0].endswith("waiting for you")
     tool.finish(ToolResultPart("c", "bash", "boom\n[exit code 2]", True, {"exit_code": 2}), 1_900)
     assert shown(tool)[0].startswith("  ✗ bash  pytest -q") and shown(tool)[0].endswith("exit 2 · 1.9 s")

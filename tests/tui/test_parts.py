@@ -54,7 +54,7 @@ class FakePrompt:
 
     dropped = 0
 
-    def drop(self):
+    def clear_text(self):
         self.dropped += 1
 
     def call_after_refresh(self, work, *args):
@@ -71,7 +71,7 @@ class FakeConversation:
         self.prompt = prompt or FakePrompt()
         self.taken_back = 0
 
-    def take_back_queue(self):
+    def unqueue_all(self):
         self.taken_back += 1
 
 
@@ -83,7 +83,7 @@ def host(tmp_path):
 
 
 def stopping_of(host, prompt=None):
-    line = SimpleNamespace(stops="", hint="", work=lambda text: None)
+    line = SimpleNamespace(stops="", hint="", show_work=lambda text: None)
     return StopControl(host, FakeConversation(prompt), line), line
 
 
@@ -206,7 +206,7 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
 
 class FakeTranscript:
     def __init__(self) -> None:
-        self.live = SimpleNamespace(speaking=False, seen=set(), show_stored_children=lambda _children: None)
+        self.live = SimpleNamespace(has_content=False, seen=set(), show_stored_children=lambda _children: None)
         self.shown: list[int] = []
         self.jumps: list[str] = []
         self.more = False

@@ -76,12 +76,12 @@ def test_pauses_lose_nothing(content: str, cuts: list[int]) -> None:
     for place in places:
         out += pastes.feed(text[last:place], now)
         last, now = place, now + AGAIN / 2  # no pause yet
-        out += pastes.silence(now)
+        out += pastes.flush_stalled(now)
     assert [p for p in out if isinstance(p, PastedText)] == [PastedText(content)]
     pastes, out = PasteSplitter(), []
     half = len(START) + len(content) // 2
     out += pastes.feed(text[:half], 0.0)
-    out += pastes.silence(PATIENCE)
+    out += pastes.flush_stalled(PATIENCE)
     out += pastes.feed(text[half:], PATIENCE)
     assert "".join(p.text for p in out if isinstance(p, PastedText)) == content
     assert "".join(p for p in out if isinstance(p, str)) == START + END
@@ -90,8 +90,8 @@ def test_pauses_lose_nothing(content: str, cuts: list[int]) -> None:
 def test_an_end_marker_cut_by_a_pause_is_an_end():
     pastes = PasteSplitter()
     assert pastes.feed(f"{START}abc{END[:3]}", 0.0) == [START]
-    assert pastes.silence(PATIENCE - 0.1) == []
-    assert pastes.silence(PATIENCE) == [PastedText("abc")]
+    assert pastes.flush_stalled(PATIENCE - 0.1) == []
+    assert pastes.flush_stalled(PATIENCE) == [PastedText("abc")]
     assert pastes.feed(END[3:] + "x", PATIENCE + 0.1) == [END, "x"]
 
 
@@ -113,7 +113,7 @@ def test_a_paste_that_never_ends_is_shown_and_left_with_escape_or_ctrl_c():
 def test_escape_alone_then_a_marker_typed_by_hand_is_no_paste():
     pastes = PasteSplitter()
     assert pastes.feed("\x1b", 0.0) == ["\x1b"]
-    pastes.forget()
+    pastes.reset_match()
     assert pastes.feed("[200~abc", 1.0) == ["[200~abc"]
     assert pastes.feed("\x1b[200~abc" + END, 2.0) == [START, END, PastedText("abc")]
 

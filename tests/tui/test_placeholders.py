@@ -55,8 +55,8 @@ async def test_keys_at_and_in_a_sign(running, session):
         prompt = app.chat.prompt
 
         def paste():
-            prompt.put("a ")
-            prompt.add(LONG)
+            prompt.set_text("a ")
+            prompt.insert_text(LONG)
             assert prompt.text == "a [pasted 60 lines]"
 
         paste()
@@ -122,7 +122,7 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
             assert "row 200" not in text
             await app.chat.view.load()
         mine = next(b for b in app.chat.transcript.document.blocks if isinstance(b, TextBlock))
-        assert mine.plain() == sent and mine.foldable
+        assert mine.get_plain_text() == sent and mine.is_foldable
         mine.toggle()
         assert "row 200" in "".join(s.text for line in mine.render(100, app.palette) for s in line)
         assert session.workspace.models.provider.requests[0].messages[-1].text.startswith(sent[:50])

@@ -84,8 +84,8 @@ async def test_leaving_the_search_leaves_the_text_as_it_was(running, session, ke
     session.views.typed = [*OLDER, "line\n" * 60]
     async with running() as (app, pilot):
         pasted = "x\n" * 80
-        app.chat.prompt.put(pasted)
-        app.chat.prompt.add(" and this")
+        app.chat.prompt.set_text(pasted)
+        app.chat.prompt.insert_text(" and this")
         app.chat.prompt.move_cursor((0, 3))
         before = app.chat.prompt.text
         await pilot.press("ctrl+r", *"line")

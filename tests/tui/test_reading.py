@@ -195,7 +195,7 @@ def test_what_a_tool_prints_has_links_too():
     output = "tests/a.py:12: AssertionError\nsee https://a.b/c"
     found = type(user("x", ""))("t", "t1", "r", "tool", (ToolResultPart("c", "bash", output, True),), 0)
     doc = document(assistant("m1", "", 1, (call,)), found, width=60)
-    index = next(i for i, b in enumerate(doc.blocks) if b.foldable)
+    index = next(i for i, b in enumerate(doc.blocks) if b.is_foldable)
     doc.blocks[index].toggle()
     targets = [t for line in doc.lines(index) for s in line if (t := get_target(s.style))]
     assert targets == [("file", "tests/a.py"), ("url", "https://a.b/c")]
@@ -364,13 +364,13 @@ async def test_finding_in_the_whole_thread(running, session):
         await pilot.press("enter")
         await settle(app, pilot)
         assert "message 1 of 4" in screen_text(app) and chat.has_focus
-        assert chat.place and chat._spot[0].holds("m900")
+        assert chat.place and chat._current_match[0].shows_message("m900")
         seen = []
         for key in ("n", "n", "enter", "n"):
             await pilot.press(key)
             await settle(app, pilot)
-            seen.append(next(m.id for m in thread if chat._spot[0].holds(m.id)))
-            y = chat.document.top(chat.document.blocks.index(chat._spot[0])) + chat._spot[1]
+            seen.append(next(m.id for m in thread if chat._current_match[0].shows_message(m.id)))
+            y = chat.document.top(chat.document.blocks.index(chat._current_match[0])) + chat._current_match[1]
             assert chat.scroll_offset.y <= y < chat.scroll_offset.y + chat.size.height
         assert seen == ["m700", "m500", "m3", "m3"]
         assert "needle in the output" in chat_text(app)
@@ -382,7 +382,7 @@ async def test_finding_in_the_whole_thread(running, session):
         assert "no match in this thread" in screen_text(app)
         await pilot.press("escape")
         await settle(app, pilot)
-        assert "find in this thread" not in screen_text(app) and chat._found is None and chat.has_focus
+        assert "find in this thread" not in screen_text(app) and chat._pattern_found is None and chat.has_focus
         await pilot.press("escape")
         assert app.chat.prompt.has_focus
 

@@ -160,10 +160,10 @@ class Welcome:
         """Open it, whether it is due or not."""
         self._host.push(welcome_screen.WelcomeScreen(self._apply, self._download))
 
-    def typed_through(self, event: events.Event, app: App[Any]) -> None:
+    def close_on_input(self, event: events.Event, app: App[Any]) -> None:
         """Leave the welcome at input meant for the chat: typed or pasted text, and the keys of the chat."""
         passed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and self._is_passed_on(event))
-        if passed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
+        if passed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.is_typing:
             app.screen.dismiss(None)
 
     def _is_passed_on(self, event: events.Key) -> bool:

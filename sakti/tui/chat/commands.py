@@ -39,14 +39,14 @@ class Commands:
         """Run a command, then show its value and the parts of the chat that it changed."""
         chat = self._chat
         compacts = typed.name == "compact" and typed.argument not in ("undo", "diff")
-        if compacts and chat.stop_control.activities.has("compaction"):
+        if compacts and chat.stop_control.activities.is_running("compaction"):
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
-        before = chat.transcript.live.placed
+        before = chat.transcript.live.outside_count
         owner = nullcontext() if typed.name in WHOLE else chat.stop_control.command(typed.name)
         with owner:
             value = await line.run(self._scope, typed)
-        if chat.transcript.live.placed > before:  # a notice is the answer
+        if chat.transcript.live.outside_count > before:  # a notice is the answer
             chat.transcript.scroll_end_now()
         chat.show_modes()
         match typed.name:
@@ -126,13 +126,13 @@ class Commands:
             case "compaction":
                 host.push(text_screens.CompactionScreen(data))
             case "undo":
-                undo_screen.open_preview(host, chat.conversation.give_back, *data)
+                undo_screen.open_preview(host, chat.conversation.return_to_prompt, *data)
             case "redo":
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
                 host.set_hint(done.sentence, undo_screen.TOLD_S)
-                chat.conversation.give_back(prompt)
+                chat.conversation.return_to_prompt(prompt)
             case "import":
                 self._choose_import(data)
             case "mcp":
@@ -146,7 +146,7 @@ class Commands:
 
     def _choose_import(self, history: HistoryImport) -> None:
         """Let the user choose programs and import them. Raises Refused while an import runs."""
-        if self._chat.stop_control.activities.has(IMPORT):
+        if self._chat.stop_control.activities.is_running(IMPORT):
             raise Refused("An import is under way; Esc stops it.")
 
         def begin(programs: frozenset[str] | None) -> None:

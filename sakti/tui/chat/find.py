@@ -63,7 +63,7 @@ class FindBar(Horizontal):
     def text(self) -> str:
         return self.query_one(Input).value.strip()
 
-    def say(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Show `text`, which is safe to show."""
         self.query_one("#find-count", Static).update(text)
 
@@ -96,10 +96,10 @@ class ThreadFind:
         self._host, self._transcript, self._view = host, transcript, view
         self.bar = FindBar()
         self.bar.display = False
-        self._places: tuple[MessageMatch, ...] = ()  # the messages that have the words, oldest first
+        self._matches: tuple[MessageMatch, ...] = ()  # the messages that have the words, oldest first
         self._words = ""
-        self._at = -1  # which of them is shown; -1: none yet
-        self._row = -1  # which of its lines
+        self._match_index = -1  # which of them is shown; -1: none yet
+        self._row_index = -1  # which of its lines
 
     def open(self, step: int = 0) -> None:
         """Open the bar, or go to it; with `step` go on to the next place."""
@@ -108,10 +108,10 @@ class ThreadFind:
         elif self.bar.display:
             self.bar.screen.set_focus(self.bar.query_one(Input))
         elif self.bar.is_attached:
-            self._words, self._places, self._at = "", (), -1
+            self._words, self._matches, self._match_index = "", (), -1
             self.bar.open()
 
-    def look_for(self, text: str) -> None:
+    def search(self, text: str) -> None:
         """Find other words."""
         self._host.start_worker(self._count, text, group="find", exclusive=True)
 
@@ -121,10 +121,10 @@ class ThreadFind:
             self.bar.screen.set_focus(self._transcript)
         self._host.start_worker(self._step, step, group="find", exclusive=True)
 
-    def leave(self) -> bool:
+    def close(self) -> bool:
         """Close the bar and unmark everything; False if it was not open."""
-        self._places, self._words, self._at = (), "", -1
-        self._transcript.show_found(None)
+        self._matches, self._words, self._match_index = (), "", -1
+        self._transcript.mark_matches(None)
         if not self.bar.display:
             return False
         focused = self.bar.screen.focused
@@ -136,62 +136,64 @@ class ThreadFind:
     async def _count(self, text: str) -> None:
         """Mark every occurrence of `text` on the screen and count it in the entire thread."""
         session = self._host.session
-        self._words, self._at, self._row = text, -1, -1
+        self._words, self._match_index, self._row_index = text, -1, -1
         thread = session.thread
-        self._transcript.show_found(phrase(text) if text else None)
-        self._places = tuple(await session.views.within(thread.id, text)) if text and thread else ()
+        self._transcript.mark_matches(phrase(text) if text else None)
+        self._matches = tuple(await session.views.within(thread.id, text)) if text and thread else ()
         self._show_count()
 
     def _show_count(self) -> None:
         bar = self.bar
-        total = sum(p.count for p in self._places)
+        total = sum(p.count for p in self._matches)
         if not self._words:
-            bar.say("")
+            bar.show_status("")
         elif not total:
-            bar.say("no match in this thread")
-        elif self._at < 0:
-            messages = len(self._places)
-            bar.say(f"{total:,} in {counted(messages, 'message')} · enter goes there")
+            bar.show_status("no match in this thread")
+        elif self._match_index < 0:
+            messages = len(self._matches)
+            bar.show_status(f"{total:,} in {counted(messages, 'message')} · enter goes there")
         else:
-            newer = len(self._places) - self._at
-            bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")
+            newer = len(self._matches) - self._match_index
+            bar.show_status(f"message {newer:,} of {len(self._matches):,}, {total:,} in all · n older · N newer · esc")
 
     async def _step(self, step: int) -> None:
         """Go to the next older (1) or newer (-1) line or message with a match, wrapping around."""
         if self.bar.display and self.bar.text != self._words:
             await self._count(self.bar.text)
-        if not self._places:
+        if not self._matches:
             return
         chat = self._transcript
-        rows = self._rows() if self._at >= 0 else []
-        if 0 <= self._row - step < len(rows):
-            self._row -= step
+        rows = self._find_match_rows() if self._match_index >= 0 else []
+        if 0 <= self._row_index - step < len(rows):
+            self._row_index -= step
         else:
-            self._at = self._first() if self._at < 0 else (self._at - step) % len(self._places)
-            place = self._places[self._at]
+            self._match_index = (
+                self._find_first_match() if self._match_index < 0 else (self._match_index - step) % len(self._matches)
+            )
+            place = self._matches[self._match_index]
             if chat.document.index_of(place.message_id) is None:
                 await self._view.load_older(place.index)
-            rows = self._rows()
-            self._row = len(rows) - 1 if step > 0 else 0
+            rows = self._find_match_rows()
+            self._row_index = len(rows) - 1 if step > 0 else 0
         if rows:
-            chat.show_row(*rows[self._row])
+            chat.show_row(*rows[self._row_index])
         else:
-            chat.jump(self._places[self._at].message_id)
+            chat.jump(self._matches[self._match_index].message_id)
         self._show_count()
 
-    def _first(self) -> int:
+    def _find_first_match(self) -> int:
         """Return the index of the newest message with a match that is not below the screen."""
         chat = self._transcript
-        for at in range(len(self._places) - 1, -1, -1):
-            index = chat.document.index_of(self._places[at].message_id)
+        for at in range(len(self._matches) - 1, -1, -1):
+            index = chat.document.index_of(self._matches[at].message_id)
             if index is None or chat.document.top(index) < chat.scroll_offset.y + chat.size.height:
                 return at
-        return len(self._places) - 1
+        return len(self._matches) - 1
 
-    def _rows(self) -> list[tuple[int, int]]:
+    def _find_match_rows(self) -> list[tuple[int, int]]:
         """List the matching lines of the current message, unfolding blocks that hide them."""
         document, pattern = self._transcript.document, phrase(self._words)
-        message_id = self._places[self._at].message_id
+        message_id = self._matches[self._match_index].message_id
         if not (rows := find_rows(document, message_id, pattern)):
             find_best_match(document, message_id, pattern)
             rows = find_rows(document, message_id, pattern)

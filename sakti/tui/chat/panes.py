@@ -41,8 +41,8 @@ class Panes:
         self._board: BoardScreen | None = None
         self._context: ContextScreen | None = None
         self._windows = Windows()  # those that are shown
-        self._lines: set[str] = set()  # of the log and those that are ready, by id
-        self._seen: set[str] | None = None  # those that a pane has shown; None: another thread's
+        self._line_ids: set[str] = set()  # of the log and those that are ready, by id
+        self._seen_ids: set[str] | None = None  # those that a pane has shown; None: another thread's
         self._timer: Timer | None = None  # runs while they change
         self._looked = float("-inf")  # when it ran last
 
@@ -54,7 +54,7 @@ class Panes:
     async def _load_board(self) -> None:
         self._sidebar.tasks.show(await self._host.session.views.board())
         if self._board is not None and self._board.is_open:
-            self._board.look()
+            self._board.reload_soon()
 
     def poll_board(self) -> None:
         """Load the board where another process changed it."""
@@ -76,8 +76,8 @@ class Panes:
         views, side = self._host.session.views, self._sidebar
         await self._load_carried()
         log, waiting = await views.observations(), await views.waiting_observations()
-        self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
-        self._seen = set(self._lines) if self._seen is None else self._seen
+        self._line_ids = {line.id for line in (*log, *waiting) if not line.forgotten}
+        self._seen_ids = set(self._line_ids) if self._seen_ids is None else self._seen_ids
         side.observations.show(log, await views.moments(), waiting)
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
@@ -139,9 +139,9 @@ class Panes:
             if before.status is not None and now.status is not None and _log_of(before.status) != _log_of(now.status):
                 self.load_log()
 
-    def forget_windows(self) -> None:
+    def reset_windows(self) -> None:
         """Forget the windows of the previous thread."""
-        self._windows, self._seen = Windows(), None
+        self._windows, self._seen_ids = Windows(), None
         self._line.show_context(0)
 
     def show_header(self) -> None:
@@ -149,9 +149,9 @@ class Panes:
         status, header, side = self._windows.status, self._header, self._sidebar
         hidden = status is not None and not side.shows("memory")
         header.memory = memory_report.in_short(status, self._windows.streaming) if status and hidden else ""
-        if self._seen is not None and side.shows("log"):
-            self._seen = set(self._lines)
-        header.fresh = len(self._lines - self._seen) if self._seen is not None else 0
+        if self._seen_ids is not None and side.shows("log"):
+            self._seen_ids = set(self._line_ids)
+        header.fresh = len(self._line_ids - self._seen_ids) if self._seen_ids is not None else 0
 
     def follow_windows(self) -> None:
         """Show the windows a few times a second from now on, as long as they change."""
@@ -218,16 +218,16 @@ class Panes:
     def _toggle(self, pane: str) -> None:
         self._sidebar.toggle(pane)
         if not self._sidebar.narrow:
-            self.remember()
+            self.save_layout()
 
     def toggle_all(self) -> bool:
         """Hide all panes, or show them again; returns whether any pane is visible."""
         self._sidebar.toggle_all()
         if not self._sidebar.narrow:
-            self.remember()
+            self.save_layout()
         return bool(self._sidebar.open_panes)
 
-    def place_of(self, pane: str) -> Widget:
+    def get_key_widget(self, pane: str) -> Widget:
         """Give the widget of a pane that takes its keys."""
         side = self._sidebar
         lists = {"memory": side.memory, "log": side.observations.log_list, "tasks": side.tasks.task_list}
@@ -242,15 +242,15 @@ class Panes:
             tasks.cursor_always = True
             tasks.move_to(at)
             tasks.refresh()
-            tasks.set_timer(POINTS, self._point_no_more)
+            tasks.set_timer(POINTS, self._stop_pointing)
         return at is not None
 
-    def _point_no_more(self) -> None:
+    def _stop_pointing(self) -> None:
         tasks = self._sidebar.tasks.task_list
         tasks.cursor_always = False
         tasks.refresh()
 
-    def remember(self) -> None:
+    def save_layout(self) -> None:
         """Keep which panes show, and how, for the next wide window."""
         self._host.start_worker(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 

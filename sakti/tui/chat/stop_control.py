@@ -54,7 +54,7 @@ class StopControl:
 
     def _interrupt_turn(self) -> None:
         """Keep the partial answer, and return queued messages to the prompt."""
-        self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
+        self._conversation.unqueue_all()  # before it stops: nothing of it is sent while it does
         self._host.start_worker(self._interrupt, group="interrupt")
 
     async def _interrupt(self) -> None:
@@ -66,24 +66,24 @@ class StopControl:
     @contextmanager
     def compaction(self, text: str) -> Generator[None]:
         """Show `text` in the last line while a compaction runs."""
-        self._status_line.work(text)
+        self._status_line.show_work(text)
         try:
-            with self.activities.current_task("compaction"):
+            with self.activities.own_current_task("compaction"):
                 yield
         finally:
-            self._status_line.work("")
+            self._status_line.show_work("")
 
     @contextmanager
     def command(self, name: str) -> Generator[None]:
         """Own a slash command; the last line names it if it takes long."""
-        with self.activities.current_task(f"/{name}"):
+        with self.activities.own_current_task(f"/{name}"):
             self._status_line.set_timer(SOON, self.name_newest)
             yield
 
     def name_newest(self) -> None:
         """Name the activity that Esc would stop, and one that is about to end."""
         activities, line = self.activities, self._status_line
-        line.stops, line.stopping = activities.newest(stopping=False), activities.newest(stopping=True)
+        line.stops, line.stopping = activities.newest_name(stopping=False), activities.newest_name(stopping=True)
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class StopControl:
                 self._host.exit(0)
             return
         if not self.interrupt():
-            self._prompt.drop()
+            self._prompt.clear_text()
         self._arm(AGAIN, TWICE)
 
     @property

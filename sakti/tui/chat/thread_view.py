@@ -61,7 +61,7 @@ class VisitBar(Horizontal):
     def show(self, title: str) -> None:
         """Show the way back; `title`: the title of the target thread, "" within the same thread."""
         where = f"back to {one_line(title, 30)}" if title else "back to where you were"
-        self.query_one("#visit-back", Chip).say(where, on=True)
+        self.query_one("#visit-back", Chip).set_text(where, on=True)
         self.display = True
 
 
@@ -116,7 +116,7 @@ class ThreadView:
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
-        if messages or self._transcript.live.speaking:
+        if messages or self._transcript.live.has_content:
             self._transcript.load(messages, more)
         else:
             self._transcript.begin_empty()
@@ -271,7 +271,7 @@ class SearchHits:
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
         self._last = screen.state
         if isinstance(result, str):
-            self._prompt.add(result)
+            self._prompt.insert_text(result)
         elif result is not None:
             self._host.start_worker(self.go_to, result, self._last.text, group="jump", exclusive=True)
 

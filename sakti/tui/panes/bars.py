@@ -94,19 +94,19 @@ class PaneTitle(Static):
         self._name, self._figures, self._right = name, ("",), ""
         self._folded = False
 
-    def say(self, name: str, *figures: str, right: str = "") -> None:
+    def set_figures(self, name: str, *figures: str, right: str = "") -> None:
         """Set the figures and a text for the right edge, all safe to show; without room the last ones go."""
         self._name, self._figures, self._right = name, figures, right
-        self._fit()
+        self._update_text()
 
     def fold(self, folded: bool) -> None:
         self._folded = folded
-        self._fit()
+        self._update_text()
 
     def on_resize(self) -> None:
-        self._fit()
+        self._update_text()
 
-    def _fit(self) -> None:
+    def _update_text(self) -> None:
         figures = [f for f in self._figures if f]
         while True:
             text = f"{SIGNS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()

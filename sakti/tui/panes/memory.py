@@ -149,7 +149,7 @@ class MemoryPane(Widget, can_focus=True):
         if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
             self.refresh(layout=True)
 
-    def _room(self) -> int:
+    def _count_event_rows(self) -> int:
         """Lines for events where the pane is as high as it needs to be."""
         rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
@@ -168,7 +168,7 @@ class MemoryPane(Widget, can_focus=True):
         if event.y > 0 and (self.has_focus or event.chain > 1):  # the title folds
             self.action_events()
 
-    def operation(self, event: MemoryOperation) -> None:
+    def handle_operation(self, event: MemoryOperation) -> None:
         """Background work began, ended or failed."""
         if event.kind == "failed":
             when = int(event.fields.get("failed_at") or 0)
@@ -208,7 +208,7 @@ class MemoryPane(Widget, can_focus=True):
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = self._memory_lines(room, palette)
-        free = self._room() if height is None else height - len(lines)
+        free = self._count_event_rows() if height is None else height - len(lines)
         shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 

@@ -403,9 +403,9 @@ class ObservationsPane(Vertical):
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say("Observations", count, right=day)
+            self.title.set_figures("Observations", count, right=day)
         else:
-            self.title.say(f"PAST {_format_time(self._past.time)}", "esc: now", count or "empty")
+            self.title.set_figures(f"PAST {_format_time(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 

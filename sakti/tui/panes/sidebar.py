@@ -179,10 +179,10 @@ class Sidebar(Vertical):
 
     def set_height(self, pane: str, lines: int) -> None:
         """Set the height of memory or tasks, as far as the others keep enough of the side bar."""
-        self._heights[pane] = self._that_fits(pane, lines)
+        self._heights[pane] = self._limit_height(pane, lines)
         self.apply()
 
-    def _that_fits(self, pane: str, lines: int) -> int:
+    def _limit_height(self, pane: str, lines: int) -> int:
         """Return the height that fits: the log keeps LOWEST lines, the tasks beside the windows too."""
         log = LOWEST if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
@@ -268,7 +268,7 @@ class Sidebar(Vertical):
             pane.set_class(folded, "-folded")
             set_by_hand = name in self._heights and not folded and (log or name == "memory")
             pane.set_class(set_by_hand, "-set")
-            pane.styles.height = self._that_fits(name, self._heights[name]) if set_by_hand else None
+            pane.styles.height = self._limit_height(name, self._heights[name]) if set_by_hand else None
         self.memory.fold("memory" in self._folded)
         self.observations.title.fold("log" in self._folded)
         self.tasks.title.fold("tasks" in self._folded)

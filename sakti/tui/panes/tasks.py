@@ -137,5 +137,5 @@ class TasksPane(Vertical):
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
-        self.title.say("Tasks", *parts)
+        self.title.set_figures("Tasks", *parts)
         self.task_list.set_rows(make_task_rows(board))

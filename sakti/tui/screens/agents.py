@@ -62,22 +62,22 @@ class AgentsScreen(Panel[None]):
         "report is delivered. @agent-NAME in a prompt calls a custom agent."
     )
     AUTO_FOCUS = "#panel-list"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop_child", "Stop the child", show=False, id="agents.stop")]
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", ""), ("x stop", "stop_child"), BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agents.stop")]
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", ""), ("x stop", "stop"), BACK)
     result_list = query_one("#panel-list", LineList)
 
     def __init__(self, children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> None:
         super().__init__(_make_title(children, custom))
         self._rows: list[ListedChild | AgentSpec] = [*children, *custom]
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty="No child threads, and no custom agents.", id="panel-list")
 
     def on_mount(self) -> None:
         self.result_list.set_rows(self._rows)
-        self.set_interval(LOOK, self._look)
+        self.set_interval(LOOK, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self.host.start_worker(self._refresh, group="agents-list", exclusive=True)
 
     async def _refresh(self) -> None:
@@ -122,8 +122,8 @@ class ChildScreen(Panel[None]):
 
     HELP = "A child thread and its memory. x stops it, Esc goes back. Typing goes to the main thread."
     AUTO_FOCUS = "Transcript"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop_child", "Stop the child", show=False, id="agent.stop")]
-    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("tab prompt", "app.focus_next"), ("x stop", "stop_child"), BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "stop", "Stop the child", show=False, id="agent.stop")]
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("tab prompt", "app.focus_next"), ("x stop", "stop"), BACK)
     memory = query_one(MemoryPane)
     observations = query_one(ObservationsPane)
     prompt = query_one("#child-prompt", Input)
@@ -132,7 +132,7 @@ class ChildScreen(Panel[None]):
         super().__init__(_make_child_title(listed.run, listed.state, listed.in_words))
         self._run, self._messages, self._child = listed.run, messages, child
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="child-body"):
             yield Transcript()
             with Vertical(id="child-side"):
@@ -153,10 +153,10 @@ class ChildScreen(Panel[None]):
         reader.document.append(*make_message_blocks(self._messages))
         reader.live.seen.update(m.id for m in self._messages)
         if self._child is not None and self._child.is_running:
-            await self._take_up(self._child, reader)
+            await self._catch_up(self._child, reader)
         self.call_after_refresh(reader.scroll_end_now)
 
-    async def _take_up(self, child: Child, reader: Transcript) -> None:
+    async def _catch_up(self, child: Child, reader: Transcript) -> None:
         """Show what the child has stored and streamed since its messages were read, and follow it from now on."""
         while (newest := self._messages[-1].index if self._messages else -1) < child.thread.last_index:
             self._messages = await self.host.session.views.transcript(self._run.child_id)
@@ -165,14 +165,14 @@ class ChildScreen(Panel[None]):
         reader.load(self._messages, more=False)
         turn = child.thread.running.turn
         if turn is not None:
-            reader.live.take_up("".join(turn.thinking), "".join(turn.streamed))
-        child.listeners.append(self._hear)
+            reader.live.resume("".join(turn.thinking), "".join(turn.streamed))
+        child.listeners.append(self._handle_event)
 
     def on_unmount(self) -> None:
-        if self._child is not None and self._hear in self._child.listeners:
-            self._child.listeners.remove(self._hear)
+        if self._child is not None and self._handle_event in self._child.listeners:
+            self._child.listeners.remove(self._handle_event)
 
-    def _hear(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if not self.is_open:
             return
         if isinstance(event, MemoryStatus):

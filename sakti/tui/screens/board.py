@@ -88,19 +88,19 @@ class BoardScreen(Panel[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for `ask` while the input line is open: its keys are text there."""
-        return not (action == "ask" and self.line.asked)
+        return not (action == "ask" and self.line.question)
 
     def __init__(self) -> None:
         super().__init__("Tasks")
         self._version = self._minute = -1  # the board's version and the minute drawn last
         self._board: Board | None = None
         self._filter = ""
-        self._said = ""  # what came of the last change
+        self._result = ""  # what came of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
         self._refused: tuple[str, tuple[str, ...]] = ("", ())  # what would need force
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="board-columns"):
             for name in COLUMNS:
                 with Vertical(classes="board-column"):
@@ -110,8 +110,8 @@ class BoardScreen(Panel[None]):
         yield KeyLine((), id="board-actions")
 
     def on_mount(self) -> None:
-        self.set_interval(POLL, self.look)
-        self.look()
+        self.set_interval(POLL, self.reload_soon)
+        self.reload_soon()
 
     @on(events.DescendantFocus)
     def _show_actions(self) -> None:
@@ -126,7 +126,7 @@ class BoardScreen(Panel[None]):
 
     # --- display ----------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def reload_soon(self) -> None:
         """Show changes since the last look."""
         if self.is_current:
             self.host.start_worker(self._reload, group="board-screen", exclusive=True)
@@ -171,10 +171,10 @@ class BoardScreen(Panel[None]):
 
     def _show_title(self) -> None:
         filtered = f"filter: {self._filter}" if self._filter else ""
-        self.set_title("  ".join(p for p in ("Tasks", filtered, self._said) if p))
+        self.set_title("  ".join(p for p in ("Tasks", filtered, self._result) if p))
 
-    def _say(self, text: str) -> None:
-        self._said = one_line(text, 180)
+    def _show_result(self, text: str) -> None:
+        self._result = one_line(text, 180)
         self._show_title()
 
     # --- moving (the focus at once: the next key may be there already) -----------------------------------------
@@ -206,14 +206,14 @@ class BoardScreen(Panel[None]):
 
     @on(Input.Changed, "#board-input")
     def _filter_cards(self, event: Input.Changed) -> None:
-        if self.line.asked == "filter":
+        if self.line.question == "filter":
             self._filter = event.value.strip().lower()
             self._draw()
 
     @on(Input.Submitted, "#board-input")
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
-        text, what, card = event.value.strip(), self.line.asked, self._card
+        text, what, card = event.value.strip(), self.line.question, self._card
         self.line.end()
         if what == "create" and text:
             self._change("create", text)
@@ -265,7 +265,7 @@ class BoardScreen(Panel[None]):
         await self._reload()
         self.post_message(BoardChanged())
         if self.is_open:
-            self._say(done)
+            self._show_result(done)
             if refused:
                 self._refused = name, args
                 self.action_ask("force")

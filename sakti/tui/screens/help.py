@@ -95,9 +95,9 @@ class HelpScreen(ReadScreen):
         groups = [(name, apply_custom_key(b, own)) for name, owner in list_parts(chat) for b in bindings_of(owner)]
         super().__init__("Help", make_help_blocks(groups, skills))
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)
-        yield from super().body()
+        yield from super().compose_body()
 
     def action_scroll(self, way: str) -> None:
         getattr(self.query_one(Transcript), f"scroll_{way}")(animate=False)

@@ -103,7 +103,7 @@ class JobsScreen(Panel[None]):
         super().__init__("Background commands")
         self._followed = ""  # the number of the command whose output is shown
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty="There are no background commands.", id="panel-list")
 
     def on_mount(self) -> None:
@@ -164,15 +164,15 @@ class ThemesScreen(ListPanel):
         self._seen: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self._look(first=True)
-        self.set_interval(LOOK, self._look)
+        self._reload_changed(first=True)
+        self.set_interval(LOOK, self._reload_changed)
         self.call_after_refresh(self._to_current)  # the list is filled by then
 
     def _to_current(self) -> None:
         if self._before in self._names:
             self.result_list.move_to(self._names.index(self._before))
 
-    def _look(self, *, first: bool = False) -> None:
+    def _reload_changed(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
         seen = fingerprint_theme_files()
         if seen == self._seen:
@@ -292,7 +292,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures of each program, and percent counted
         self._checked: set[str] = set()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty=LOOKING, id="panel-list")
 
     def on_mount(self) -> None:
@@ -302,10 +302,10 @@ class ImportScreen(Panel[frozenset[str] | None]):
         try:
             await self._history.count(self._show_figures, lambda: not self.is_attached)
         except SaktiError as e:
-            self.programs.say_empty(e.message)
+            self.programs.set_empty_text(e.message)
             return
         if self.is_attached:
-            self.programs.say_empty(NO_HISTORY)
+            self.programs.set_empty_text(NO_HISTORY)
 
     def _show_figures(self, source: SourceReport, percent: int) -> None:
         """Show the figures of a program; it is checked at first, and unless it has nothing new."""
@@ -379,7 +379,7 @@ class ServersScreen(Panel[None]):
         self._unfolded = ""  # the name of the server whose tools are shown
         self._states: dict[str, ServerState] = {}
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty=mcp_view.NO_SERVERS, id="panel-list")
 
     def on_mount(self) -> None:

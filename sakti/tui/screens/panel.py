@@ -84,13 +84,13 @@ class Panel(ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
-            yield from self.body()
-            yield KeyLine(self.named_keys(), id="panel-keys")
+            yield from self.compose_body()
+            yield KeyLine(self.list_keys(), id="panel-keys")
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         raise NotImplementedError
 
-    def named_keys(self) -> Keys:
+    def list_keys(self) -> Keys:
         """Give the keys that the last line names."""
         return self.keys
 
@@ -129,7 +129,7 @@ class ListPanel(Panel[Any]):
     input = query_one("#panel-input", Input)
     _filtered_by = ""
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield SafeInput(placeholder=self.placeholder, id="panel-input", compact=True)
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
@@ -140,7 +140,7 @@ class ListPanel(Panel[Any]):
     def rows(self, text: str) -> Sequence[Any]:
         raise NotImplementedError
 
-    def nothing(self, text: str) -> str:
+    def describe_empty(self, text: str) -> str:
         """Return the text for an empty list, with the filter `text` ("" if unfiltered)."""
         return self.empty
 
@@ -149,7 +149,7 @@ class ListPanel(Panel[Any]):
 
     def refresh_rows(self) -> None:
         self._filtered_by = self.input.value.strip()
-        self.result_list.say_empty(self.nothing(self._filtered_by))
+        self.result_list.set_empty_text(self.describe_empty(self._filtered_by))
         self.result_list.set_rows(self.rows(self._filtered_by), cursor=0)
         self.result_list.cursor_always = True
 

@@ -291,9 +291,9 @@ class Preview(Transcript):
         if passage is not None:
             self.document.append(*passage.blocks)
         self._follow = False
-        self._settle(self._landing(passage) if passage is not None else (0, 0))
+        self._scroll_to_place(self._find_landing(passage) if passage is not None else (0, 0))
 
-    def _landing(self, passage: Passage) -> tuple[int, int]:
+    def _find_landing(self, passage: Passage) -> tuple[int, int]:
         document, pattern = self.document, passage.pattern
         hit = find_best_match(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
@@ -310,24 +310,30 @@ class Preview(Transcript):
     def _add_passage(self, passage: Passage) -> int:
         """Show text that is in a part that is not drawn: an attached file, the middle of a long output."""
         blocks = self.document.blocks
-        after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
+        after = 1 + max(
+            (i for i, b in enumerate(blocks) if b.shows_message(passage.message_id)), default=len(blocks) - 1
+        )
         self.document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
         return after
 
     def line_at(self, y: int) -> Line | None:
         line = super().line_at(y)
-        if line and self._pattern is not None and self._stands_out(y):
+        if line and self._pattern is not None and self._is_of_hit(y):
             strong = self.palette.bold + self.palette.mark
             for match in self._pattern.finditer("".join(s.text for s in line)):
                 line = mark(line, match.span(), strong)
         return line
 
     def line_style(self, y: int) -> Style | None:
-        return self.palette.cursor if self._stands_out(y) else super().line_style(y)
+        return self.palette.cursor if self._is_of_hit(y) else super().line_style(y)
 
-    def _stands_out(self, y: int) -> bool:
+    def _is_of_hit(self, y: int) -> bool:
         place = self.document.locate(y)
-        return place is not None and bool(self._message_id) and self.document.blocks[place[0]].holds(self._message_id)
+        return (
+            place is not None
+            and bool(self._message_id)
+            and self.document.blocks[place[0]].shows_message(self._message_id)
+        )
 
 
 class PassageScreen(Panel[None]):
@@ -341,7 +347,7 @@ class PassageScreen(Panel[None]):
         super().__init__(one_line(title, 200))
         self._passage = passage
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Preview()
 
     def on_mount(self) -> None:

@@ -53,7 +53,7 @@ class TaskCardScreen(Panel[None]):
         self._task_id = task_id
         self._status = ""
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:
@@ -159,7 +159,7 @@ class TreeScreen(Panel[None]):
         super().__init__("Dependencies")
         self._task_id = task_id
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(draw_branch, id="tree-list")
 
     def on_mount(self) -> None:

@@ -43,7 +43,7 @@ class DiffBlock(Block, eq=False):
 
     diff: str = ""
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.diff
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -64,11 +64,11 @@ class ReadScreen(Panel[bool]):
         self._blocks = blocks
         self._shown = self._ended = False  # from its top on; to its end
 
-    def named_keys(self) -> Keys:
-        folds = any(b.foldable for b in self._blocks)
+    def list_keys(self) -> Keys:
+        folds = any(b.is_foldable for b in self._blocks)
         return (self.keys[0], ("[ ] and enter unfold", ""), *self.keys[1:]) if folds else self.keys
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:
@@ -166,7 +166,7 @@ class ContextScreen(Panel[None]):
         if self.blocks_list.current != before:
             self._show()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
             yield LineList(self._draw, id="context-list", empty="nothing would be sent")
             yield Transcript()

@@ -38,7 +38,7 @@ class TrustQuestion(Panel[bool]):
         self._clock = clock
         self._since = clock.monotonic()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:

@@ -72,7 +72,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         turns = counted(len(preview.turns), "turn")
         return f"Undo {turns} · {SAID[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
             yield LineList(self._draw, id="context-list", empty="no file changes")
             yield Transcript()
@@ -165,9 +165,9 @@ class RewindScreen(ListPanel):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._entitle()
+        self._update_title()
 
-    def _entitle(self) -> None:
+    def _update_title(self) -> None:
         what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(WHATS))
         self.set_title(f"Rewind to before:  {what}")
 
@@ -184,30 +184,30 @@ class RewindScreen(ListPanel):
 
     def action_what(self) -> None:
         self._what = (self._what + 1) % len(WHATS)
-        self._entitle()
+        self._update_title()
 
     def choose(self, row: Any) -> None:
         self.dismiss((row.index, WHATS[self._what]))
 
 
-async def choose_turn(host: Host, give_back: Callable[[str], None]) -> None:
-    """Let the user choose a turn, then preview its undo; `give_back` puts its text into the prompt."""
+async def choose_turn(host: Host, return_to_prompt: Callable[[str], None]) -> None:
+    """Let the user choose a turn, then preview its undo; `return_to_prompt` puts its text into the prompt."""
     if host.session.thread is None:
         return
     undo = undoing.of_session(host.session)
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.start_worker(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
+            host.start_worker(_preview, host, return_to_prompt, undo, *result, group="undo", exclusive=True)
 
     host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
 
-async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
-    open_preview(host, give_back, found, await found.preview(what=what, first=first))
+async def _preview(host: Host, return_to_prompt: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
+    open_preview(host, return_to_prompt, found, await found.preview(what=what, first=first))
 
 
-def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
+def open_preview(host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
     """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
         host.show_notice("There is nothing to undo.", title="Undo")
@@ -215,7 +215,7 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
 
     def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.start_worker(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_undo, host, return_to_prompt, found, preview, take, group="undo", exclusive=True)
 
     host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
@@ -236,7 +236,7 @@ async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozense
 
 
 async def _undo(
-    host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
+    host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
     done = words.describe_result(result)
@@ -244,4 +244,4 @@ async def _undo(
         host.show_notice(done.sentence, title=done.title)
         return
     host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
-    give_back(result.prompt)
+    return_to_prompt(result.prompt)

@@ -282,6 +282,6 @@ def _draw_diff_row(row: DiffRow, spans: list[Span], room: tuple[int, int], palet
         coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
         if isinstance(line, Row):
             coloured.join, coloured.skip = line.join, line.skip
-        code_line = coloured.behind(blank if out else lead, len(number) + 2)
+        code_line = coloured.after_prefix(blank if out else lead, len(number) + 2)
         out.append(pad(code_line, width, ground) if row.kind != " " else code_line)
     return attach_source(out, row.source)

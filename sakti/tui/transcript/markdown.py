@@ -50,7 +50,7 @@ def draw_markdown(source: str, width: int, palette: Palette, *, code_width: int 
     width = max(8, width)
     writer = _Writer(source, width, palette, max(0, code_width - width))
     try:
-        writer.blocks(_get_parser().parse(source))
+        writer.write_blocks(_get_parser().parse(source))
     except TooNarrow:
         return draw_plain(source.strip("\n"), palette.text, width)
     if _is_shown(source, writer.lines):
@@ -97,19 +97,19 @@ class _Writer:
         self._lists: list[tuple[int | None, bool, int]] = []  # the next number (None: bullets), tight, last written
         self._gap = False
 
-    def blocks(self, tokens: list[Token]) -> None:
+    def write_blocks(self, tokens: list[Token]) -> None:
         index = 0
         while index < len(tokens):
-            index = self._block(tokens, index)
+            index = self._write_block(tokens, index)
 
-    def _block(self, tokens: list[Token], index: int) -> int:
+    def _write_block(self, tokens: list[Token], index: int) -> int:
         token = tokens[index]
         match token.type:
             case "heading_open" | "paragraph_open":
-                self._paragraph(token, tokens[index + 1])
+                self._write_paragraph(token, tokens[index + 1])
                 return index + 3
             case "fence" | "code_block":
-                self._code(token)
+                self._write_code(token)
             case "bullet_list_open" | "ordered_list_open":
                 self._open_list(tokens, index)
             case "bullet_list_close" | "ordered_list_close":
@@ -120,45 +120,45 @@ class _Writer:
             case "list_item_close" | "blockquote_close":
                 self._close_container(token)
             case "blockquote_open":
-                self._space()
+                self._add_gap()
                 bar = Segment("▌ ", self.palette.line)
                 self._prefixes.append([bar, bar])
                 self._gap = False
             case "hr":
-                self._space()
-                self._emit([[Segment("─" * self._room(), self.palette.line)]], token)
+                self._add_gap()
+                self._append([[Segment("─" * self._get_room(), self.palette.line)]], token)
             case "table_open":
-                return self._table(tokens, index)
+                return self._write_table(tokens, index)
             case "html_block":
-                self._space()
-                self._emit(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._room()), token)
+                self._add_gap()
+                self._append(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._get_room()), token)
             case _:
                 pass
         return index + 1
 
-    def _paragraph(self, opening: Token, text: Token) -> None:
+    def _write_paragraph(self, opening: Token, text: Token) -> None:
         if opening.type == "paragraph_open":
-            self._text(text, self.palette.text, tight=opening.hidden)
+            self._write_text(text, self.palette.text, tight=opening.hidden)
         else:
             heading = self.palette.heading
-            self._text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
+            self._write_text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
 
-    def _code(self, token: Token) -> None:
-        self._space(blank=False)
+    def _write_code(self, token: Token) -> None:
+        self._add_gap(blank=False)
         code, info = token.content.removesuffix("\n"), token.info.strip()
-        room = self._room() + self._more
-        self._emit([draw_code_head(info, room, self.palette, code), *draw_code(code, info, room, self.palette)])
+        room = self._get_room() + self._more
+        self._append([draw_code_head(info, room, self.palette, code), *draw_code(code, info, room, self.palette)])
 
     def _open_list(self, tokens: list[Token], index: int) -> None:
         tight = _is_tight(tokens, index)
         if not (self._lists and tight):
-            self._space()
+            self._add_gap()
         self._lists.append((0 if tokens[index].type == "ordered_list_open" else None, tight, -1))
 
     def _close_container(self, token: Token) -> None:
         prefix = self._prefixes[-1]
         if token.type == "list_item_close" and prefix[0] is not prefix[1]:
-            self._emit([[]])  # an empty item still shows its marker
+            self._append([[]])  # an empty item still shows its marker
         self._prefixes.pop()
 
     def _open_item(self, item: Token) -> None:
@@ -172,14 +172,14 @@ class _Writer:
             marker = f"{number}{item.markup} "
             self._lists[-1] = (number + 1, tight, written)
         if not tight:
-            self._space()
+            self._add_gap()
         self._prefixes.append([Segment(marker, self.palette.faint), Segment(" " * len(marker))])
         self._gap = False
 
-    def _room(self) -> int:
+    def _get_room(self) -> int:
         return max(4, self.width - sum(cell_len(p[1].text) for p in self._prefixes if p[1]))
 
-    def _space(self, *, blank: bool = True) -> None:
+    def _add_gap(self, *, blank: bool = True) -> None:
         """Add a blank line before the next element; not if `blank` is False, as its own line suffices."""
         if self._gap and self.lines and blank:
             row = Row([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
@@ -187,7 +187,7 @@ class _Writer:
             self.lines.append(row)
         self._gap = False
 
-    def _emit(self, lines: list[Line], token: Token | None = None) -> None:
+    def _append(self, lines: list[Line], token: Token | None = None) -> None:
         """Append `lines` behind the prefixes of open containers; `token` gives their source."""
         if token is not None and token.map:
             lines = attach_source(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
@@ -200,23 +200,23 @@ class _Writer:
                 prefix[0] = later
             if before:
                 row = line if isinstance(line, Row) else Row(line)
-                self.lines.append(row.behind(before, sum(len(s.text) for s in before)))
+                self.lines.append(row.after_prefix(before, sum(len(s.text) for s in before)))
             else:
                 self.lines.append(line)
         self._gap = True
 
-    def _text(self, token: Token, style: Style, *, tight: bool = False, whole: Token | None = None) -> None:
+    def _write_text(self, token: Token, style: Style, *, tight: bool = False, whole: Token | None = None) -> None:
         if not tight:
-            self._space()
-        spans = self._spans(token, style)
+            self._add_gap()
+        spans = self._make_spans(token, style)
         if self._prefixes and spans and (box := _BOXES.get(spans[0][0][:4])):
             marker, rest = self._prefixes[-1]
             if marker is not rest and marker is not None and marker.text in {f"{b} " for b in _BULLETS}:
                 self._prefixes[-1][0] = Segment(box, marker.style)
                 spans[0] = (spans[0][0][4:], spans[0][1])
-        self._emit(wrap(spans, self._room()), whole or token)
+        self._append(wrap(spans, self._get_room()), whole or token)
 
-    def _spans(self, token: Token, base: Style) -> list[Span]:
+    def _make_spans(self, token: Token, base: Style) -> list[Span]:
         inline = _InlineWriter(base, self.palette)
         children = token.children or []
         literal = _find_literal_marks(children)
@@ -227,7 +227,7 @@ class _Writer:
                 inline.write(child)
         return inline.spans
 
-    def _table(self, tokens: list[Token], index: int) -> int:
+    def _write_table(self, tokens: list[Token], index: int) -> int:
         rows: list[list[list[Span]]] = []
         sources: list[str] = []
         aligns: list[str] = []
@@ -243,10 +243,10 @@ class _Writer:
                 if header:
                     aligns.append(str(token.attrGet("style") or "").rpartition(":")[2])
                 base = self.palette.bold if header else self.palette.text
-                rows[-1].append(self._spans(tokens[index + 1], base))
+                rows[-1].append(self._make_spans(tokens[index + 1], base))
             index += 1
-        self._space()
-        self._emit(_draw_table(rows, sources, aligns, self._room() + self._more, self.palette))
+        self._add_gap()
+        self._append(_draw_table(rows, sources, aligns, self._get_room() + self._more, self.palette))
         return index + 1
 
     def _source_lines(self, token: Token, count: int) -> list[str]:
@@ -274,7 +274,7 @@ class _InlineWriter:
             case "text":
                 self.add(token.content)
             case "code_inline":
-                self._code(token.content)
+                self._write_code(token.content)
             case "strong_open" | "em_open" | "s_open":
                 self._styles.append(self._styles[-1] + _STYLES[token.type])
             case "strong_close" | "em_close" | "s_close":
@@ -290,7 +290,7 @@ class _InlineWriter:
             case _:
                 self.spans.append((token.content, self._palette.muted))
 
-    def _code(self, text: str) -> None:
+    def _write_code(self, text: str) -> None:
         style = self._styles[-1] + self._palette.code
         file = parse_place(text) if self._link is None else None
         self.spans.append((text, add_target(style, "file", file) if file else style))

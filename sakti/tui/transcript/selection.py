@@ -47,7 +47,7 @@ def get_message_text(document: Document, index: int) -> str:
     is_label = isinstance(here, Label)
     selected = [b for b in _find_labelled(document.blocks, index) if is_label or b.message_id == here.message_id]
     return copy_text(selected) or (
-        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
+        here.get_plain_text() if not is_label else "\n\n".join(p for b in selected if (p := b.get_plain_text()))
     )
 
 
@@ -177,7 +177,9 @@ def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str
     At most `DRAWN` blocks, those with the most words, are examined. None without a match.
     """
     counts = {
-        i: len(_find_words(_get_full_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)
+        i: len(_find_words(_get_full_text(b), pattern))
+        for i, b in enumerate(document.blocks)
+        if b.shows_message(message_id)
     }
     best: tuple[int, int] | None = None
     most = 0
@@ -198,7 +200,7 @@ def find_rows(document: Document, message_id: str, pattern: re.Pattern[str]) -> 
     return [
         (index, number)
         for index, block in enumerate(document.blocks)
-        if block.holds(message_id) and pattern.search(_get_full_text(block))
+        if block.shows_message(message_id) and pattern.search(_get_full_text(block))
         for number, line in enumerate(document.lines(index))
         if pattern.search("".join(s.text for s in line))
     ]
@@ -212,7 +214,7 @@ def _get_full_text(block: Block) -> str:
     """Return the full text that a block can show."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
-    return block.plain()
+    return block.get_plain_text()
 
 
 def _is_folded(block: Block) -> bool:
@@ -221,6 +223,6 @@ def _is_folded(block: Block) -> bool:
         case ToolBlock(open=False) | ThinkingBlock(open=False):
             return True
         case TextBlock(open=False):
-            return block.foldable and len(block.text) <= UNFOLDED
+            return block.is_foldable and len(block.text) <= UNFOLDED
         case _:
             return False

@@ -85,7 +85,7 @@ class ToolBlock(Block, eq=False):
     note: str = ""  # why it was denied
     refusal: str = "denied"
     card: str = ""  # the questions to the user with their options, those chosen marked
-    whole_path: str = ""
+    output_path: str = ""
     size: str = ""  # of an output that is more than a glance
     own: bool = False
     open: bool = False
@@ -99,21 +99,21 @@ class ToolBlock(Block, eq=False):
     calls: Sequence[str] = ()  # its last ones
 
     @property
-    def foldable(self) -> bool:
+    def is_foldable(self) -> bool:
         return True
 
     @property
-    def _whole(self) -> bool:
+    def _is_open(self) -> bool:
         return self.open or (self.own and not self.closed)
 
     def toggle(self) -> None:
-        is_full = self._whole
+        is_full = self._is_open
         self.open, self.closed = not is_full, is_full
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.diff or (self.card if self.state == "ok" else "") or self.output
 
-    def holds(self, message_id: str) -> bool:
+    def shows_message(self, message_id: str) -> bool:
         return message_id in (self.message_id, self.result_id)
 
     # --- what happens to it ---------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ class ToolBlock(Block, eq=False):
 
     def start(self, call: ToolCallPart, now: float = 0.0) -> None:
         self.plan(call)
-        self.enter("running", now)
+        self.set_state("running", now)
 
-    def enter(self, state: State, now: float) -> None:
+    def set_state(self, state: State, now: float) -> None:
         """Change the state, with a clock that starts `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
@@ -170,7 +170,7 @@ class ToolBlock(Block, eq=False):
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
         self._take_exit_code(details.get("exit_code"))
         self._take_range(details.get("lines"))
-        self.whole_path = one_line(str(details.get("output_file") or ""), 200)
+        self.output_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = describe_output_size(self.output, details)
 
     def _take_refusal(self, result: ToolResultPart) -> None:
@@ -232,14 +232,14 @@ class ToolBlock(Block, eq=False):
     def render(self, width: int, palette: Palette) -> list[Line]:
         room = max(4, width - len(BODY.text))
         body: list[Line] = []
-        if self._whole and not self.own:
-            body += self._arguments(room, palette)
+        if self._is_open and not self.own:
+            body += self._draw_arguments(room, palette)
             body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
-            body += draw_diff(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
+            body += draw_diff(self.diff, room, palette, None if self._is_open else SHOW_DIFF, KEY)
         if self._has_output:
-            body += self._output(room, palette)
-        return [self._head(width, palette), *indent(body, BODY)]
+            body += self._draw_output(room, palette)
+        return [self._draw_head(width, palette), *indent(body, BODY)]
 
     @property
     def _has_output(self) -> bool:
@@ -255,11 +255,11 @@ class ToolBlock(Block, eq=False):
     def _has_failed(self) -> bool:
         return self.state == "error" or bool(self.detail)
 
-    def _shows(self, lines: int) -> int:
+    def _count_shown(self, lines: int) -> int:
         """Return how many of so many lines of output show, the last ones."""
         if self.state in ("running", "waiting", "pending"):
             return self._live_lines
-        if self._whole:
+        if self._is_open:
             return OWN_OUTPUT if self.own else SHOW_OUTPUT
         if self.closed:
             return 0
@@ -274,10 +274,10 @@ class ToolBlock(Block, eq=False):
             return LIVE_OWN
         return SHOW_OUTPUT if self.open else LIVE
 
-    def _head(self, width: int, palette: Palette) -> Line:
-        sign, style = self._sign(palette)
+    def _draw_head(self, width: int, palette: Palette) -> Line:
+        sign, style = self._get_sign(palette)
         room = limit_column(width) - SIGN
-        status = _fit_spans(self._status(palette), room * 2 // 3 if self.progress else room // 2)
+        status = _fit_spans(self._describe_status(palette), room * 2 // 3 if self.progress else room // 2)
         taken = sum(count_cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
         text = self._describe_call(room - count_cells(name) - taken - 4)
@@ -292,7 +292,7 @@ class ToolBlock(Block, eq=False):
         text = self.summary or raw
         return f"  {shorten(text, room)}" if room > 4 and text else ""
 
-    def _sign(self, palette: Palette) -> tuple[str, Style]:
+    def _get_sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
             return types.SIGNS[self.child_state], get_child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
@@ -306,7 +306,7 @@ class ToolBlock(Block, eq=False):
             "stopped": ("■", palette.warn),
         }.get(self.state, ("✓", palette.ok))
 
-    def _status(self, palette: Palette) -> list[tuple[str, Style]]:
+    def _describe_status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
             case _ if self.child_state is not None:
@@ -324,13 +324,13 @@ class ToolBlock(Block, eq=False):
             case "denied":
                 return [(f"{self.refusal}: {self.note}" if self.note else self.refusal, palette.warn)]
             case "error" | "ok":
-                return self._result(palette)
+                return self._describe_result(palette)
 
     def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
         style = palette.agent if state in ("waiting", "running") else palette.faint
         return self.progress or types.describe_state(state), style
 
-    def _result(self, palette: Palette) -> list[tuple[str, Style]]:
+    def _describe_result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
         out: list[tuple[str, Style]] = []
         if self._has_failed:
@@ -356,13 +356,13 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _is_folded(self) -> bool:
-        lines = self._lines()
-        return not self._whole and self._shows(lines) < lines
+        lines = self._count_output()
+        return not self._is_open and self._count_shown(lines) < lines
 
-    def _lines(self) -> int:
+    def _count_output(self) -> int:
         return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
 
-    def _arguments(self, width: int, palette: Palette) -> list[Line]:
+    def _draw_arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
         if self.card:
             return draw_plain(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
@@ -374,39 +374,39 @@ class ToolBlock(Block, eq=False):
             out += _draw_argument(one_line(str(key), 24), value, width, palette)
         return out
 
-    def _output(self, width: int, palette: Palette) -> list[Line]:
-        shown = self._shows(self._lines())
+    def _draw_output(self, width: int, palette: Palette) -> list[Line]:
+        shown = self._count_shown(self._count_output())
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        note = self._note_of_rest(len(rows), shown)
+        note = self._describe_hidden(len(rows), shown)
         out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
             out += _draw_output_row(row[:4_000], style, width, palette)
-        return [*out, *self._end_of_output(width, palette, is_empty=not rows)]
+        return [*out, *self._draw_output_end(width, palette, is_empty=not rows)]
 
-    def _end_of_output(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
+    def _draw_output_end(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
         """Return the lines below the output: its file, and a note if it is empty."""
         out: list[Line] = []
-        if self.whole_path and (self._whole or self._has_failed):
-            out += draw_plain(f"whole output: {self.whole_path}", palette.faint, width)
-        if is_empty and self._whole and self.state == "ok":
+        if self.output_path and (self._is_open or self._has_failed):
+            out += draw_plain(f"whole output: {self.output_path}", palette.faint, width)
+        if is_empty and self._is_open and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
         return out
 
-    def _note_of_rest(self, rows: int, shown: int) -> str:
+    def _describe_hidden(self, rows: int, shown: int) -> str:
         """Return the line above the output that says how much of it is not shown, or ""."""
-        if self.dropped and self._whole:
+        if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {counted(rows - shown, 'line')} above{'' if self._whole else KEY}"
+            return f"… {counted(rows - shown, 'line')} above{'' if self._is_open else KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
         if self._has_changed:
             return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
-        lines = self._shows(self._lines()) if self.output and self._has_output else 0
+        lines = self._count_shown(self._count_output()) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
 
@@ -423,7 +423,7 @@ def _draw_argument(name: str, value: object, width: int, palette: Palette) -> li
     out: list[Line] = []
     for number, line in enumerate(draw_plain(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
         lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-        out.append(to_row(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+        out.append(to_row(line).after_prefix([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
     return out
 
 

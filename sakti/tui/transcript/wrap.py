@@ -42,7 +42,7 @@ class Row(list[Segment]):
         self.leaf: Leaf | None = None
         self.copies: str | None = None
 
-    def behind(self, prefix: Line, skip: int) -> Row:
+    def after_prefix(self, prefix: Line, skip: int) -> Row:
         """Return the line after `prefix`, whose `skip` characters are layout only."""
         row = Row((*prefix, *self), self.skip + skip, self.join)
         row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
@@ -264,7 +264,7 @@ def _make_piece(spans: Sequence[Span], inset: int) -> Row:
 
 def _continue_row(line: Line, inset: int) -> Row:
     row = continue_line(line, "")
-    return row.behind([Segment(" " * inset)], inset) if inset else row
+    return row.after_prefix([Segment(" " * inset)], inset) if inset else row
 
 
 _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
@@ -323,7 +323,7 @@ def pad(line: Line, width: int, style: Style | None = None) -> Line:
         return line
     filled = Segment(" " * missing, style)
     if isinstance(line, Row):
-        row = line.behind([], 0)
+        row = line.after_prefix([], 0)
         row.append(filled)
         row.tail += missing
         return row
@@ -335,7 +335,7 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:
-        out.append(line.behind([prefix], skip) if isinstance(line, Row) else Row((prefix, *line), skip))
+        out.append(line.after_prefix([prefix], skip) if isinstance(line, Row) else Row((prefix, *line), skip))
     return out
 
 

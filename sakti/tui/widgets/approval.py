@@ -341,7 +341,7 @@ class ApprovalBox(Vertical):
         self.view = ApprovalView(id="approval-view")
         self._clock = clock
         self._since = 0.0
-        self._read = ""  # the question whose end was on the screen
+        self._read_id = ""  # the question whose end was on the screen
         self._writing = ""
         self._place = ("", "")  # the question that is written about, and what is written
         self._unsent: dict[tuple[str, str], str] = {}  # what was written there and not sent
@@ -369,13 +369,13 @@ class ApprovalBox(Vertical):
             self.screen.set_focus(self.view)
 
     @on(ApprovalView.Key)
-    def _key(self, event: ApprovalView.Key) -> None:
+    def _answer(self, event: ApprovalView.Key) -> None:
         event.stop()
         now = self.view.current
         if now is None or self._clock.monotonic() - self._since < GUARD:
             return
         match event.answer:
-            case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read:
+            case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read_id:
                 self.post_message(self.ViewWanted(now))  # nothing is allowed before its end was on the screen
             case "yes":
                 self.post_message(self.Answered(now.id, True, "once", "", None))
@@ -394,9 +394,9 @@ class ApprovalBox(Vertical):
             case _:
                 pass
 
-    def read_to_end(self, asked: ApprovalRequested) -> None:
+    def mark_read(self, asked: ApprovalRequested) -> None:
         """Note that all of a question was on the screen: it can be answered with yes now."""
-        self._read = asked.id
+        self._read_id = asked.id
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
@@ -431,7 +431,7 @@ class ApprovalBox(Vertical):
             self.post_message(self.Answered(now.id, True, "once", "", text))
 
     @property
-    def escape(self) -> str:
+    def escape_label(self) -> str:
         """Return what Esc does while the question has the keyboard; "" otherwise."""
         return "back" if self._writing else "prompt" if self.view.active else ""
 

@@ -414,7 +414,7 @@ class CardBox(Vertical):
 
     def _press_at_question(self, form: QuestionForm, key: str) -> None:
         if key == "enter":
-            self._go_on(form)
+            self._advance(form)
         elif key == "o":
             self._write_answer(form)
         elif key == "space":
@@ -430,7 +430,7 @@ class CardBox(Vertical):
         if self.current is not None:
             self.post_message(self.CardAnswered(self.current.id, answer))
 
-    def _go_on(self, form: QuestionForm) -> None:
+    def _advance(self, form: QuestionForm) -> None:
         """Go to the next question without an answer, or send the answers."""
         missing = form.find_open_question()
         if missing is not None:
@@ -468,12 +468,12 @@ class CardBox(Vertical):
             form.hint = ""
             form.write(event.value.strip())
             if form.is_written:
-                self._go_on(form)
+                self._advance(form)
         elif form is not None:
             self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
 
     @property
-    def escape(self) -> str:
+    def escape_label(self) -> str:
         """Return what Esc does, as the keys of the card name it; "" without a card."""
         is_back = self.view.writing or (isinstance(self.view.form, PlanForm) and self.view.form.way)
         return "back" if is_back else "decline" if self.pending else ""

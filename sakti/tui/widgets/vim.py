@@ -60,7 +60,7 @@ class Step(Struct, frozen=True):
     """The effect of a key.
 
     `state` is the new state, `at` the cursor, `insert` the replacement for the text from `start` to `end` (None: no
-    change); `undo`: the last change is undone; `taken`: the text that was cut or copied.
+    change); `undo`: the last change is undone; `register`: the text that was cut or copied.
     """
 
     state: Vim
@@ -69,7 +69,7 @@ class Step(Struct, frozen=True):
     end: int = 0
     insert: str | None = None
     undo: bool = False
-    taken: Register | None = None
+    register: Register | None = None
 
 
 def get_offset(text: str, place: tuple[int, int]) -> int:
@@ -108,8 +108,8 @@ def press(state: Vim, key: str, text: str, at: int) -> Step:
     keys = state.pending + key
     step = (_press_on_selection if state.selects else _press_normal)(state, keys, text, at)
     behind = replace(state, mode=step.state.mode, pending=step.state.pending, anchor=step.state.anchor, head=step.at)
-    if step.taken is not None:
-        behind = replace(behind, register=step.taken)
+    if step.register is not None:
+        behind = replace(behind, register=step.register)
     if step.insert is not None or behind.mode == "insert":
         after = text if step.insert is None else text[: step.start] + step.insert + text[step.end :]
         last = "" if state.selects else keys  # what a selection had is not there again
@@ -171,12 +171,12 @@ def _press_on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
         case "o":
             return Step(replace(here, anchor=at), state.anchor)
         case "y":
-            return Step(Vim("normal"), start, taken=Register(text[start:end], lines))
+            return Step(Vim("normal"), start, register=Register(text[start:end], lines))
         case "d" | "x" | "c":
             return _cut("c" if command == "c" else "d", text, start, end, lines=lines)
         case "p" | "P":
             put = state.register.text
-            return Step(Vim("normal"), start, start, end, put, taken=Register(text[start:end], lines))
+            return Step(Vim("normal"), start, start, end, put, register=Register(text[start:end], lines))
         case _ if command[0] == "r":
             return _overwrite(command[1:], text, start, end)
         case _:
@@ -249,16 +249,16 @@ def _cut(operator: str, text: str, start: int, end: int, *, lines: bool = False,
     """
     taken = Register(text[start:end], lines)
     if operator == "y":
-        return Step(Vim("normal"), start if at is None else at, taken=taken)
+        return Step(Vim("normal"), start if at is None else at, register=taken)
     if operator == "c":
-        return Step(Vim("insert"), start, start, end, "", taken=taken)
+        return Step(Vim("insert"), start, start, end, "", register=taken)
     if lines and end < len(text):
         end += 1
     elif lines and start:
         start -= 1  # the last line goes with the break before it
     rest = text[:start] + text[end:]
     at = _line_start(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
-    return Step(Vim("normal"), _to_character(rest, at), start, end, "", taken=taken)
+    return Step(Vim("normal"), _to_character(rest, at), start, end, "", register=taken)
 
 
 def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:
@@ -420,18 +420,18 @@ class VimArea(TextArea):
 
     def use_vim(self, on: bool) -> None:
         """Turn Vim keys on or off; they start in insert mode."""
-        self._into(Vim() if on else None)
+        self._set_state(Vim() if on else None)
 
-    def _into(self, state: Vim | None) -> None:
+    def _set_state(self, state: Vim | None) -> None:
         before, self._vim = self._vim, state
         mode = state.mode if state is not None else ""
         if mode != (before.mode if before is not None else ""):
             self.post_message(self.VimMode(mode))
 
-    def type_again(self) -> None:
+    def return_to_insert(self) -> None:
         """Return to insert mode if Vim keys are on."""
         if self._vim is not None:
-            self._into(replace(self._vim, mode="insert", pending=""))
+            self._set_state(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
         """Handle a key with Vim's meaning; returns whether it has one.
@@ -450,7 +450,7 @@ class VimArea(TextArea):
                 state = replace(state, mode="normal")
         if event.key == "escape":
             if state.mode == "normal" and not state.pending:
-                self._into(state)
+                self._set_state(state)
                 return False
             self._vim_step(press_escape(state, text, at))
         elif state.mode != "insert" and is_text(event) and event.character:
@@ -474,4 +474,4 @@ class VimArea(TextArea):
             self.selection = self._selection_of(step.state, text)
         else:
             self.move_cursor(get_place(text, step.at))
-        self._into(step.state)
+        self._set_state(step.state)

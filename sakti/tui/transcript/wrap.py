@@ -231,7 +231,8 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     """
     width = max(1, width)
     text = "".join(t for t, _ in spans)
-    if count_cells(text) <= width:
+    size = sum(count_cells(t) for t, _ in spans)
+    if size <= width or size != count_cells(text):  # an emoji that is split between spans is wider in pieces
         return fold_line(spans, width)
     inset = _hanging_indent(text, width) if hang else 0
     lines: list[Line] = []

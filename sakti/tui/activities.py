@@ -150,13 +150,13 @@ class Download:
         self.show(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}")
 
 
-Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
+ActivityKind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
 
 
 class ActivityState(Struct, frozen=True):
     """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
 
-    kind: Kind
+    kind: ActivityKind
     text: str
     since: float
 

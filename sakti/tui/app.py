@@ -34,12 +34,12 @@ from sakti.tui import bridge, desktop, keys
 from sakti.tui.appearance import Appearance
 from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
-from sakti.tui.chat.panes import POLL
+from sakti.tui.chat.panes import BOARD_POLL_S
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.chat.thread_view import SYNC_S
 from sakti.tui.desktop import Notifier
 from sakti.tui.driver import make_safe_driver
-from sakti.tui.host import SHORTLY, Host, Tone
+from sakti.tui.host import HINT_S, Host, Tone
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.sidebar import PANES
 from sakti.tui.panes.tasks import BoardChanged
@@ -94,7 +94,7 @@ class Startup:
         """Fill the panes and the prompt from the store; returns the stored state of the window."""
         chat, session = self._chat, self._host.session
         chat.set_interval(SYNC_S, chat.view.sync)
-        chat.set_interval(POLL, chat.panes.poll_board)
+        chat.set_interval(BOARD_POLL_S, chat.panes.poll_board)
         chat.panes.load_board()
         state = await session.views.ui_state()
         chat.sidebar.restore(state.get("panes", " ".join(PANES)))
@@ -138,8 +138,8 @@ def log_error(error: BaseException) -> Path | None:
 
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
-QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
-RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
+QUIT_KEYS = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
+RAISE_CLICK_S = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
 class SaktiApp(App[int]):
@@ -290,7 +290,7 @@ class SaktiApp(App[int]):
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
-            self.set_hint(f"copied {describe_amount(text)}", SHORTLY)
+            self.set_hint(f"copied {describe_amount(text)}", HINT_S)
 
     def notify(
         self,
@@ -345,14 +345,14 @@ class SaktiApp(App[int]):
             self.chat.prompt.insert_text(f"@{path} ")
             self.chat.prompt.focus()
         else:
-            self.set_hint(f"there is no file {path} here", SHORTLY)
+            self.set_hint(f"there is no file {path} here", HINT_S)
 
     async def _open_url(self, target: str) -> None:
         if desktop.open_address(target, self.session.workspace.env, self.session.workspace.root):
-            self.set_hint(f"opened {target}", SHORTLY)
+            self.set_hint(f"opened {target}", HINT_S)
         else:
             self.copy_to_clipboard(target)
-            self.set_hint(f"no browser found: copied {target}", SHORTLY)
+            self.set_hint(f"no browser found: copied {target}", HINT_S)
 
     @on(BoardChanged)
     def _reload_board(self) -> None:
@@ -387,7 +387,7 @@ class SaktiApp(App[int]):
 
     def _is_key_to_quit(self, event: events.Event) -> bool:
         """Return whether a key may be the second press that quits."""
-        keys = (self.custom_keys.keys.get(i, self._keys[i]) for i in QUITTING)
+        keys = (self.custom_keys.keys.get(i, self._keys[i]) for i in QUIT_KEYS)
         return isinstance(event, events.Key) and any(event.key in each.split(",") for each in keys)
 
     async def _is_in_burst(self, event: events.Event) -> bool:
@@ -412,7 +412,7 @@ class SaktiApp(App[int]):
         if isinstance(event, events.AppFocus):
             self._raised_at = now()
         elif isinstance(event, events.MouseDown):
-            self._swallows_release = now() - self._raised_at < RAISING
+            self._swallows_release = now() - self._raised_at < RAISE_CLICK_S
             return self._swallows_release
         elif isinstance(event, events.MouseUp) and self._swallows_release:
             self._swallows_release = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 FALLBACK = "sakti-dark"
-SIXTEEN = "sakti-sixteen"  # its replacement in terminals with sixteen colours
+SIXTEEN_COLOURS_THEME = "sakti-sixteen"  # its replacement in terminals with sixteen colours
 _COLOURS = (
     "primary",
     "secondary",
@@ -193,7 +193,7 @@ class Appearance:
         self.app.set_class(self._colours == "standard", "-sixteen-colours")
         if self._colours in ("none", "standard"):
             theme = self.app.theme
-            self.use(SIXTEEN if self._colours == "standard" and theme == FALLBACK else theme)
+            self.use(SIXTEEN_COLOURS_THEME if self._colours == "standard" and theme == FALLBACK else theme)
 
     def apply_motion(self) -> None:
         """Let nothing blink or glide where the user wants it so."""

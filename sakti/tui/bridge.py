@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
     from sakti.tui.transcript.live_turn import LiveTurn
 
-PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
+SILENT_EVENTS = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
 
 
@@ -71,7 +71,7 @@ def show_event(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
     chat.status_line.handle_event(event)
-    if not isinstance(event, PASSING):
+    if not isinstance(event, SILENT_EVENTS):
         chat.panes.follow_windows()
     chat.stop_control.handle_event(event)
     match event:

@@ -229,7 +229,7 @@ def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
     return True
 
 
-LONG_TURN = 10.0  # seconds after which the end of a turn is worth a call
+LONG_TURN_S = 10.0  # seconds after which the end of a turn is worth a call
 BELL = "\x07"
 
 
@@ -257,7 +257,7 @@ class Notifier:
     def end_turn(self, text: str) -> None:
         """Call where the turn took long."""
         began, self._turn_start = self._turn_start, None
-        if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN:
+        if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN_S:
             self.notify(text)
 
     def notify(self, text: str) -> None:

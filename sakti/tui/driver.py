@@ -26,12 +26,12 @@ from textual.message import Message
 
 from sakti.core import terminal
 
-START = "\x1b[200~"
-END = "\x1b[201~"
-PATIENCE = 3.0  # seconds without a byte after which an incomplete paste is shown
-AGAIN = 0.25  # the same for later input, which may be typed
+PASTE_START = "\x1b[200~"
+PASTE_END = "\x1b[201~"
+PASTE_TIMEOUT_S = 3.0  # seconds without a byte after which an incomplete paste is shown
+STALLED_TIMEOUT_S = 0.25  # the same for later input, which may be typed
 # ctrl+c and Esc, as characters and as the keyboard protocol writes them: they end a paste whose end was lost
-_WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
+_CANCEL_KEYS = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
 
 class PastedText(Struct, frozen=True):
@@ -58,7 +58,7 @@ class PasteSplitter:
     def feed(self, text: str, now: float) -> list[str | PastedText]:
         """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
         out: list[str | PastedText] = []
-        if self._inside and self._stalled and not self._parts and text in _WAYS_OUT:
+        if self._inside and self._stalled and not self._parts and text in _CANCEL_KEYS:
             self._end_paste(out)
         self._last = now
         while text:
@@ -67,10 +67,14 @@ class PasteSplitter:
 
     def flush_stalled(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
-        if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
+        if (
+            not self._inside
+            or not self._parts
+            or now - self._last < (STALLED_TIMEOUT_S if self._stalled else PASTE_TIMEOUT_S)
+        ):
             return []
         text = "".join(self._parts)
-        overlap = 0 if self._stalled else _count_overlap(text, END)
+        overlap = 0 if self._stalled else _count_overlap(text, PASTE_END)
         shown = text[: len(text) - overlap]
         self._carry = text[len(shown) :]
         self._parts = [self._carry] if overlap else []
@@ -84,17 +88,17 @@ class PasteSplitter:
     def _split_keys(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of a start marker; returns the rest."""
         before, self._matched = self._matched, 0
-        if before and text.startswith(START[before:]):
-            end = len(START) - before
-        elif before and START[before:].startswith(text):
+        if before and text.startswith(PASTE_START[before:]):
+            end = len(PASTE_START) - before
+        elif before and PASTE_START[before:].startswith(text):
             self._matched = before + len(text)
             out.append(text)
             return ""
         else:
-            at = text.find(START)
-            end = at + len(START) if at >= 0 else 0
+            at = text.find(PASTE_START)
+            end = at + len(PASTE_START) if at >= 0 else 0
         if not end:
-            self._matched = _count_overlap(text, START)
+            self._matched = _count_overlap(text, PASTE_START)
             out.append(text)
             return ""
         out.append(text[:end])
@@ -105,22 +109,22 @@ class PasteSplitter:
         """Take text up to the end of an end marker; returns the rest."""
         carried = len(self._carry)
         looked = self._carry + text
-        at = looked.find(END)
+        at = looked.find(PASTE_END)
         if at < 0:
             self._parts.append(text)
-            self._carry = looked[-(len(END) - 1) :]
+            self._carry = looked[-(len(PASTE_END) - 1) :]
             return ""
-        rest = looked[at + len(END) :]
-        self._parts.append(looked[carried : at + len(END)])
+        rest = looked[at + len(PASTE_END) :]
+        self._parts.append(looked[carried : at + len(PASTE_END)])
         content = "".join(self._parts)
-        self._parts = [content[: -len(END)]]
+        self._parts = [content[: -len(PASTE_END)]]
         self._end_paste(out)
         return rest
 
     def _end_paste(self, out: list[str | PastedText]) -> None:
         """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
         text = "".join(self._parts)
-        out.append(END)
+        out.append(PASTE_END)
         if text or not self._stalled:
             out.append(PastedText(text))
         self._inside, self._stalled, self._parts, self._carry = False, False, [], ""
@@ -131,9 +135,9 @@ def _count_overlap(text: str, marker: str) -> int:
     return next((n for n in range(min(len(text), len(marker) - 1), 0, -1) if text.endswith(marker[:n])), 0)
 
 
-AT_ONCE = 1 << 16  # bytes of one read
-AT_LEAST = 0.01  # seconds before the process stops: a signal that continues it may be there already
-TICK = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
+READ_SIZE = 1 << 16  # bytes of one read
+STOP_DELAY_S = 0.01  # seconds before the process stops: a signal that continues it may be there already
+TICK_S = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
 class SafeOutput:
@@ -237,7 +241,7 @@ class SafeSuspension:
             self.suspend_application_mode()
             self._must_signal_resume = True
         self._cancel_stop()
-        self._stop = asyncio.get_running_loop().call_later(AT_LEAST, os.kill, os.getpid(), signal.SIGSTOP)
+        self._stop = asyncio.get_running_loop().call_later(STOP_DELAY_S, os.kill, os.getpid(), signal.SIGSTOP)
 
     def _sigcont_application(self, *_: object) -> None:
         self._cancel_stop()
@@ -336,14 +340,14 @@ def _with_input_thread(base: type[Driver]) -> type[Driver]:
                 ends = False
                 while not ends:
                     ends = self.exit_event.is_set()  # then the remaining input is read a last time
-                    data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
+                    data = _read(self.fileno) if selector.select(0 if ends else TICK_S) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
                     if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
                         ends = True
                         cast("StopEvent", self.exit_event).for_good = True
                     elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
-                        self.exit_event.wait(TICK)
+                        self.exit_event.wait(TICK_S)
 
     return StoppableDriver
 
@@ -351,6 +355,6 @@ def _with_input_thread(base: type[Driver]) -> type[Driver]:
 def _read(fd: int) -> bytes:
     """Read the available bytes; b"" if the other side is closed."""
     try:
-        return os.read(fd, AT_ONCE)
+        return os.read(fd, READ_SIZE)
     except OSError:
         return b""

@@ -23,9 +23,9 @@ from textual.widgets import Input, TextArea
 from sakti.core.text import one_line
 
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
-SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
+SHORT_NAMES = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SUSPEND = Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, priority=True, id="app.suspend")
-SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
+KEY_SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
 
 
 def is_text(event: events.Key) -> bool:
@@ -56,15 +56,15 @@ def apply_custom_key(binding: Binding, own: Mapping[str, str]) -> Binding:
 
 def format_key(key: str) -> str:
     """Format a key as printed on the keyboard: `[` for left_square_bracket."""
-    sign = SIGNS.get(key.strip()) or key_to_character(key.strip())
+    sign = KEY_SIGNS.get(key.strip()) or key_to_character(key.strip())
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
 
 
 def abbreviate_key(keys: str) -> str:
     """Write the first of `keys` for a narrow line: `^P`, `F3`, `esc`."""
     first = keys.partition(",")[0].strip()
-    if first in SHORT:
-        return SHORT[first]
+    if first in SHORT_NAMES:
+        return SHORT_NAMES[first]
     sign = format_key(first)
     if sign.startswith("ctrl+") and len(sign) == len("ctrl+x"):
         return f"^{sign[-1].upper()}"
@@ -78,9 +78,9 @@ def format_keys(keys: Iterable[str]) -> str:
 
 # --- the order of keys --------------------------------------------------------------------------------------
 
-EFFECT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
-BUSY_S = 0.002  # seconds between two looks at a widget that is busy
-ROUNDS = 2  # an action may pass a message on, and that may move the focus
+MAX_WAIT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
+POLL_S = 0.002  # seconds between two looks at a widget that is busy
+SETTLE_ROUNDS = 2  # an action may pass a message on, and that may move the focus
 
 
 class KeyQueue:
@@ -131,8 +131,8 @@ class KeyQueue:
     async def _settle(self, start: MessagePump) -> None:
         """Wait until the messages of a key, and those that they caused, are handled."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(EFFECT_S):
-                for _ in range(ROUNDS):
+            async with asyncio.timeout(MAX_WAIT_S):
+                for _ in range(SETTLE_ROUNDS):
                     nodes = [start, *start.ancestors] if isinstance(start, DOMNode) else [start]
                     for node in dict.fromkeys((*nodes, self._app.screen, self._app)):
                         await _drain(node)
@@ -145,16 +145,16 @@ async def _drain(node: MessagePump) -> None:
     spins = 0
     while not done.is_set() and node.is_running and (spins or node.call_later(done.set)):
         spins += 1
-        await asyncio.sleep(0 if spins < 100 else BUSY_S)
+        await asyncio.sleep(0 if spins < 100 else POLL_S)
 
 
 # --- keys of the user's own ---------------------------------------------------------------------------------
 
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
-NAMED = {k.value for k in Keys} | {"space"}
-TYPED = ("Everywhere", "Prompt")  # parts that have the keys while one types
-PANES = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
-TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
+NAMED_KEYS = {k.value for k in Keys} | {"space"}
+TYPING_PARTS = ("Everywhere", "Prompt")  # parts that have the keys while one types
+PANE_GROUPS = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
+SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys hold at the same time
 
 
 class Keymap(Struct, frozen=True):
@@ -183,7 +183,7 @@ def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]
             problems.append(
                 f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
-        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
+        elif declared[binding_id][0] in TYPING_PARTS and any(_is_text(k) for k in new_keys):
             problems.append(f"{name} cannot be {format_keys(new_keys)}: typing them writes text.")
         else:
             chosen[binding_id] = ",".join(new_keys)
@@ -209,13 +209,13 @@ def _parse_key(key: str) -> str:
     modifiers = [m.lower() for m in modifiers if m]
     if len(last) == 1:
         last = _character_to_key(last)
-    elif (last := last.lower()) not in NAMED and key_to_character(last) is None and last not in SIGNS:
+    elif (last := last.lower()) not in NAMED_KEYS and key_to_character(last) is None and last not in KEY_SIGNS:
         return ""
     return "+".join([*modifiers, last]) if set(modifiers) <= MODIFIERS else ""
 
 
 def _is_text(key: str) -> bool:
-    return "+" not in key and (len(key) == 1 or key == "space" or key in SIGNS or key_to_character(key) is not None)
+    return "+" not in key and (len(key) == 1 or key == "space" or key in KEY_SIGNS or key_to_character(key) is not None)
 
 
 def _find_clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
@@ -223,7 +223,7 @@ def _find_clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str
     for custom_id in reversed(list(chosen)):
         part = declared[custom_id][0]
         for other, (where, keys) in declared.items():
-            together = where == part or any(where in group and part in group for group in TOGETHER)
+            together = where == part or any(where in group and part in group for group in SHARED_GROUPS)
             if other == custom_id or not together or set(keys.split(",")) & set(declared[custom_id][1].split(",")):
                 continue
             shared = set(chosen[custom_id].split(",")) & set(chosen.get(other, keys).split(","))

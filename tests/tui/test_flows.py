@@ -29,7 +29,7 @@ from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp, log_path
-from sakti.tui.chat.stop_control import AGAIN
+from sakti.tui.chat.stop_control import QUIT_HINT
 from sakti.tui.panes.sidebar import choose_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
@@ -262,10 +262,10 @@ async def test_only_a_second_ctrl_c_at_once_quits(running, session):
         for act in between:
             await pilot.press("ctrl+c")
             await pilot.pause()
-            assert AGAIN in screen_text(app)
+            assert QUIT_HINT in screen_text(app)
             await act()
             await pilot.pause()
-            assert AGAIN not in screen_text(app)
+            assert QUIT_HINT not in screen_text(app)
             await pilot.press("escape")
         await pilot.press(*"draft", "ctrl+c")
         assert app.is_running and app.chat.prompt.text == "" and app.return_value is None

@@ -18,7 +18,7 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.search import DEBOUNCE, SearchScreen
+from sakti.tui.screens.search import DEBOUNCE_S, SearchScreen
 from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
@@ -272,9 +272,9 @@ async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, se
     session.views.search = slow
     async with running() as (app, pilot):
         app.chat.search.open("re")
-        await pilot.pause(DEBOUNCE + 0.05)
+        await pilot.pause(DEBOUNCE_S + 0.05)
         await pilot.press(*"direct")
-        await pilot.pause(DEBOUNCE + 0.05)
+        await pilot.pause(DEBOUNCE_S + 0.05)
         gates["redirect"].set()
         gates["re"].set()
         await settle(app, pilot)

@@ -35,7 +35,7 @@ with lazy_imports:
 
 
 CONVERSATION = "conversation"
-WORD_S = 0.6  # seconds at most between two letters of a word
+WORD_PAUSE_S = 0.6  # seconds at most between two letters of a word
 BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
 
 
@@ -127,19 +127,28 @@ class TypedLetters:
     def add(self, event: events.Key) -> None:
         """Note a letter that acts now; the same one again moves or scrolls, and begins no word."""
         letter, now = event.character or "", self._clock.monotonic()
-        before = self._letters if now - self._last <= WORD_S else ""
+        before = self._letters if now - self._last <= WORD_PAUSE_S else ""
         self._letters = before + letter if letter.isalpha() and letter not in before else ""
         self._last = now
 
     def take(self) -> str:
         """Return the letters typed just before the key that leaves for the prompt."""
-        letters = self._letters if self._clock.monotonic() - self._last <= WORD_S else ""
+        letters = self._letters if self._clock.monotonic() - self._last <= WORD_PAUSE_S else ""
         self._letters = ""
         return letters
 
 
 # Keys of the chat that leave the welcome, as typing does.
-PASSED_ON = ("app.help", "app.memory", "app.log", "app.tasks", "app.browse", "app.panes", "app.search", "app.threads")
+WELCOME_CLOSING_KEYS = (
+    "app.help",
+    "app.memory",
+    "app.log",
+    "app.tasks",
+    "app.browse",
+    "app.panes",
+    "app.search",
+    "app.threads",
+)
 
 
 class Welcome:
@@ -167,4 +176,4 @@ class Welcome:
             app.screen.dismiss(None)
 
     def _is_passed_on(self, event: events.Key) -> bool:
-        return is_text(event) or any(event.key == self._host.key_of(key_id) for key_id in PASSED_ON)
+        return is_text(event) or any(event.key == self._host.key_of(key_id) for key_id in WELCOME_CLOSING_KEYS)

@@ -23,7 +23,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeB
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
-WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
+UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
 IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
@@ -43,7 +43,7 @@ class Commands:
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
         before = chat.transcript.live.outside_count
-        owner = nullcontext() if typed.name in WHOLE else chat.stop_control.command(typed.name)
+        owner = nullcontext() if typed.name in UNSTOPPABLE else chat.stop_control.command(typed.name)
         with owner:
             value = await line.run(self._scope, typed)
         if chat.transcript.live.outside_count > before:  # a notice is the answer
@@ -131,7 +131,7 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.set_hint(done.sentence, undo_screen.TOLD_S)
+                host.set_hint(done.sentence, undo_screen.RESULT_S)
                 chat.conversation.return_to_prompt(prompt)
             case "import":
                 self._choose_import(data)

@@ -108,7 +108,7 @@ class Completer:
         return Choice(choice.insert, choice.label, hint)
 
 
-PAUSE = 0.5  # seconds from a change to its being stored
+SAVE_DELAY_S = 0.5  # seconds from a change to its being stored
 
 
 def _is_complete(query: CompletionQuery, choice: Choice) -> bool:
@@ -156,7 +156,7 @@ class Drafts:
         if queue_grew or (self._saved != ("", ()) and not self._prompt.value):
             self._save_now()
         elif self._timer is None:
-            self._timer = self._prompt.set_timer(PAUSE, self._save_now)
+            self._timer = self._prompt.set_timer(SAVE_DELAY_S, self._save_now)
 
     def _save_now(self) -> None:
         if self._timer is not None:

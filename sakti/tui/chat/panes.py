@@ -13,7 +13,7 @@ from sakti.agent.reports import memory_report
 from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
 from sakti.store.log.events import LogChange
-from sakti.tui.host import SHORTLY, Host
+from sakti.tui.host import HINT_S, Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.screens import board as board_screen
 from sakti.tui.screens import task_card as task_cards
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sakti.tui.screens.board import BoardScreen
     from sakti.tui.screens.text import ContextScreen
 
-CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
-POINTS = 5.0  # seconds that a task is highlighted after a search
-LIVE = 0.5  # seconds between two looks at the windows while they change
-EARLY = 0.1  # seconds by which a look is early to be painted together with the transcript
-POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
+CORRECTION_NAMES = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
+POINTING_S = 5.0  # seconds that a task is highlighted after a search
+FOLLOW_S = 0.5  # seconds between two looks at the windows while they change
+EARLY_S = 0.1  # seconds by which a look is early to be painted together with the transcript
+BOARD_POLL_S = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
 class Panes:
@@ -160,11 +160,11 @@ class Panes:
 
     def _start(self) -> None:
         if self._timer is None:
-            self._timer = self._sidebar.set_interval(LIVE, self._follow)
+            self._timer = self._sidebar.set_interval(FOLLOW_S, self._follow)
 
     def follow_drawing(self) -> None:
         """Show the windows as the transcript is drawn, if that is soon due: one repaint for both."""
-        if self._timer is not None and monotonic() - self._looked >= LIVE - EARLY:
+        if self._timer is not None and monotonic() - self._looked >= FOLLOW_S - EARLY_S:
             self._timer.reset()
             self._follow()
 
@@ -182,9 +182,9 @@ class Panes:
         finally:
             self.load_log()
         if action == "undo":
-            self._host.set_hint("Undone", SHORTLY)
+            self._host.set_hint("Undone", HINT_S)
         else:
-            self._host.set_hint(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
+            self._host.set_hint(f"{CORRECTION_NAMES[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
         """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
@@ -242,7 +242,7 @@ class Panes:
             tasks.cursor_always = True
             tasks.move_to(at)
             tasks.refresh()
-            tasks.set_timer(POINTS, self._stop_pointing)
+            tasks.set_timer(POINTING_S, self._stop_pointing)
         return at is not None
 
     def _stop_pointing(self) -> None:

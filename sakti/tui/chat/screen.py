@@ -31,7 +31,7 @@ from sakti.tui.chat.panes import Panes
 from sakti.tui.chat.stop_control import StopControl
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.desktop import Notifier
-from sakti.tui.host import SHORTLY, Host
+from sakti.tui.host import HINT_S, Host
 from sakti.tui.keys import SUSPEND
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
@@ -428,13 +428,13 @@ class ChatScreen(Screen[None]):
             self.set_focus(self.prompt)
             self.panes.hide(pane)
             area = AREAS[pane]
-            self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", SHORTLY)
+            self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", HINT_S)
 
     def show_pane(self, pane: str) -> None:
         """Show a pane and say how it is browsed; the prompt keeps the keys."""
         self.panes.show(pane)
         area = AREAS[pane]
-        self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", SHORTLY)
+        self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", HINT_S)
 
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
@@ -458,13 +458,13 @@ class ChatScreen(Screen[None]):
         elif self.focused is not self.prompt:
             self.set_focus(self.prompt)
         else:
-            self.set_hint(f"{self.host.key_name('app.browse')} browses the messages and the panes", SHORTLY)
+            self.set_hint(f"{self.host.key_name('app.browse')} browses the messages and the panes", HINT_S)
 
     def action_panes(self) -> None:
         if self.panes.toggle_all():
             return
         self.set_focus(self.prompt)
-        self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
+        self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", HINT_S)
 
     def action_cycle_approval(self) -> None:
         """Switch to the next approval mode, from strict to free and round."""
@@ -476,7 +476,7 @@ class ChatScreen(Screen[None]):
             self._show_questions()  # those that the mode does not answer may have another reason now
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
-        self.set_hint(refused or text, 2 * SHORTLY)
+        self.set_hint(refused or text, 2 * HINT_S)
 
     def action_search(self) -> None:
         self.search.open()

@@ -14,10 +14,10 @@ from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
 from sakti.tui.widgets.status import StatusLine
 
-TWICE = 2.0  # seconds in which a second ctrl+c quits
-CONFIRM = 6.0  # seconds in which a second press quits while something runs
-AGAIN = "ctrl+c again quits"
-SOON = 0.5  # seconds after which the last line names a command: most are done by then
+QUIT_AGAIN_S = 2.0  # seconds in which a second ctrl+c quits
+CONFIRM_S = 6.0  # seconds in which a second press quits while something runs
+QUIT_HINT = "ctrl+c again quits"
+NAME_DELAY_S = 0.5  # seconds after which the last line names a command: most are done by then
 TURN = "turn"
 
 
@@ -77,7 +77,7 @@ class StopControl:
     def command(self, name: str) -> Generator[None]:
         """Own a slash command; the last line names it if it takes long."""
         with self.activities.own_current_task(f"/{name}"):
-            self._status_line.set_timer(SOON, self.name_newest)
+            self._status_line.set_timer(NAME_DELAY_S, self.name_newest)
             yield
 
     def name_newest(self) -> None:
@@ -95,7 +95,7 @@ class StopControl:
             return
         if not self.interrupt():
             self._prompt.clear_text()
-        self._arm(AGAIN, TWICE)
+        self._arm(QUIT_HINT, QUIT_AGAIN_S)
 
     @property
     def is_armed(self) -> bool:
@@ -129,7 +129,7 @@ class StopControl:
         """Stop the newest activity; false if nothing runs."""
         if stopped := self.activities.stop_newest():
             if stopped.startswith("/"):
-                self._host.set_hint(f"{stopped} stopped", TWICE)
+                self._host.set_hint(f"{stopped} stopped", QUIT_AGAIN_S)
             return True
         if self._host.session.busy and TURN not in self._owned:  # not begun yet: it waits for its lease
             self._interrupt_turn()
@@ -139,9 +139,9 @@ class StopControl:
     def may_quit(self) -> bool:
         """Return whether the window may close: asks once if something still runs."""
         running = self._still_running()
-        if not running or (self.is_armed and self._hint != AGAIN):
+        if not running or (self.is_armed and self._hint != QUIT_HINT):
             return True
-        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM)
+        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM_S)
         return False
 
     def _still_running(self) -> list[str]:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from sakti.tui.screens.search import SearchScreen, SearchState
 
 PAGE = 200  # messages that are loaded at once
-MARGIN = 20  # messages above the one that is loaded for a visit
+PAGE_MARGIN = 20  # messages above the one that is loaded for a visit
 SYNC_S = 2.0  # seconds between looks at the database for messages of another window
-NEWEST = 50  # messages that are compared then
+SYNC_LIMIT = 50  # messages that are compared then
 
 
 class Spot(Struct, frozen=True):
@@ -101,7 +101,7 @@ class ThreadView:
         messages = await views.transcript(thread_id, limit=PAGE)
         more = len(messages) >= PAGE
         if more and until is not None and until < messages[0].index:
-            limit = messages[0].index - until + MARGIN
+            limit = messages[0].index - until + PAGE_MARGIN
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
         children = await self._host.session.children.list_all()
@@ -127,7 +127,7 @@ class ThreadView:
         thread_id, oldest = self.shown, self.oldest
         if not oldest:
             return
-        limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
+        limit = PAGE if until is None else max(PAGE, oldest - until + PAGE_MARGIN)
         messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
         children = await self._host.session.children.list_all()
         if thread_id != self.shown:
@@ -154,7 +154,7 @@ class ThreadView:
             version = await session.views.version()
             if version == self._version:
                 return
-            page = await session.views.transcript(thread_id, limit=NEWEST)
+            page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
         except SaktiError:
             return  # the next look may succeed; what the user does reports the failure
         if session.busy or thread_id != self.shown:
@@ -166,7 +166,7 @@ class ThreadView:
 
     async def _show_new(self, messages: Sequence[Message]) -> None:
         """Append messages that another window stored; load the thread if there may be more of them."""
-        if len(messages) == NEWEST:
+        if len(messages) == SYNC_LIMIT:
             await self.load()
         elif messages:
             self._transcript.live.add_stored(messages)

@@ -43,10 +43,10 @@ from sakti.tui.transcript.wrap import Line, measure_line, shorten
 if TYPE_CHECKING:
     from sakti.store.log.lines import Figures
 
-LABEL = 13
-LEAST = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
-NAMES = ("Messages", "Observations")
-MOST_FAILURES = 50
+LABEL_WIDTH = 13
+MIN_BAR = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
+GAUGE_NAMES = ("Messages", "Observations")
+MAX_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
     "activated": "▼",
@@ -172,7 +172,7 @@ class MemoryPane(Widget, can_focus=True):
         """Background work began, ended or failed."""
         if event.kind == "failed":
             when = int(event.fields.get("failed_at") or 0)
-            self._failures = [*self._failures, self._describe_end(event, when)][-MOST_FAILURES:]
+            self._failures = [*self._failures, self._describe_end(event, when)][-MAX_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
 
@@ -283,19 +283,19 @@ def _draw_gauges(
     # a bar does not move with its number
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
-    cells = width - LABEL - field - 1
+    cells = width - LABEL_WIDTH - field - 1
     buffered = status.buffered_observations
     ready = buffered.projected_message_removal if buffered.chunks and status.phase not in RESTS else 0
     marks = (status.next_buffer_at, ready), (None, 0)
     below = describe_unsent(status), describe_unsent_observations(status)
     more = forecast(status, turn_tokens, streaming), ""
     out: list[Line] = []
-    for name, gauge, text, mark, unsent, then in zip(NAMES, gauges, numbers, marks, below, more, strict=True):
-        if cells >= LEAST:
+    for name, gauge, text, mark, unsent, then in zip(GAUGE_NAMES, gauges, numbers, marks, below, more, strict=True):
+        if cells >= MIN_BAR:
             bar = draw_gauge(gauge, cells, palette, *mark)
             out.append([_draw_label(name, palette), *bar, Segment(f" {text.rjust(field)}", palette.text)])
         else:
-            out.append([_draw_label(name, palette), Segment(text.rjust(width - LABEL), palette.text)])
+            out.append([_draw_label(name, palette), Segment(text.rjust(width - LABEL_WIDTH), palette.text)])
             out.append(draw_gauge(gauge, width, palette, *mark))
         out += [[Segment(f"  {line}", palette.warn)] for line in textwrap.wrap(unsent, max(8, width - 2))]
         out += [[Segment("  "), Segment(then, palette.muted)]] if then else []
@@ -303,7 +303,7 @@ def _draw_gauges(
 
 
 def _draw_label(name: str, palette: Palette) -> Segment:
-    return Segment(name.ljust(LABEL), palette.muted)
+    return Segment(name.ljust(LABEL_WIDTH), palette.muted)
 
 
 def draw_gauge(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0) -> Line:

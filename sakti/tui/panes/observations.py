@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the context"
-LEAVES = {True: "removed: leaves with the next change of the context", False: "left out"}
+REMOVAL_NOTES = {True: "removed: leaves with the next change of the context", False: "left out"}
 MAX_LINES = 4  # of one observation in the side bar
-FOLDED_FROM = 3  # nested lines
+FOLD_COUNT = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
@@ -178,7 +178,7 @@ def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list
             top = line
         else:
             under.setdefault(top.id, []).append(line.id)
-    return {i: nested for i, nested in under.items() if len(nested) >= FOLDED_FROM and i not in unfolded}
+    return {i: nested for i, nested in under.items() if len(nested) >= FOLD_COUNT and i not in unfolded}
 
 
 def _parse_priority(value: str | None) -> str:
@@ -243,7 +243,7 @@ def _list_marks(row: ObservationRow, palette: Palette) -> list[Span]:
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
     gone = row.line.is_removed
     text = palette.faint + Style(strike=True) if gone else palette.text
-    spans = [(row.text, text), *([(f" {LEAVES[row.line.is_sent]}", palette.warn)] if gone else [])]
+    spans = [(row.text, text), *([(f" {REMOVAL_NOTES[row.line.is_sent]}", palette.warn)] if gone else [])]
     body = _cut_lines(wrap(spans, max(6, width - 2)), palette)
     head = Segment(f"{'○' if row.line.kind == 'line' else '·'} ", palette.faint)
     return [[head, *body[0]], *indent(body[1:], Segment("  "))]

@@ -21,14 +21,14 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.tasks import TasksPane
 
 PANES = ("memory", "log", "tasks")
-NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
-CHAT = 30
-USUAL = (36, 56)  # default width in cells: more in a wider window
+MIN_WIDTH, MAX_WIDTH = 24, 120  # cells; the chat keeps CHAT of them
+CHAT_WIDTH = 30
+DEFAULT_WIDTHS = (36, 56)  # default width in cells: more in a wider window
 SHARE = 1 / 3  # of the window, in between
 TINY = 60  # cells of a window below which the panes take all of it
-READABLE = 42  # cells that the chat keeps beside the panes of a narrow window
+READABLE_CHAT_WIDTH = 42  # cells that the chat keeps beside the panes of a narrow window
 STEP = 4
-LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the others leave
+MIN_HEIGHT = 3  # lines of a pane whose height is set by hand; the log has what the others leave
 
 
 def choose_width(room: int, by_hand: int, *, narrow: bool) -> int:
@@ -36,10 +36,10 @@ def choose_width(room: int, by_hand: int, *, narrow: bool) -> int:
     if room < TINY:
         return room
     if narrow:
-        return max(NARROWEST, min(USUAL[0], room - READABLE))
-    low, high = USUAL
+        return max(MIN_WIDTH, min(DEFAULT_WIDTHS[0], room - READABLE_CHAT_WIDTH))
+    low, high = DEFAULT_WIDTHS
     preferred = by_hand or max(low, min(high, int(room * SHARE)))
-    return max(NARROWEST, min(preferred, room - CHAT))
+    return max(MIN_WIDTH, min(preferred, room - CHAT_WIDTH))
 
 
 class Sidebar(Vertical):
@@ -159,7 +159,7 @@ class Sidebar(Vertical):
 
     def set_width(self, width: int) -> None:
         """Set the width in cells, limited so that the chat keeps enough room; 0: fit the window."""
-        self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
+        self._width = max(MIN_WIDTH, min(MAX_WIDTH, width)) if width else 0
         self.fit()
 
     def fit(self) -> None:
@@ -184,11 +184,11 @@ class Sidebar(Vertical):
 
     def _limit_height(self, pane: str, lines: int) -> int:
         """Return the height that fits: the log keeps LOWEST lines, the tasks beside the windows too."""
-        log = LOWEST if "log" in self.open_panes else 0
+        log = MIN_HEIGHT if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
-        keeps = self._pane(other).outer_size.height if pane == "tasks" else LOWEST
+        keeps = self._pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
         room = self.size.height - log - 1 - (keeps if other in self.open_panes else 0)
-        return max(LOWEST, min(lines, room))
+        return max(MIN_HEIGHT, min(lines, room))
 
     def on_resize(self) -> None:
         if self._heights:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
 
-BLOCKER = 60  # characters of a blocking task's title
+BLOCKER_WIDTH = 60  # characters of a blocking task's title
 
 
 class BoardChanged(Message):
@@ -69,7 +69,7 @@ def describe_blockers(task: BoardTask) -> str:
     blockers = [*(task.blocker_titles or task.blocked_by)]
     if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
-        return f"← {one_line(blockers[0], BLOCKER)}{more}"
+        return f"← {one_line(blockers[0], BLOCKER_WIDTH)}{more}"
     count = task.waits_for_children
     return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Message
     from sakti.store.threads.runs import ChildRun
 
-LOOK = 0.5  # seconds between looks at the running children while their list is open
+REFRESH_S = 0.5  # seconds between looks at the running children while their list is open
 
 
 class AgentsScreen(Panel[None]):
@@ -75,7 +75,7 @@ class AgentsScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self.result_list.set_rows(self._rows)
-        self.set_interval(LOOK, self._poll)
+        self.set_interval(REFRESH_S, self._poll)
 
     def _poll(self) -> None:
         self.host.start_worker(self._refresh, group="agents-list", exclusive=True)

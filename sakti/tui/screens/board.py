@@ -28,7 +28,7 @@ from sakti.tui.widgets.safe_input import AskLine
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
-POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
+POLL_S = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
 # The actions on a card, by column, with their labels.
@@ -53,8 +53,8 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCED = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
-ASKS = {
+FORCEABLE = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
+PROMPTS = {
     "filter": "filter by text",
     "force": "type y and press Enter to do it anyway",
     "create": "title of the new task",
@@ -110,7 +110,7 @@ class BoardScreen(Panel[None]):
         yield KeyLine((), id="board-actions")
 
     def on_mount(self) -> None:
-        self.set_interval(POLL, self.reload_soon)
+        self.set_interval(POLL_S, self.reload_soon)
         self.reload_soon()
 
     @on(events.DescendantFocus)
@@ -202,7 +202,7 @@ class BoardScreen(Panel[None]):
         if what in ("close", "depend") and self._card is None:
             return
         self._back = self.column
-        self.line.ask(what, ASKS[what], self._filter if what == "filter" else "")
+        self.line.ask(what, PROMPTS[what], self._filter if what == "filter" else "")
 
     @on(Input.Changed, "#board-input")
     def _filter_cards(self, event: Input.Changed) -> None:
@@ -261,7 +261,7 @@ class BoardScreen(Panel[None]):
             done = await changes.change(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
-            refused = e.code == "already_claimed" and name in FORCED
+            refused = e.code == "already_claimed" and name in FORCEABLE
         await self._reload()
         self.post_message(BoardChanged())
         if self.is_open:

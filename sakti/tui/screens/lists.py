@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sakti.importers.service import SourceReport
     from sakti.store.threads.runs import StoredJob
 
-FOLLOWED = 12  # lines of an output that is followed
-LOOK = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
+OUTPUT_LINES = 12  # lines of an output that is followed
+REFRESH_S = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
 
 
 def format_age(then_ms: int, now_ms: int) -> str:
@@ -108,7 +108,7 @@ class JobsScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.set_interval(LOOK, self._refresh)
+        self.set_interval(REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         jobs = self.host.session.list_jobs()
@@ -119,7 +119,7 @@ class JobsScreen(Panel[None]):
     def _draw(self, row: tuple[str, Running | StoredJob], width: int, palette: Palette) -> list[Line]:
         number, job = row
         is_followed = number == self._followed
-        output = background.last_lines(job, FOLLOWED if is_followed else 1) or "no output"
+        output = background.last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
         head: list[Line] = [
             [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
             [Segment("     "), Segment(background.describe_state(job), palette.faint)],
@@ -165,7 +165,7 @@ class ThemesScreen(ListPanel):
 
     def on_mount(self) -> None:
         self._reload_changed(first=True)
-        self.set_interval(LOOK, self._reload_changed)
+        self.set_interval(REFRESH_S, self._reload_changed)
         self.call_after_refresh(self._to_current)  # the list is filled by then
 
     def _to_current(self) -> None:
@@ -272,7 +272,7 @@ def pick_theme(host: Host) -> None:
     host.push(ThemesScreen(looks.theme), set_theme)
 
 
-LOOKING = "looking into the home folder …"
+LOADING = "looking into the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):
@@ -293,7 +293,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         self._checked: set[str] = set()
 
     def compose_body(self) -> ComposeResult:
-        yield LineList(self._draw, empty=LOOKING, id="panel-list")
+        yield LineList(self._draw, empty=LOADING, id="panel-list")
 
     def on_mount(self) -> None:
         self.host.start_worker(self._count, group="import-count", exclusive=True)
@@ -384,7 +384,7 @@ class ServersScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.set_interval(LOOK, self._refresh)
+        self.set_interval(REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         states = self.host.session.workspace.servers.states()

@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
-DEBOUNCE = 0.12  # seconds without a key before a query runs
-PREVIEW = 0.05  # seconds that the cursor stays on a hit before its context is loaded
+DEBOUNCE_S = 0.12  # seconds without a key before a query runs
+PREVIEW_DELAY_S = 0.05  # seconds that the cursor stays on a hit before its context is loaded
 PAGE = 50  # hits that are loaded at once
-WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
-NEAR = 6  # rows before the end at which more are loaded
+SYNTAX = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
+PREFETCH_ROWS = 6  # rows before the end at which more are loaded
 
 
 class SearchState(Struct, frozen=True):
@@ -85,7 +85,7 @@ class ResultList(LineList):
 class SearchScreen(Panel[Any]):
     """Dismisses with the `Hit` to open, or with text for the prompt (ctrl+o); `kept` resumes a search."""
 
-    HELP = WORDS
+    HELP = SYNTAX
     CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "search.tcss"]
     AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -125,7 +125,7 @@ class SearchScreen(Panel[Any]):
                 for key, name in (("alt+k", "kind"), ("^r", "role"), ("^t", "after")):
                     yield Chip(key, FILTERS[name][""], f"screen.filter('{name}')", id=f"chip-{name}")
             with Container(id="search-body"):
-                yield ResultList(self._draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
+                yield ResultList(self._draw_row, selectable=_is_hit, empty=SYNTAX, id="panel-list")
                 yield Preview(id="search-preview")
             with Horizontal(id="search-keys"):
                 yield Chip("enter", "go there", "screen.open")
@@ -163,7 +163,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def _search_soon(self) -> None:
-        self.host.start_worker(self._search, DEBOUNCE, group="search", exclusive=True)
+        self.host.start_worker(self._search, DEBOUNCE_S, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Search for the current input; old results stay visible until new ones arrive."""
@@ -265,7 +265,7 @@ class SearchScreen(Panel[Any]):
     def _handle_move(self, event: LineList.Moved) -> None:
         event.stop()
         self._show_hit(self.result_list.current)
-        if self.result_list.cursor >= len(self.result_list.rows) - NEAR:
+        if self.result_list.cursor >= len(self.result_list.rows) - PREFETCH_ROWS:
             self._load_more_soon()
 
     def _show_hit(self, hit: Hit | None) -> None:
@@ -275,7 +275,7 @@ class SearchScreen(Panel[Any]):
 
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
-        await asyncio.sleep(PREVIEW)
+        await asyncio.sleep(PREVIEW_DELAY_S)
         passage = await load_passage(self.host.session.views, hit, query) if hit is not None else None
         if self.is_open:
             self.preview.show(passage)

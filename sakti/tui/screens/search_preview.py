@@ -46,7 +46,7 @@ FILTERS: dict[str, dict[str, str]] = {
     "role": {"": "anyone", "user": "you", "assistant": "sakti", "tool": "tools"},
     "after": {"": "any time", "today": "today", "7d": "7 days"},
 }
-_WHO = {"user": "you", "assistant": "sakti", "tool": "tool"}
+ROLE_NAMES = {"user": "you", "assistant": "sakti", "tool": "tool"}
 _HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": "Reflections"}
 
 
@@ -115,7 +115,7 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
         return _draw_heading(row, width, palette)
-    who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
+    who = ROLE_NAMES.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
         Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
         Segment(f"  {_format_time(row.time)}", palette.faint),
@@ -216,9 +216,9 @@ def collect_notes(hits: Iterable[Hit]) -> dict[str, str]:
     return {i: text for i, text in texts.items() if text}
 
 
-LONG = 20_000  # characters of a message above which the passage round the hit is shown alone
-BEFORE, AFTER = 1_500, 4_000  # characters of that passage
-ABOVE = 3  # lines that stay in sight above the line that matches
+LONG_MESSAGE = 20_000  # characters of a message above which the passage round the hit is shown alone
+PASSAGE_BEFORE, PASSAGE_AFTER = 1_500, 4_000  # characters of that passage
+LINES_ABOVE = 3  # lines that stay in sight above the line that matches
 
 
 class Passage(Struct, frozen=True):
@@ -237,8 +237,10 @@ class Passage(Struct, frozen=True):
 async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> Passage:
     """Return what to show of a hit: its message between `around` others; for a line of the log its source."""
     pattern = make_pattern(list_search_words(hit, query))
-    text = hit.text[max(0, hit.start - BEFORE) : hit.start + AFTER]
-    passage = ("…" if hit.start > BEFORE else "") + text + ("…" if hit.start + AFTER < len(hit.text) else "")
+    text = hit.text[max(0, hit.start - PASSAGE_BEFORE) : hit.start + PASSAGE_AFTER]
+    passage = (
+        ("…" if hit.start > PASSAGE_BEFORE else "") + text + ("…" if hit.start + PASSAGE_AFTER < len(hit.text) else "")
+    )
     if hit.kind == "message" and hit.thread_id:
         messages = await views.around(hit.thread_id, hit.position, around, around)
         return Passage(tuple(_make_blocks(messages, hit)), hit.id, pattern, passage)
@@ -259,14 +261,15 @@ async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> P
 def _cut_texts(message: Message) -> Message:
     """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
     cut = (
-        TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
+        TextPart(p.text[:PASSAGE_AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG_MESSAGE else p
+        for p in message.parts
     )
     return replace(message, parts=tuple(cut))
 
 
 def _make_blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
     messages = [m if m.id == hit.id else _cut_texts(m) for m in messages]
-    if len(hit.text) <= LONG:
+    if len(hit.text) <= LONG_MESSAGE:
         return make_message_blocks(messages)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))
     return [*make_message_blocks(messages[:at]), *make_message_blocks(messages[at + 1 :])]
@@ -302,7 +305,7 @@ class Preview(Transcript):
             first = after if first is None else first
             hit = find_best_match(document, passage.message_id, pattern) if pattern is not None else None
         place = hit or (first or 0, 0)
-        y = max(0, document.top(place[0]) + place[1] - ABOVE)
+        y = max(0, document.top(place[0]) + place[1] - LINES_ABOVE)
         if first is not None:
             y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place

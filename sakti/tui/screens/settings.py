@@ -24,7 +24,7 @@ from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
+WRITE_KEYS = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
 
 
 class ChoiceScreen(ListPanel):
@@ -212,7 +212,7 @@ class SettingsScreen(ListPanel):
             self._describe_current()
 
     def list_keys(self) -> Keys:
-        return WRITING if self.is_mounted and self.line.question else self.keys
+        return WRITE_KEYS if self.is_mounted and self.line.question else self.keys
 
     def _update_keys(self) -> None:
         self.query_one("#panel-keys", KeyLine).show(self.list_keys())

@@ -33,7 +33,7 @@ KEYS = {
     "in_progress": (("r release", "do('release')"),),
     "closed": (("o reopen", "do('reopen')"),),
 }
-CAN = {"claim": "open", "release": "in_progress", "reopen": "closed"}
+REQUIRED_STATUS = {"claim": "open", "release": "in_progress", "reopen": "closed"}
 
 
 class TaskCardScreen(Panel[None]):
@@ -78,7 +78,7 @@ class TaskCardScreen(Panel[None]):
         reader.show_top()
 
     def action_do(self, name: str) -> None:
-        if CAN[name] == self._status:
+        if REQUIRED_STATUS[name] == self._status:
             self.host.start_worker(self._do, name, group="task-card", exclusive=True)
 
     async def _do(self, name: str) -> None:

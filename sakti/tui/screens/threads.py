@@ -27,13 +27,13 @@ from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-ROOMY = 90  # columns of a list from which on its figures are named in full
+WIDE = 90  # columns of a list from which on its figures are named in full
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
 
-FORK_FROM = 1_000  # newest messages that a fork can be begun at from here
-ASKS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
+FORK_LIMIT = 1_000  # newest messages that a fork can be begun at from here
+PROMPTS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
 
 
 class ThreadsScreen(ListPanel):
@@ -107,7 +107,7 @@ class ThreadsScreen(ListPanel):
         tag = _get_tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
         right = (
-            f"{counted(messages, 'message')} · {tokens} tokens" if width >= ROOMY else f"{messages} msg · {tokens} tok"
+            f"{counted(messages, 'message')} · {tokens} tokens" if width >= WIDE else f"{messages} msg · {tokens} tok"
         )
         right += f" · {format_age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
@@ -178,7 +178,7 @@ class ThreadsScreen(ListPanel):
         row = self._get_row()
         if row is not None and not self.line.question:
             self._chosen = row
-            self.line.ask(what, ASKS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
+            self.line.ask(what, PROMPTS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
 
     @on(Input.Submitted, "#panel-line")
     def _submit_line(self, event: Input.Submitted) -> None:
@@ -247,7 +247,7 @@ class ThreadsScreen(ListPanel):
         self.set_status(f"Restored {last.title!r}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
-        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
+        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_LIMIT)
 
         def fork(upto: int | None) -> None:
             if upto is not None:

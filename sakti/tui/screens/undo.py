@@ -22,7 +22,7 @@ from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, fit_width, shorten
-from sakti.tui.widgets.approval import GUARD
+from sakti.tui.widgets.approval import GUARD_S
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-TOLD_S = 8.0  # seconds that the result is shown
-WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
+RESULT_S = 8.0  # seconds that the result is shown
+SCOPES: tuple[What, ...] = ("both", "conversation", "files")
+SCOPE_NAMES = {"both": "messages and files", "conversation": "messages", "files": "files"}
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -70,7 +70,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SAID[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
@@ -127,7 +127,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def action_undo(self) -> None:
         """Do it; a key that was meant for the prompt does not."""
-        if self._clock.monotonic() - self._since >= GUARD:
+        if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(frozenset(self._restored))
 
 
@@ -144,7 +144,7 @@ class RedoScreen(UndoScreen):
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
-        return f"Redo · {SAID[preview.what]}"
+        return f"Redo · {SCOPE_NAMES[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -168,7 +168,7 @@ class RewindScreen(ListPanel):
         self._update_title()
 
     def _update_title(self) -> None:
-        what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(WHATS))
+        what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(SCOPES))
         self.set_title(f"Rewind to before:  {what}")
 
     def rows(self, text: str) -> list[Past]:
@@ -183,11 +183,11 @@ class RewindScreen(ListPanel):
         return [[title, Segment(right, palette.muted)]]
 
     def action_what(self) -> None:
-        self._what = (self._what + 1) % len(WHATS)
+        self._what = (self._what + 1) % len(SCOPES)
         self._update_title()
 
     def choose(self, row: Any) -> None:
-        self.dismiss((row.index, WHATS[self._what]))
+        self.dismiss((row.index, SCOPES[self._what]))
 
 
 async def choose_turn(host: Host, return_to_prompt: Callable[[str], None]) -> None:
@@ -232,7 +232,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.describe_result(await found.redo(preview, take=take), redo=True)
-    host.set_hint(done.sentence, TOLD_S)
+    host.set_hint(done.sentence, RESULT_S)
 
 
 async def _undo(
@@ -243,5 +243,5 @@ async def _undo(
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
+    host.set_hint(done.sentence, RESULT_S)  # in the chat another thread is being shown
     return_to_prompt(result.prompt)

@@ -66,7 +66,7 @@ _MARKERS = {
     "cut": "answer cut",
     "hook": "hook",
 }
-_TOLD = ("interrupted", "error", "cut")
+_NOTICED = ("interrupted", "error", "cut")
 
 
 def make_message_blocks(messages: Iterable[Message]) -> list[Block]:
@@ -100,7 +100,7 @@ def _list_parts(message: Message, has_ending: bool) -> list[Part]:
     """Return the parts of an answer or a result, without the mark of an ending that a notice shows."""
     if message.role == "user":
         return []
-    return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _TOLD)]
+    return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _NOTICED)]
 
 
 def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:

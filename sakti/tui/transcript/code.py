@@ -155,7 +155,7 @@ def draw_code_head(language: str, width: int, palette: Palette, copies: str = ""
 
 _HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SIGNS = {"+": "+", "-": "−", " ": " "}
-LONG = 4_000  # characters of one line that are shown
+MAX_LINE = 4_000  # characters of one line that are shown
 
 
 class DiffRow(Struct, frozen=True):
@@ -216,7 +216,7 @@ def _parse_hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
 def _parse_diff_row(row: str, at: tuple[int, int], language: str) -> DiffRow:
     kind = row[:1] if row[:1] in ("+", "-") else " "
     text = row[1:].expandtabs(TAB)
-    return DiffRow(kind, at[kind != "-"], text if len(text) <= LONG else f"{text[:LONG]}…", row, language)
+    return DiffRow(kind, at[kind != "-"], text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…", row, language)
 
 
 def _drop_blank(rows: list[DiffRow]) -> None:
@@ -235,7 +235,7 @@ def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None,
     lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
     colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
     longest = max((count_cells(r.text) for r in rows), default=0) + lead
-    full = min(width, max(longest, COLUMN - SIDE))
+    full = min(width, max(longest, COLUMN - DIFF_INDENT))
     out: list[Line] = []
     for number, row in enumerate(rows):
         remaining = len(rows) - number
@@ -249,7 +249,7 @@ def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None,
     return out
 
 
-SIDE = 6  # indent in cells of a diff in the conversation
+DIFF_INDENT = 6  # indent in cells of a diff in the conversation
 
 
 def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:

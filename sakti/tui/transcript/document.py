@@ -15,7 +15,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.wrap import Line
 
-KEEP_LINES = 4_000
+CACHED_LINES = 4_000
 
 
 class Document:
@@ -159,7 +159,7 @@ class Document:
             lines = [block.render_above(self.width, self.palette), *lines]
         self._drawn[key] = lines
         self._drawn_lines += len(lines)
-        while self._drawn_lines > KEEP_LINES and len(self._drawn) > 1:
+        while self._drawn_lines > CACHED_LINES and len(self._drawn) > 1:
             _, dropped = self._drawn.popitem(last=False)
             self._drawn_lines -= len(dropped)
         return lines

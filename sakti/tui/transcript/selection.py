@@ -161,8 +161,8 @@ def describe_amount(text: str) -> str:
     return counted(len(text), "character")
 
 
-DRAWN = 12  # blocks of one message
-UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
+MAX_DRAWN = 12  # blocks of one message
+MAX_UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 
 def make_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
@@ -174,7 +174,7 @@ def make_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
 def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
     """Return (block, line) with the most words of a message, unfolding the blocks it examines.
 
-    At most `DRAWN` blocks, those with the most words, are examined. None without a match.
+    At most `MAX_DRAWN` blocks, those with the most words, are examined. None without a match.
     """
     counts = {
         i: len(_find_words(_get_full_text(b), pattern))
@@ -183,7 +183,7 @@ def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str
     }
     best: tuple[int, int] | None = None
     most = 0
-    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
+    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:MAX_DRAWN]:
         block = document.blocks[index]
         if _is_folded(block):
             block.toggle()
@@ -223,6 +223,6 @@ def _is_folded(block: Block) -> bool:
         case ToolBlock(open=False) | ThinkingBlock(open=False):
             return True
         case TextBlock(open=False):
-            return block.is_foldable and len(block.text) <= UNFOLDED
+            return block.is_foldable and len(block.text) <= MAX_UNFOLDED
         case _:
             return False

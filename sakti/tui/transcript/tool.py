@@ -25,30 +25,30 @@ from sakti.tui.transcript.code import count_changes, draw_diff
 from sakti.tui.transcript.links import add_links
 from sakti.tui.transcript.wrap import Line, Row, count_cells, draw_plain, fold_words, indent, shorten, to_row
 
-State: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
+CallState: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
 
 KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
 SHOW_OUTPUT = 200  # lines of output that an open call shows
 OWN_OUTPUT = 2_000  # lines of it that a command of the user's shows
-GLANCE = 8  # lines of a success that show without unfolding
-LIVE = 5  # lines of a command that runs
-LIVE_OWN = 20  # of one that the user ran
-TAIL = 12  # lines of a failure
-SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
+SHORT_OUTPUT = 8  # lines of a success that show without unfolding
+LIVE_LINES = 5  # lines of a command that runs
+OWN_LIVE_LINES = 20  # of one that the user ran
+FAILURE_LINES = 12  # lines of a failure
+DIFF_LINES = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
-BODY = Segment("      ")
+BODY_INDENT = Segment("      ")
 # names of the arguments that say what a call is about, the most telling ones first
-TELLING = (
+MAIN_ARGUMENTS = (
     *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
     *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
 )
-_PATCHED = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
-PLAN = "present_plan"
-CHILD = "agent"  # the tool that starts child threads
-KEY = " · ctrl+o"  # what unfolds from the prompt
+_PATCHED_FILES = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
+PLAN_TOOL = "present_plan"
+CHILD_TOOL = "agent"  # the tool that starts child threads
+UNFOLD_KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
-def _get_end_state(result: ToolResultPart) -> State:
+def _get_end_state(result: ToolResultPart) -> CallState:
     details = result.details
     if isinstance(details.get("denied"), str) or _name_refusal(result):
         return "denied"
@@ -61,7 +61,7 @@ def _name_refusal(result: ToolResultPart) -> str:
     """Name what the user chose instead of an answer to a card, "" if they answered or it was no card."""
     if result.details.get("declined") is True:
         return "declined"
-    return "keep planning" if result.name == PLAN and "note" in result.details else ""
+    return "keep planning" if result.name == PLAN_TOOL and "note" in result.details else ""
 
 
 class ToolBlock(Block, eq=False):
@@ -74,7 +74,7 @@ class ToolBlock(Block, eq=False):
     result_id: str = ""
     name: str = ""
     summary: str = ""
-    state: State = "writing"
+    state: CallState = "writing"
     arguments: Json = field(default_factory=dict[str, object])
     raw: str = ""
     output: str = ""
@@ -136,7 +136,7 @@ class ToolBlock(Block, eq=False):
         self.plan(call)
         self.set_state("running", now)
 
-    def set_state(self, state: State, now: float) -> None:
+    def set_state(self, state: CallState, now: float) -> None:
         """Change the state, with a clock that starts `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
@@ -157,7 +157,7 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _get_end_state(result)
-        if result.name == CHILD:
+        if result.name == CHILD_TOOL:
             self._take_child(details)
         if self.state == "denied":
             self._take_refusal(result)
@@ -230,16 +230,16 @@ class ToolBlock(Block, eq=False):
     # --- how it looks ---------------------------------------------------------------------------------------
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        room = max(4, width - len(BODY.text))
+        room = max(4, width - len(BODY_INDENT.text))
         body: list[Line] = []
         if self._is_open and not self.own:
             body += self._draw_arguments(room, palette)
             body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
-            body += draw_diff(self.diff, room, palette, None if self._is_open else SHOW_DIFF, KEY)
+            body += draw_diff(self.diff, room, palette, None if self._is_open else DIFF_LINES, UNFOLD_KEY)
         if self._has_output:
             body += self._draw_output(room, palette)
-        return [self._draw_head(width, palette), *indent(body, BODY)]
+        return [self._draw_head(width, palette), *indent(body, BODY_INDENT)]
 
     @property
     def _has_output(self) -> bool:
@@ -264,15 +264,15 @@ class ToolBlock(Block, eq=False):
         if self.closed:
             return 0
         if self._has_failed or self.state == "stopped":
-            return TAIL if lines > TAIL + 1 else lines
-        return lines if self.name in COMMANDS and lines <= GLANCE else 0
+            return FAILURE_LINES if lines > FAILURE_LINES + 1 else lines
+        return lines if self.name in COMMANDS and lines <= SHORT_OUTPUT else 0
 
     @property
     def _live_lines(self) -> int:
         """Return how many lines of output show while the call runs."""
         if self.own:
-            return LIVE_OWN
-        return SHOW_OUTPUT if self.open else LIVE
+            return OWN_LIVE_LINES
+        return SHOW_OUTPUT if self.open else LIVE_LINES
 
     def _draw_head(self, width: int, palette: Palette) -> Line:
         sign, style = self._get_sign(palette)
@@ -400,12 +400,12 @@ class ToolBlock(Block, eq=False):
         if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {counted(rows - shown, 'line')} above{'' if self._is_open else KEY}"
+            return f"… {counted(rows - shown, 'line')} above{'' if self._is_open else UNFOLD_KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
         if self._has_changed:
-            return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
+            return 1 + self.gap + min(DIFF_LINES, self.diff.count("\n") + 1)
         lines = self._count_shown(self._count_output()) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
@@ -451,12 +451,12 @@ def describe_output_size(output: str, details: Json) -> str:
         if isinstance(count, int) and count:
             return counted(count, one, key)
     lines = output.rstrip("\n").count("\n") + 1
-    return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
+    return f"{lines:,} lines" if lines > SHORT_OUTPUT and "lines" not in details else ""
 
 
 def _get_name(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
-    if call.name == CHILD:
+    if call.name == CHILD_TOOL:
         return str((call.arguments or {}).get("mode") or call.name)
     return types.display_name(call.name)
 
@@ -466,19 +466,19 @@ def summarise(call: ToolCallPart) -> str:
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
-    if call.name == CHILD:
+    if call.name == CHILD_TOOL:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(types.PREFIX):
         return types.list_arguments(arguments)
     texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
-    key = next((k for k in TELLING if k in texts), "")
+    key = next((k for k in MAIN_ARGUMENTS if k in texts), "")
     return _summarise_by(key, texts[key], arguments) if key else types.list_arguments(texts)
 
 
 def _summarise_by(key: str, value: str, arguments: Json) -> str:
     """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
     if key == "patch":
-        return ", ".join(one_line(path, 100) for path in _PATCHED.findall(value)) or one_line(value, 300)
+        return ", ".join(one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or one_line(value, 300)
     value = value.removeprefix("https://") if key == "url" else value
     action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
     return one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
@@ -532,6 +532,6 @@ def _find_text(value: object) -> str:
         return next((text for each in cast("list[object]", value) if (text := _find_text(each))), "")
     if isinstance(value, dict):
         values = cast("dict[str, object]", value)
-        ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
+        ranked = [*(values[k] for k in MAIN_ARGUMENTS if k in values), *values.values()]
         return next((text for each in ranked if (text := _find_text(each))), "")
     return ""

@@ -250,12 +250,12 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     return lines
 
 
-HANG = 2  # extra indent in cells of continued lines of code
+HANGING_INDENT = 2  # extra indent in cells of continued lines of code
 
 
 def _hanging_indent(text: str, width: int) -> int:
     """Return the indent in cells of the lines that continue `text`; 0 if it would take half of them."""
-    inset = len(text) - len(text.lstrip(" ")) + HANG
+    inset = len(text) - len(text.lstrip(" ")) + HANGING_INDENT
     return inset if inset <= width // 2 else 0
 
 

@@ -31,14 +31,14 @@ from sakti.tui.widgets.safe_input import SafeInput
 
 TARGET_LINES = 6
 DIFF_LINES = 10
-OTHERS = 4  # of the questions that wait, shown with the one that is answered
+MAX_LISTED = 4  # of the questions that wait, shown with the one that is answered
 NARROW = 50  # columns in which the keys are named in one word each
-SHARE = 0.7  # of the chat's height at most, as in main.tcss
-SEPARATOR, HELD = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
-GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
+MAX_SHARE = 0.7  # of the chat's height at most, as in main.tcss
+SEPARATOR, NO_BREAK = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
+GUARD_S = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 Keyboard: TypeAlias = Literal["question", "line", "prompt"]  # what takes the keys: it, its line, or the prompt
-WRITING = (("enter", "Send"), ("esc", "Back"))
-ELSEWHERE = (("tab", "Answer (typing goes to the prompt)"),)
+LINE_KEYS = (("enter", "Send"), ("esc", "Back"))
+PROMPT_KEYS = (("tab", "Answer (typing goes to the prompt)"),)
 
 
 def name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
@@ -105,7 +105,7 @@ def lay_out_approval(
     list_ = _draw_list(pending, at, room, palette)
     keys = _wrap_keys(_make_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
     if keyboard != "question":
-        keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
+        keys = wrap(name_keys(PROMPT_KEYS if keyboard == "prompt" else LINE_KEYS, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
     body, cut = _draw_body(now, room, palette, max(0 if is_change else 1, min(free, body_height)))
@@ -138,8 +138,8 @@ def _draw_reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Li
 
 def _wrap_keys(keys: list[Span], room: int) -> list[Line]:
     """Wrap between the keys, not within the description of one."""
-    held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
-    lines = [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
+    held = [(f"{NO_BREAK}· " if text == SEPARATOR else text.replace(" ", NO_BREAK), style) for text, style in keys]
+    lines = [[Segment(s.text.replace(NO_BREAK, " "), s.style) for s in line] for line in wrap(held, room)]
     return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
 
 
@@ -200,23 +200,23 @@ def _draw_list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palet
     """Return one line for each question, which a click opens, and for each call that will ask next."""
     lines = _draw_questions(pending, at, room, palette) if len(pending) > 1 else []
     later = list_later(pending)
-    for call in later[:OTHERS]:
+    for call in later[:MAX_LISTED]:
         lines.append([Segment("then  ", palette.faint), Segment(shorten(one_line(call, 300), room - 6), palette.muted)])
-    if len(later) > OTHERS:
-        lines.append([Segment(f"      and {len(later) - OTHERS} more", palette.faint)])
+    if len(later) > MAX_LISTED:
+        lines.append([Segment(f"      and {len(later) - MAX_LISTED} more", palette.faint)])
     return lines
 
 
 def _draw_questions(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
-    first = max(0, min(at - 1, len(pending) - OTHERS))
+    first = max(0, min(at - 1, len(pending) - MAX_LISTED))
     lines: list[Line] = []
-    for index in range(first, min(len(pending), first + OTHERS)):
+    for index in range(first, min(len(pending), first + MAX_LISTED)):
         one, chosen = pending[index], index == at
         text = shorten(f"{one_line(display_name(one.tool), 60)}  {one_line(one.target, 200)}", room - 2)
         meta = Style(meta={"question": index})
         style = palette.text if chosen else palette.muted
         lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
-    if len(pending) > OTHERS:
+    if len(pending) > MAX_LISTED:
         lines.append([Segment(f"  {len(pending)} questions in all", palette.faint)])
     return lines
 
@@ -278,7 +278,7 @@ class ApprovalView(Widget, can_focus=True):
 
     def _layout(self, width: int) -> tuple[list[Line], bool]:
         host = host_of(self)
-        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)  # the line below takes one
+        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
         return lay_out_approval(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
 
@@ -372,7 +372,7 @@ class ApprovalBox(Vertical):
     def _answer(self, event: ApprovalView.Key) -> None:
         event.stop()
         now = self.view.current
-        if now is None or self._clock.monotonic() - self._since < GUARD:
+        if now is None or self._clock.monotonic() - self._since < GUARD_S:
             return
         match event.answer:
             case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read_id:
@@ -526,7 +526,7 @@ class AsideView(Widget, can_focus=True):
 
     def _layout(self, width: int) -> tuple[list[Line], int]:
         host = host_of(self)
-        height = max(3, int((host.size.height - 4) * SHARE))
+        height = max(3, int((host.size.height - 4) * MAX_SHARE))
         start = 1 << 30 if self.start is None else self.start
         return lay_out_aside(self.question, self.text, self.state, max(4, width), host.palette, height, start)
 

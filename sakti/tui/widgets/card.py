@@ -26,7 +26,7 @@ from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, wrap
-from sakti.tui.widgets.approval import ELSEWHERE, GUARD, SHARE, WRITING, Keyboard, name_keys
+from sakti.tui.widgets.approval import GUARD_S, LINE_KEYS, MAX_SHARE, PROMPT_KEYS, Keyboard, name_keys
 from sakti.tui.widgets.safe_input import SafeInput
 
 QUESTION_LINES, MOST_LINES = 4, 10  # of a question at least, if there is room for more at most
@@ -171,7 +171,7 @@ def _make_keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list
     if keyboard == "line":
         return name_keys((("enter", go_on if form.is_written else "Keep the answer"), ("esc", "Back")), palette)
     if keyboard == "prompt":
-        return name_keys((*ELSEWHERE, ("esc", "Decline")), palette)
+        return name_keys((*PROMPT_KEYS, ("esc", "Decline")), palette)
     keys = [("1-6", "Choose"), ("space", "Toggle")] if form.question.options else []
     keys.append(("o", "Write the answer" if form.is_written else "Another answer"))
     keys.append(("enter", go_on))
@@ -234,7 +234,7 @@ def _draw_plan_line(text: str, room: int, palette: Palette) -> list[Line]:
 
 def _make_plan_keys(form: PlanForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
     if keyboard != "question":
-        return name_keys(WRITING if keyboard == "line" else (*ELSEWHERE, ("esc", "Decline")), palette)
+        return name_keys(LINE_KEYS if keyboard == "line" else (*PROMPT_KEYS, ("esc", "Decline")), palette)
     if form.way:
         modes = [(f"{n}", f"Approval {mode}") for n, mode in enumerate(form.modes, start=1)]
         return name_keys((*modes, ("esc", "Back")), palette)
@@ -288,7 +288,7 @@ class CardView(Widget, can_focus=True):
         host = host_of(self)
         if self.form is None:
             return []
-        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
+        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)
         lay_out = lay_out_plan if isinstance(self.form, PlanForm) else lay_out_form
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
         return lay_out(self.form, max(4, width), host.palette, height, keyboard=keyboard)  # pyright: ignore[reportArgumentType]
@@ -386,7 +386,7 @@ class CardBox(Vertical):
     def _press(self, event: CardView.CardKey) -> None:
         event.stop()
         form = self.view.form
-        if form is None or self._clock.monotonic() - self._since < GUARD:
+        if form is None or self._clock.monotonic() - self._since < GUARD_S:
             return
         if isinstance(form, PlanForm):
             self._press_at_plan(form, event.key)
@@ -459,7 +459,7 @@ class CardBox(Vertical):
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         form = self.view.form
-        if self._clock.monotonic() - self._since < GUARD:
+        if self._clock.monotonic() - self._since < GUARD_S:
             return
         self._stop_writing()
         self._unsent.pop(self._place, None)

@@ -18,7 +18,7 @@ from sakti.core.text import sanitise_typed
 from sakti.tui.host import STYLES, app_of
 from sakti.tui.keys import is_text
 
-PASTED = 10_000  # characters of a paste: with a million of them each key takes long
+MAX_PASTE = 10_000  # characters of a paste: with a million of them each key takes long
 
 
 class SafeInput(Input):
@@ -45,7 +45,7 @@ class SafeInput(Input):
         """Insert all lines as one; Textual's own handler, which is not asked, keeps the first."""
         event.stop()
         event.prevent_default()
-        if line := " ".join(event.text.splitlines())[:PASTED]:
+        if line := " ".join(event.text.splitlines())[:MAX_PASTE]:
             self.replace(line, *self.selection)
 
     def validate_value(self, value: str) -> str:

@@ -16,7 +16,7 @@ from sakti.tui.transcript.wrap import Line, shorten, wrap
 
 EXAMPLE = "What does this project do, and where does it start?"
 KEYS = (("/", "commands"), ("@", "files"), ("F1", "all keys"))
-WIDEST = 76  # columns of text
+MAX_WIDTH = 76  # columns of text
 
 
 class Start(Widget):
@@ -41,7 +41,7 @@ class Start(Widget):
 
 def draw_start(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
     """Return the lines, without blank ones if `height` is too small; the keys come last."""
-    width = max(8, min(width, WIDEST))
+    width = max(8, min(width, MAX_WIDTH))
     label = 8
     room = max(4, width - label)
     keys: Line = []

@@ -111,13 +111,13 @@ DROPPABLE = (
     *("confined", "label", "servers", "jobs", "queued", "goal", "clock", "limit", "context", "download", "vim"),
     *("sandbox", "activity"),
 )
-NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
+FIRST_KEYS = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
 def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
     """Return the keys that have room, in their order; help is named before any pane."""
     taken: list[tuple[str, str, str]] = []
-    for key in sorted(keys, key=lambda k: NEEDED.index(k[0]) if k[0] in NEEDED else len(NEEDED)):
+    for key in sorted(keys, key=lambda k: FIRST_KEYS.index(k[0]) if k[0] in FIRST_KEYS else len(FIRST_KEYS)):
         room -= len(f"{key[0]} {key[1]}") + 3
         if room < 0:
             break
@@ -125,7 +125,7 @@ def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str
     return [key for key in keys if key in taken]
 
 
-ROOMY = 120  # columns from which the line says why there is no sandbox
+WIDE = 120  # columns from which the line says why there is no sandbox
 
 
 class BrowsedArea(Struct, frozen=True):
@@ -307,7 +307,7 @@ class StatusLine(Widget):
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox
-        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= ROOMY else word
+        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= WIDE else word
 
     async def on_click(self, event: events.Click) -> None:
         """Run the action of the clicked key."""

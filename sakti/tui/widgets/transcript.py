@@ -23,7 +23,7 @@ from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, measure_line, to_row
 from sakti.tui.widgets.transcript_view import TranscriptView
 
-FAR = 1 << 20  # beyond the end of any line
+LINE_END = 1 << 20  # beyond the end of any line
 
 
 class Transcript(TranscriptView):
@@ -180,7 +180,7 @@ class Transcript(TranscriptView):
             self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
             first, last = find_source_line(self.document, y)
-            self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
+            self._select(Offset(0, first - self._moved), Offset(LINE_END, last - self._moved))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         target = get_target(event.style)
@@ -325,7 +325,7 @@ class Transcript(TranscriptView):
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
             self.scroll_to(y=y if y < self.scroll_offset.y else y - self.size.height + 1, animate=False, force=True)
         first, last = sorted((self._anchor, self._cursor))
-        self._select(Offset(0, first), Offset(FAR, last))
+        self._select(Offset(0, first), Offset(LINE_END, last))
         lines = last - first + 1
         self.post_message(self.HintChanged(f"{counted(lines, 'line')} · y copies · esc leaves"))
 
@@ -361,11 +361,11 @@ class Transcript(TranscriptView):
             super().action_page_down()
 
     def action_scroll_home(self) -> None:
-        if not self._extend_by(-FAR):
+        if not self._extend_by(-LINE_END):
             self.scroll_home(animate=False)
 
     def action_scroll_end(self) -> None:
-        if not self._extend_by(FAR):
+        if not self._extend_by(LINE_END):
             self.scroll_end_now()
 
     # --- copying ----------------------------------------------------------------------------------------------

@@ -28,11 +28,11 @@ from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
 
-FLUSH = 0.05  # seconds between two drawings of the open block,
-FIRST_FLUSH = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
-HIGHLIGHT = 2.0  # seconds that the head of a message stays marked after a jump to it
-WORDS = 10.0  # seconds that the words which were searched stay marked there
-ITEMS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
+FLUSH_S = 0.05  # seconds between two drawings of the open block,
+FIRST_FLUSH_S = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
+HIGHLIGHT_S = 2.0  # seconds that the head of a message stays marked after a jump to it
+MATCH_HIGHLIGHT_S = 10.0  # seconds that the words which were searched stay marked there
+COUNTED_BLOCKS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
 
 
 class TranscriptView(LineView):
@@ -49,7 +49,7 @@ class TranscriptView(LineView):
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
         self._last_flush = 0.0
-        self._pace = FLUSH  # seconds until the next drawing
+        self._pace = FLUSH_S  # seconds until the next drawing
         self._follow = True
         self._read_count = 0  # blocks that were there when the user left the end
         self._has_grown = False  # since then, below the screen
@@ -241,7 +241,7 @@ class TranscriptView(LineView):
         """Return the notice of new content below the screen, or ""."""
         if self._follow or not self._has_grown:
             return ""
-        count = sum(isinstance(block, ITEMS) for block in self.document.blocks[self._read_count :])
+        count = sum(isinstance(block, COUNTED_BLOCKS) for block in self.document.blocks[self._read_count :])
         return f"↓ {count} new · End" if count else "↓ new · End"
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -331,7 +331,7 @@ class TranscriptView(LineView):
         self._follow = False
         self._scroll_to_place(place)
         self._marked = self._target = message_id
-        self.set_timer(HIGHLIGHT if self._pattern is None else WORDS, partial(self._unmark, message_id))
+        self.set_timer(HIGHLIGHT_S if self._pattern is None else MATCH_HIGHLIGHT_S, partial(self._unmark, message_id))
         self.refresh()
         return True
 
@@ -366,13 +366,13 @@ class TranscriptView(LineView):
         while nothing changes.
         """
         if now:
-            self._pace = FIRST_FLUSH
+            self._pace = FIRST_FLUSH_S
             self._stop_timer()
         if self._timer is not None or not self.is_mounted:
             return
         wait = 0.0 if now else self._last_flush + self._pace - monotonic()
         if not now:
-            self._pace = min(FLUSH, 2 * self._pace)
+            self._pace = min(FLUSH_S, 2 * self._pace)
         if wait <= 0:
             self.call_next(self._flush)
             wait = self._pace

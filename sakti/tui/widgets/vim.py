@@ -21,7 +21,7 @@ from textual.widgets.text_area import Selection
 from sakti.tui.keys import is_text
 
 Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
-MOST = 999  # a count goes no further
+MAX_COUNT = 999  # a count goes no further
 OPERATORS = "dcy"
 VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
 
@@ -141,7 +141,7 @@ def _press_normal(state: Vim, keys: str, text: str, at: int) -> Step:
         return replace(still, state=Vim("normal", keys))
     if operator in OPERATORS:
         more, what = _split_count(rest)
-        return _operate(operator, what, min(count * more, MOST), text, at) or still
+        return _operate(operator, what, min(count * more, MAX_COUNT), text, at) or still
     if operator == "r":
         return _overwrite(rest, text, at, at + count) if at + count <= _line_end(text, at) else still
     if command in VISUAL:
@@ -189,7 +189,7 @@ def _split_count(keys: str) -> tuple[int, str]:
     digits = 0
     while digits < len(keys) and keys[digits].isdecimal() and (digits or keys[digits] != "0"):
         digits += 1
-    return min(int(keys[:digits] or "1"), MOST), keys[digits:]
+    return min(int(keys[:digits] or "1"), MAX_COUNT), keys[digits:]
 
 
 def _run_single(command: str, count: int, text: str, at: int) -> Step | None:

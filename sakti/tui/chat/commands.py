@@ -23,13 +23,13 @@ from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeB
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
-UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
+UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop halfway
 IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
 
 class Commands:
-    """Slash commands of the chat. `run` raises `SaktiError`; the window makes a notice of it."""
+    """Runs the slash commands of the chat. `run` raises `SaktiError`, which the window shows as a notice."""
 
     def __init__(self, host: Host, chat: ChatScreen) -> None:
         self._host, self._chat = host, chat
@@ -156,7 +156,7 @@ class Commands:
         self._host.push(list_screens.ImportScreen(history), begin)
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
-        """Import programs beside the chat; stopping keeps what came in."""
+        """Import programs in the background; stopping keeps what is already imported."""
         activities, status = self._chat.stop_control.activities, self._chat.status_line
         stop = asyncio.Event()
 

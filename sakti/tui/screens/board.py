@@ -28,7 +28,7 @@ from sakti.tui.widgets.safe_input import AskLine
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
-POLL_S = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
+POLL_S = 1.0  # seconds between checks for changes by other processes; those made here show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
 # The actions on a card, by column, with their labels.
@@ -53,7 +53,7 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCEABLE = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
+FORCEABLE = ("release", "close", "dep", "delete")  # also possible on a task that another chat has claimed
 PROMPTS = {
     "filter": "filter by text",
     "force": "type y and press Enter to do it anyway",
@@ -67,7 +67,7 @@ class BoardScreen(Panel[None]):
     """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
 
     keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
-    HELP = "The board. Arrows move, Enter opens a task; the lines below name the other keys."
+    HELP = "The task board. Arrow keys move, Enter opens a task; the lines below list the other keys."
     CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "board.tcss"]
     AUTO_FOCUS = "#board-ready"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,11 +177,11 @@ class BoardScreen(Panel[None]):
         self._result = one_line(text, 180)
         self._show_title()
 
-    # --- moving (the focus at once: the next key may be there already) -----------------------------------------
+    # --- moving -----------------------------------------------------------------------------------------------
 
     @property
     def column(self) -> LineList:
-        """Return the column that has the focus, or had it before the line below."""
+        """Return the focused column, or the one focused before the input line."""
         focused = self.focused
         return focused if isinstance(focused, LineList) else self._back or self._list("ready")
 
@@ -255,7 +255,7 @@ class BoardScreen(Panel[None]):
         self.host.start_worker(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
-        """Apply a change and reload the board; a refused one is shown and can be forced from below."""
+        """Apply a change and reload the board; offer to force a refused one."""
         refused = False
         try:
             done = await changes.change(self.host.session, name, *args, force=force)

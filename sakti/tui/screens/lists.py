@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sakti.store.threads.runs import StoredJob
 
 OUTPUT_LINES = 12  # lines of an output that is followed
-REFRESH_S = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
+REFRESH_S = 0.5  # seconds between updates of an open list
 
 
 def format_age(then_ms: int, now_ms: int) -> str:
@@ -93,7 +93,7 @@ class ModelsScreen(ListPanel):
 class JobsScreen(Panel[None]):
     """Commands that the agent left running, and those that have ended, each with the end of its output."""
 
-    HELP = "Commands in the background. Enter follows the output of one, x ends it, with everything that it started."
+    HELP = "Commands in the background. Enter follows the output of one, x ends it and everything it started."
     AUTO_FOCUS = "#panel-list"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "end", "End the command", show=False, id="jobs.end")]
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", "follow"), ("x end", "end"), BACK)
@@ -152,7 +152,7 @@ class JobsScreen(Panel[None]):
 
 
 class ThemesScreen(ListPanel):
-    """Shows each theme as the cursor comes to it. Dismisses with its name, None for the old one."""
+    """Previews the theme under the cursor. Dismisses with its name, or None to keep the old one."""
 
     HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. A theme file that changes shows at once."
     keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc cancel", "close"))
@@ -236,7 +236,7 @@ class WordsScreen(ListPanel):
 
 
 def pick_word(host: Host, command: str, title: str, current: str, words: Mapping[str, str]) -> None:
-    """Let the user choose the word of a command, which then runs as if it was typed."""
+    """Let the user choose the argument of a command, then run it as if typed."""
 
     def run(word: str | None) -> None:
         if word:
@@ -276,7 +276,7 @@ LOADING = "looking into the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):
-    """The result are the names of the checked programs; None: nothing is imported."""
+    """Dismisses with the names of the checked programs, or None to import nothing."""
 
     HELP = "The history of other programs on this machine. Space checks one, Enter imports the checked ones."
     AUTO_FOCUS = "#panel-list"
@@ -308,7 +308,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
             self.programs.set_empty_text(NO_HISTORY)
 
     def _show_figures(self, source: SourceReport, percent: int) -> None:
-        """Show the figures of a program; it is checked at first, and unless it has nothing new."""
+        """Show the figures of a program; it starts checked, and is unchecked if it has nothing new."""
         name = source.program
         if self._rows.get(name, (None, -1))[1] == percent:
             return
@@ -336,7 +336,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         )
 
     def action_check(self) -> None:
-        """Check the program under the cursor, or take the check away."""
+        """Check or uncheck the program under the cursor."""
         row: tuple[SourceReport, int] | None = self.programs.current
         if row is not None:
             self._checked ^= {row[0].program}

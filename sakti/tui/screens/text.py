@@ -54,7 +54,7 @@ class DiffBlock(Block, eq=False):
 
 
 class ReadScreen(Panel[bool]):
-    """Blocks to read and scroll; its result is whether their end was on the screen."""
+    """Blocks to read. Dismisses with whether their end was on the screen."""
 
     AUTO_FOCUS = "Transcript"
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
@@ -136,7 +136,7 @@ def _make_request_title(blocks: Sequence[ContextBlock]) -> str:
 
 
 class ContextScreen(Panel[None]):
-    """The request as it would be sent now: its blocks with tokens, and the text of the chosen one."""
+    """The next request: its blocks with their tokens, and the text of the selected one."""
 
     AUTO_FOCUS = "#context-list"
     HELP = "Exactly what would be sent now, block by block; ◆ can be cached."
@@ -153,7 +153,7 @@ class ContextScreen(Panel[None]):
         self._largest = max((b.tokens for b in blocks), default=1) or 1
 
     def show_blocks(self, blocks: Sequence[ContextBlock]) -> None:
-        """Show the request as it is now; the cursor stays on its block, or in its place if that is gone."""
+        """Show the current request; the cursor stays on its block, or near it if that is gone."""
         if not self.is_mounted or blocks == self._blocks:
             return
         place, before = self.blocks_list.cursor, self.blocks_list.current

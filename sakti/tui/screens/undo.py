@@ -40,7 +40,7 @@ SCOPE_NAMES = {"both": "messages and files", "conversation": "messages", "files"
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
-    """The result are the conflicts to restore, too; None: nothing is undone."""
+    """Dismisses with the conflicting files to restore as well, or None to undo nothing."""
 
     AUTO_FOCUS = "#context-list"
     keys: ClassVar[Keys] = (
@@ -66,7 +66,6 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self._restored: set[str] = set()
 
     def make_title(self, preview: UndoPreview) -> str:
-        """Return the title."""
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
@@ -126,13 +125,13 @@ class UndoScreen(Panel[frozenset[str] | None]):
             self.files.set_rows(self.files.rows)
 
     def action_undo(self) -> None:
-        """Do it; a key that was meant for the prompt does not."""
+        """Confirm; a key typed for the prompt just before is ignored."""
         if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(frozenset(self._restored))
 
 
 class RedoScreen(UndoScreen):
-    """What a redo would do, where files changed since the undo."""
+    """Preview of a redo, if files changed since the undo."""
 
     keys: ClassVar[Keys] = (
         ("y redo", "undo"),

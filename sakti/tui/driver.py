@@ -65,7 +65,7 @@ class PasteSplitter:
             text = self._split_paste(text, out) if self._inside else self._split_keys(text, out)
         return out
 
-    def flush_stalled(self, now: float) -> list[str | PastedText]:
+    def flush_pause(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if (
             not self._inside
@@ -184,7 +184,7 @@ class TerminalInput:
         if waited:
             self._pastes.reset_match()
         yield from waited
-        yield from self._messages(self._pastes.flush_stalled(self._now()))
+        yield from self._messages(self._pastes.flush_pause(self._now()))
 
     def close(self) -> None:
         """Let the parser end, and its debug log with it."""

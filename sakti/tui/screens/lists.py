@@ -164,15 +164,15 @@ class ThemesScreen(ListPanel):
         self._seen: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self._reload_changed(first=True)
-        self.set_interval(REFRESH_S, self._reload_changed)
+        self._reload_themes(first=True)
+        self.set_interval(REFRESH_S, self._reload_themes)
         self.call_after_refresh(self._to_current)  # the list is filled by then
 
     def _to_current(self) -> None:
         if self._before in self._names:
             self.result_list.move_to(self._names.index(self._before))
 
-    def _reload_changed(self, *, first: bool = False) -> None:
+    def _reload_themes(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
         seen = fingerprint_theme_files()
         if seen == self._seen:

@@ -159,13 +159,13 @@ def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
     for start, end in marks:
         if start < at or end > len(snippet):
             continue
-        spans += [(_flatten(snippet[at:start]), palette.muted), (_flatten(snippet[start:end]), strong)]
+        spans += [(_to_one_line(snippet[at:start]), palette.muted), (_to_one_line(snippet[start:end]), strong)]
         at = end
-    spans.append((_flatten(snippet[at:]), palette.muted))
+    spans.append((_to_one_line(snippet[at:]), palette.muted))
     return [(text, style) for text, style in spans if text]
 
 
-def _flatten(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return sanitise(text).replace("\n", " ").replace("\t", " ")
 
 

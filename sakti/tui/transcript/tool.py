@@ -379,7 +379,7 @@ class ToolBlock(Block, eq=False):
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        note = self._describe_hidden(len(rows), shown)
+        note = self._describe_omission(len(rows), shown)
         out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
@@ -395,7 +395,7 @@ class ToolBlock(Block, eq=False):
             out.append([Segment("(no output)", palette.faint)])
         return out
 
-    def _describe_hidden(self, rows: int, shown: int) -> str:
+    def _describe_omission(self, rows: int, shown: int) -> str:
         """Return the line above the output that says how much of it is not shown, or ""."""
         if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"

@@ -120,12 +120,12 @@ class TranscriptView(LineView):
         self._follow = new_value >= self.max_scroll_y - 1
         if self._follow:
             self._read_count, self._has_grown = self._blocks, False
-        self._measure_screen()
+        self._measure_visible()
         if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
             self._asked_older = True
             self.post_message(self.OlderWanted())
 
-    def _measure_screen(self) -> None:
+    def _measure_visible(self) -> None:
         """Measure the blocks on the screen and one screen above it without moving the content."""
         place = self.document.locate(self.scroll_offset.y)
         if place is None:
@@ -183,7 +183,7 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._measure_screen()  # near the end, earlier blocks are on the screen as well
+            self._measure_visible()  # near the end, earlier blocks are on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):

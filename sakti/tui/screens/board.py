@@ -88,7 +88,7 @@ class BoardScreen(Panel[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for `ask` while the input line is open: its keys are text there."""
-        return not (action == "ask" and self.line.asked)
+        return super().check_action(action, parameters) and not (action == "ask" and self.line.asked)
 
     def __init__(self) -> None:
         super().__init__("Tasks")

@@ -131,8 +131,7 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.set_hint(done.sentence, undo_screen.TOLD_S)
-                chat.conversation.give_back(prompt)
+                undo_screen.show_undone(host, chat.conversation.give_back, done.sentence, prompt)
             case "import":
                 self._choose_import(data)
             case "mcp":

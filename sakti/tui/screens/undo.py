@@ -36,7 +36,7 @@ with lazy_imports:
 
 TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
+REPLACES = "Typing / replaces the prompt; ↑ brings it back."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -70,17 +70,26 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SAID[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+
+    def named_keys(self) -> Keys:
+        """Give the keys that this preview has a use for."""
+        act, conflict, choose, back = self.keys
+        plan = self._preview.plan
+        return (act, *((conflict,) if plan.conflicts else ()), choose if plan.rows else ("↑↓ scroll", ""), back)
 
     def body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
-            yield LineList(self._draw, id="context-list", empty="no file changes")
+            yield LineList(self._draw, id="context-list")
             yield Transcript()
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
         items = sorted(self._preview.plan.rows, key=lambda i: (not i.conflict, i.path))
         self.files.set_rows(items, cursor=0)
+        self.files.display = bool(items)
+        if not items:
+            self.reader.focus()
         self.call_after_refresh(self._show)
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -108,6 +117,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         rows = [("files", preview.in_words())]
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
+            rows += [("undone", words.title_of(past)) for past in preview.turns]
         rows += [("not undone", f"{kind}: {names}") for kind, names in preview.remains.describe(5)]
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
@@ -144,7 +154,7 @@ class RedoScreen(UndoScreen):
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
-        return f"Redo · {SAID[preview.what]}"
+        return f"Redo · {words.SCOPES[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -231,7 +241,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
-    done = words.describe_result(await found.redo(preview, take=take), redo=True)
+    done = words.describe_result(preview, await found.redo(preview, take=take))
     host.set_hint(done.sentence, TOLD_S)
 
 
@@ -239,9 +249,14 @@ async def _undo(
     host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
-    done = words.describe_result(result)
+    done = words.describe_result(preview, result)
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
-    give_back(result.prompt)
+    show_undone(host, give_back, done.sentence, result.prompt)
+
+
+def show_undone(host: Host, give_back: Callable[[str], None], sentence: str, prompt: str) -> None:
+    """Say what was undone in the last line, as the chat shows another thread, and put its text into the prompt."""
+    host.set_hint(f"{sentence} {REPLACES}", TOLD_S)
+    give_back(prompt)

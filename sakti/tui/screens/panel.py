@@ -82,7 +82,7 @@ class Panel(ModalScreen[Result]):
         return self in app_of(self).screen_stack
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return False until the parts are there: keys with priority come as soon as the screen is on the stack."""
+        """Return False until the parts are there: keys with priority may come before that."""
         return self.is_mounted or action == "close"
 
     def compose(self) -> ComposeResult:

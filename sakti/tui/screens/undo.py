@@ -36,7 +36,7 @@ with lazy_imports:
 
 TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
-REPLACES = "Typing / replaces the prompt; ↑ brings it back."
+REPLACES = "Typing / replaces the prompt; ↑ restores it."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -257,6 +257,6 @@ async def _undo(
 
 
 def show_undone(host: Host, give_back: Callable[[str], None], sentence: str, prompt: str) -> None:
-    """Say what was undone in the last line, as the chat shows another thread, and put its text into the prompt."""
+    """Say what was undone in the last line: the chat shows another thread. Its text is in the prompt."""
     host.set_hint(f"{sentence} {REPLACES}", TOLD_S)
     give_back(prompt)

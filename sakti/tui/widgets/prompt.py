@@ -236,7 +236,7 @@ class Prompt(VimArea):
         return self._placeholders.unfold(self.text)
 
     def put(self, text: str, *, gives_way: bool = False) -> None:
-        """Replace the prompt's text and move the cursor to its end; with `gives_way` a `/` typed next replaces it."""
+        """Replace the text, the cursor at its end; with `gives_way` a `/` typed next replaces it."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
@@ -290,7 +290,7 @@ class Prompt(VimArea):
         await super()._on_key(event)
 
     def _give_way(self, event: events.Key) -> None:
-        """Clear returned text if the first letter typed after it begins a command; the up key brings it back."""
+        """Clear returned text if the first letter typed after it begins a command; the up key restores it."""
         if event.character == "/" and self._gives_way and self._gives_way == self.text:
             self.drop()
         self._gives_way = ""

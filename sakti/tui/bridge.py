@@ -61,8 +61,8 @@ def no_model_card() -> CardBlock:
         rows=(
             ("API key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again"),
             ("server", "/model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine"),
-            ("offline", "run `sakti local install` in a shell: a small model that needs no key and no network"),
-            ("demo", "run `sakti tour` in a shell: two minutes, scripted, no model needed"),
+            ("offline", "/setup downloads a small model that needs no key and no network"),
+            ("demo", "/tour: two minutes, scripted, no model needed"),
         ),
     )
 

@@ -11,13 +11,14 @@ from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
-from sakti.tui.host import Host
+from sakti.tui.host import Host, app_of
 from sakti.tui.screens import agents as agent_screens
 from sakti.tui.screens import lists as list_screens
 from sakti.tui.screens import settings as settings_screen
 from sakti.tui.screens import text as text_screens
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import undo as undo_screen
+from sakti.tui.screens import welcome as welcome_screen
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Commands:
             case "undone":
                 done, prompt = data
                 undo_screen.show_undone(host, chat.conversation.give_back, done.sentence, prompt)
+            case "tour":
+                host.start_worker(welcome_screen.play_tour, app_of(chat), group="command")
             case "import":
                 self._choose_import(data)
             case "mcp":

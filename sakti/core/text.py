@@ -190,6 +190,11 @@ def format_duration(ms: int) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
 
 
+def whole_seconds(since: float, now: float) -> int:
+    """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
+    return max(0, int(now - since + 0.1))
+
+
 FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
 
 

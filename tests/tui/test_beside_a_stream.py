@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.events import (
     ApprovalRequested,
@@ -34,7 +37,7 @@ class Stage:
     def __init__(self) -> None:
         self.now = 100.0
         self.document = Document(make_palette({}, True), 80)
-        self.live = LiveTurn(self.document, lambda _now: None, lambda: self.now)
+        self.live = LiveTurn(self.document, lambda _now: None, lambda: self.now, lambda: NOW)
 
     def text(self) -> str:
         self.live.draw()
@@ -48,6 +51,19 @@ def stage():
     made.live.show_user(user("u1", "go"))
     made.live.begin_step()
     return made
+
+
+def test_an_answer_has_the_time_of_its_start_until_its_message_is_stored(stage):
+    clock = datetime.fromtimestamp(NOW / 1000).strftime("%H:%M")
+    later = datetime.fromtimestamp(NOW / 1000 + 600).strftime("%H:%M")
+    stage.live.add_text("The answer.")
+    assert f"sakti  {clock}" in stage.text()
+    stage.live.attach(replace(assistant("a1", "The answer."), created_at=NOW + 600_000))
+    assert f"sakti  {later}" in stage.text()
+    stage.live.begin_step()
+    stage.live.add_text("More.")
+    stage.live.attach(replace(assistant("a2", "More."), created_at=NOW + 1_200_000))
+    assert f"sakti  {later}" in stage.text(), "it has the time of its first message"
 
 
 def shell_message(command, output, **metadata):

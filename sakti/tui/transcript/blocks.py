@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
+from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise, whole_seconds
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
 from sakti.tui.transcript.links import add_links
@@ -274,7 +274,7 @@ class WaitingBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:

@@ -17,7 +17,7 @@ from rich.style import Style
 from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
+from sakti.core.text import count_k, counted, format_duration, one_line, sanitise, whole_seconds
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -142,7 +142,7 @@ class ToolBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:

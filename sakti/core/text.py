@@ -192,7 +192,7 @@ def format_duration(ms: int) -> str:
 
 def whole_seconds(since: float, now: float) -> int:
     """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
-    return max(0, int(now - since + 0.1))
+    return max(0, int(now - since + 0.05))
 
 
 FOLD_LINES = 50  # lines from which a pasted block is shown as a sign

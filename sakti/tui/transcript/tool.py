@@ -17,7 +17,7 @@ from rich.style import Style
 from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, format_duration, one_line, sanitise, whole_seconds
+from sakti.core.text import count_k, count_lines, counted, format_duration, one_line, sanitise, whole_seconds
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -360,7 +360,7 @@ class ToolBlock(Block, eq=False):
         return not self._whole and self._shows(lines) < lines
 
     def _lines(self) -> int:
-        return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
+        return count_lines(self.output)
 
     def _arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
@@ -450,7 +450,7 @@ def output_size(output: str, details: Json) -> str:
         count = details.get(key)
         if isinstance(count, int) and count:
             return counted(count, one, key)
-    lines = output.rstrip("\n").count("\n") + 1
+    lines = count_lines(output)
     return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
 

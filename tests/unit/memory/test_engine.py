@@ -479,7 +479,8 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
     prepared = await driver.prepare()
     assert prepared.status.messages.threshold == 900
     assert prepared.status.observations.threshold == 1_200
-    assert "Limits fit a window of 2.1k" in prepared.status.note
+    lowered, why = "messages 30.0k → 900, observations 40.0k → 1.2k", "the model's window leaves 2.1k for both"
+    assert f"Lower limits: {lowered}, as {why}." in prepared.status.note
     await driver.close()
 
 

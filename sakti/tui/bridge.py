@@ -205,7 +205,8 @@ def _memory(
             if event.undone:
                 block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
             else:
-                title = "Compacted" if event.messages else "Not compacted"
+                title = "Compacted in part, then stopped" if event.stopped else "Compacted"
+                title = title if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(describe_compaction(event)), warnings=event.warnings)
             live.add_block(block)
             chat.transcript.scroll_end_now()

@@ -25,6 +25,7 @@ with lazy_imports:
     from sakti.store.threads import threads as stored_threads
 
 SIGNS = {"create": "A", "change": "M", "delete": "D"}
+SCOPES = {"both": "messages and files", "conversation": "messages", "files": "files"}
 SHOWN = 40  # paths that a preview lists
 WORDS = ("yes", "files", "conversation", "all")
 THREAD = option("--thread", help="Id, the end of it, or part of the title (default: the newest thread).", default="",
@@ -46,14 +47,14 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
             again = " ".join(("/undo", *words.split(), "yes"))
             return Text((*lines(preview), f"{again} does it.", *how_conflicts(preview, f"{again} all")), title="Undo")
         result = await found.undo(preview, take=[i.path for i in preview.plan.conflicts] if every else ())
-        return with_words(result)
+        return with_words(preview, result)
 
     return await instead() if yes else Open("undo", (found, preview), instead)
 
 
-def with_words(result: Result) -> Value:
+def with_words(preview: UndoPreview, result: Result) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
-    done = describe_result(result)
+    done = describe_result(preview, result)
     if not result.prompt:
         return done
 
@@ -110,7 +111,7 @@ async def undo(
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
-    done = describe_result(result, command="`sakti redo`")
+    done = describe_result(preview, result, command="`sakti redo`")
     left = [*result.left, *result.kept]
     json = {**json, "done": True, "left": left, **to_builtins(result.remains), "prompt": result.prompt}
     return Text(done.lines, json=json, exit=int(not result.is_complete))
@@ -173,10 +174,12 @@ def _enumerate(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
-def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(preview: UndoPreview, result: Result, *, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
+    redo = preview.again is not None
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
-    text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
+    text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
+    text += f" {counted(len(steps), 'file')} restored." if steps else ""
     if names := [one_line(p, 80) for p in (*result.left, *result.kept)]:
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
@@ -185,6 +188,19 @@ def describe_result(result: Result, *, redo: bool = False, command: str = "/redo
     if result.left and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+
+
+def _describe_subject(preview: UndoPreview) -> str:
+    """Return what an undo or a redo is about: `2 turns, from 'add tests' on`."""
+    if preview.completes is not None:
+        return "the rest of the last undo"
+    if preview.again is not None:
+        return SCOPES[preview.what]
+    turns = counted(len(preview.turns), "turn")
+    if preview.what == "files":
+        return f"the files of {turns}"
+    title = repr(title_of(preview.turns[0]))
+    return f"{turns}, {title}" if len(preview.turns) == 1 else f"{turns}, from {title} on"
 
 
 def _describe_tasks(titles: Sequence[str], *, redo: bool) -> str:
@@ -240,7 +256,7 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
             how = how_conflicts(preview, "/redo yes all")
             return Text((*lines(preview), "/redo yes does it.", *how), title="Redo")
         take = [i.path for i in preview.plan.conflicts] if "all" in given else []
-        return describe_result(await found.redo(preview, take=take), redo=True)
+        return describe_result(preview, await found.redo(preview, take=take))
 
     return Open("redo", (found, preview), instead) if preview.plan.conflicts and not given else await instead()
 
@@ -259,4 +275,4 @@ async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.redo(preview, take=take)
     left = [*result.left, *result.kept]
-    return Text(describe_result(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))
+    return Text(describe_result(preview, result).lines, json={"left": left}, exit=int(bool(left)))

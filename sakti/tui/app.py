@@ -262,9 +262,16 @@ class SaktiApp(App[int]):
             self.chat.set_hint(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
+        while self._has_kind_of(screen) and self._close_panel():
+            pass  # a screen opens once: the new one takes its place
         if len(self.screen_stack) > DEEPEST:
             self._close_panel()
         self.push_screen(screen, partial(self._handle_result, then) if then is not None else None)
+
+    def _has_kind_of(self, screen: Screen[Any]) -> bool:
+        """Return whether a screen of this class is open, without a trust question above it."""
+        over: list[Screen[Any]] = [*takewhile(lambda s: type(s) is not type(screen), reversed(self.screen_stack))]
+        return len(over) < len(self.screen_stack) and not any(isinstance(s, trust_screen.TrustQuestion) for s in over)
 
     def _handle_result(self, then: Callable[[Any], None], result: Any) -> None:
         """Call `then` with the result of a closed screen; show its error as a notice."""
@@ -318,10 +325,12 @@ class SaktiApp(App[int]):
             pass
 
     def _close_panel(self) -> bool:
-        """Leave the panel on top as Esc does; returns whether another screen is on top now."""
+        """Leave the panel or the palette on top as Esc does; returns whether another screen is on top now."""
         top = self.screen
         if isinstance(top, panels.Panel):
             top.leave()
+        elif isinstance(top, SafePalette):
+            top.dismiss()
         return self.screen is not top
 
     @on(Transcript.HintChanged)

@@ -11,13 +11,14 @@ from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
-from sakti.tui.host import Host
+from sakti.tui.host import Host, app_of
 from sakti.tui.screens import agents as agent_screens
 from sakti.tui.screens import lists as list_screens
 from sakti.tui.screens import settings as settings_screen
 from sakti.tui.screens import text as text_screens
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import undo as undo_screen
+from sakti.tui.screens import welcome as welcome_screen
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.set_hint(done.sentence, undo_screen.RESULT_S)
-                chat.conversation.return_to_prompt(prompt)
+                undo_screen.show_undone(host, chat.conversation.return_to_prompt, done.sentence, prompt)
+            case "tour":
+                host.start_worker(welcome_screen.play_tour, app_of(chat), group="command")
             case "import":
                 self._choose_import(data)
             case "mcp":

@@ -182,8 +182,9 @@ class Conversation(Vertical):
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def return_to_prompt(self, text: str) -> None:
-        """Put unsent text back into the prompt, before newer input."""
-        self.prompt.set_text("\n\n".join(t for t in (text, self.prompt.value) if t))
+        """Put unsent text back into the prompt, before newer input; a command typed next replaces it."""
+        newer = self.prompt.value
+        self.prompt.set_text("\n\n".join(t for t in (text, newer) if t), gives_way=not newer)
 
     def unqueue_all(self) -> None:
         """Move all queued messages, in order, to the start of the prompt."""

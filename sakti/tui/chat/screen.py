@@ -97,6 +97,7 @@ class ChatScreen(Screen[None]):
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
         self.transcript.drawn = self.panes.follow_drawing
+        self.transcript.has_clock, self.status_line.ticked = False, self.transcript.live.tick
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
         self.stop_control = StopControl(host, chat, self.status_line)

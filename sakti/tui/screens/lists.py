@@ -50,8 +50,14 @@ def format_age(then_ms: int, now_ms: int) -> str:
     return datetime.fromtimestamp(then_ms / 1000).strftime("%Y-%m-%d")
 
 
+SETUP = "Set up another: an API key, a server here, or the small model that needs neither"
+
+
 class ModelsScreen(ListPanel):
-    """Dismisses with the full name of a model; a name that is not listed can be typed."""
+    """Dismisses with the full name of a model; a name that is not listed can be typed.
+
+    The last row opens the setup, with keys, servers and the download of the small model.
+    """
 
     HELP = "The models that can be used now. A full name (provider/name) may be typed as well."
     placeholder = "filter, or type provider/name"
@@ -62,10 +68,13 @@ class ModelsScreen(ListPanel):
         self._models = models
         self._current = current
 
-    def rows(self, text: str) -> list[ModelInfo]:
-        return [m for m in self._models if text.lower() in m.full_name.lower()]
+    def rows(self, text: str) -> list[ModelInfo | str]:
+        models: list[ModelInfo | str] = [m for m in self._models if text.lower() in m.full_name.lower()]
+        return [*models, SETUP] if text.lower() in SETUP.lower() else models
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        if row == SETUP:
+            return [*([Segment("  "), *rest] for rest in wrap([(SETUP, palette.muted)], width - 2))]
         facts = [f"{count_k(row.context_window)} window" if row.context_window else ""]
         if row.input_price is not None and row.output_price is not None:
             facts.append(f"${row.input_price:g} in, ${row.output_price:g} out / M")
@@ -81,7 +90,9 @@ class ModelsScreen(ListPanel):
         ]
 
     def choose(self, row: Any) -> None:
-        self.dismiss(row.full_name)
+        self.dismiss(None if row == SETUP else row.full_name)
+        if row == SETUP:
+            self.host.start_worker(self.host.run_typed, Typed("command", "setup"), group="command")
 
     def action_open(self) -> None:
         if self.result_list.current is not None:

@@ -81,6 +81,10 @@ class Panel(ModalScreen[Result]):
         """Return whether the screen is still on the stack; answers may arrive after it was closed."""
         return self in app_of(self).screen_stack
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False until the parts are there: keys with priority may come before that."""
+        return self.is_mounted or action == "close"
+
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)

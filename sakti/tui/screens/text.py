@@ -85,8 +85,9 @@ class ReadScreen(Panel[bool]):
         self._shown = True  # appending first scrolls to the end, which is not visible
 
     def _note_end(self) -> None:
-        reader = self.query_one(Transcript)
-        self._ended = self._ended or (self._shown and reader.scroll_y >= reader.max_scroll_y - 0.5)
+        if self._shown:  # else it was closed while it opened
+            reader = self.query_one(Transcript)
+            self._ended = self._ended or reader.scroll_y >= reader.max_scroll_y - 0.5
 
     def leave(self) -> None:
         self._note_end()

@@ -36,7 +36,7 @@ with lazy_imports:
 
 RESULT_S = 8.0  # seconds that the result is shown
 SCOPES: tuple[What, ...] = ("both", "conversation", "files")
-SCOPE_NAMES = {"both": "messages and files", "conversation": "messages", "files": "files"}
+REPLACES = "Typing / replaces the prompt; ↑ restores it."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -69,17 +69,26 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+
+    def list_keys(self) -> Keys:
+        """Return the keys that apply to this preview."""
+        act, conflict, choose, back = self.keys
+        plan = self._preview.plan
+        return (act, *((conflict,) if plan.conflicts else ()), choose if plan.rows else ("↑↓ scroll", ""), back)
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
-            yield LineList(self._draw, id="context-list", empty="no file changes")
+            yield LineList(self._draw, id="context-list")
             yield Transcript()
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
         items = sorted(self._preview.plan.rows, key=lambda i: (not i.conflict, i.path))
         self.files.set_rows(items, cursor=0)
+        self.files.display = bool(items)
+        if not items:
+            self.reader.focus()
         self.call_after_refresh(self._show)
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -107,6 +116,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         rows = [("files", preview.in_words())]
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
+            rows += [("undone", words.title_of(past)) for past in preview.turns]
         rows += [("not undone", f"{kind}: {names}") for kind, names in preview.remains.describe(5)]
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
@@ -143,7 +153,7 @@ class RedoScreen(UndoScreen):
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
-        return f"Redo · {SCOPE_NAMES[preview.what]}"
+        return f"Redo · {words.SCOPES[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -230,7 +240,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
-    done = words.describe_result(await found.redo(preview, take=take), redo=True)
+    done = words.describe_result(preview, await found.redo(preview, take=take))
     host.set_hint(done.sentence, RESULT_S)
 
 
@@ -238,9 +248,14 @@ async def _undo(
     host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
-    done = words.describe_result(result)
+    done = words.describe_result(preview, result)
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    host.set_hint(done.sentence, RESULT_S)  # in the chat another thread is being shown
-    return_to_prompt(result.prompt)
+    show_undone(host, return_to_prompt, done.sentence, result.prompt)
+
+
+def show_undone(host: Host, return_to_prompt: Callable[[str], None], sentence: str, prompt: str) -> None:
+    """Show what was undone as a hint, and put the text of the turn into the prompt."""
+    host.set_hint(f"{sentence} {REPLACES}", RESULT_S)
+    return_to_prompt(prompt)

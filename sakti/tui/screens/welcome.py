@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 from rich.segment import Segment
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
@@ -273,9 +273,7 @@ class WelcomeScreen(Panel[None]):
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _play_tour(self) -> None:
-        code = await desktop.run_in_terminal(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
-        if code:
-            self.show_detail("The tour cannot run here: run `sakti tour` in a shell.")
+        await play_tour(app_of(self))
 
     # --- approval -------------------------------------------------------------------------------------
 
@@ -311,6 +309,12 @@ class WelcomeScreen(Panel[None]):
 
     def on_unmount(self) -> None:
         self._download.show = lambda text: None
+
+
+async def play_tour(app: App[Any]) -> None:
+    """Play the tour in the terminal until the user quits it. Raises `SaktiError`."""
+    if await desktop.run_in_terminal(app, [sys.executable, "-P", "-m", "sakti", "tour"]):
+        raise SaktiError("The tour could not be played here: run `sakti tour` in a shell.", title="Tour")
 
 
 class KeyScreen(ListPanel):

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
+from sakti.core.text import count_lines, counted, format_duration, one_line, pasted_size, sanitise, whole_seconds
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.chunks import Chunk
 from sakti.tui.transcript.code import draw_code, draw_code_head
@@ -178,7 +178,7 @@ def wrap_prose(text: str, style: Style, width: int, link: Style | None = None) -
 
 def describe_size(text: str) -> str:
     """Return how much `text` is, for people."""
-    lines = text.count("\n") + 1
+    lines = count_lines(text)
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
     return counted(lines, "line") + (f", {amount}" if amount else "")
@@ -274,7 +274,7 @@ class WaitingBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from sakti.core.text import FOLD_LINES, byte_size, counted, one_line, sanitise
+from sakti.core.text import FOLD_LINES, byte_size, count_lines, counted, one_line, sanitise
 from sakti.core.types import (
     PASTED,
     FilePart,
@@ -183,7 +183,7 @@ def make_user_blocks(message: Message) -> list[Block]:
         blocks.append(TextBlock(message.id, text=message.text, pasted=_get_pasted_spans(message)))
     for part in message.parts:
         if isinstance(part, FilePart):
-            lines = part.text.count("\n") + 1
+            lines = count_lines(part.text)
             blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {counted(lines, 'line')}"))
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=describe_image(part)))

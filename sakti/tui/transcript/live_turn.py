@@ -47,21 +47,26 @@ class Waiting(Struct):
 class LiveTurn:
     """`changed` is called when a redraw is needed, with True if the user is waiting for it.
 
-    `draw` then updates the document. `clock` returns seconds.
+    `draw` then updates the document. `clock` returns seconds, `wall_time` Unix milliseconds.
 
     Blocks added while an answer streams that are not part of it (a user's command, a notice, a card) wait below the
     answer until its step is stored: the last `_waiting_below` blocks.
     """
 
     def __init__(
-        self, document: Document, changed: Callable[[bool], None], clock: Callable[[], float] = lambda: 0.0
+        self,
+        document: Document,
+        changed: Callable[[bool], None],
+        clock: Callable[[], float] = lambda: 0.0,
+        wall_time: Callable[[], int] = lambda: 0,
     ) -> None:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
         self.outside_count = 0  # blocks so far that are no part of an answer
         self._draw_soon = changed
-        self._clock = clock
+        self._clock, self._wall_time = clock, wall_time
+        self._undated: Label | None = None  # of an answer whose message is not stored: it has the time of its start
         self._splitter: Splitter | None = None
         self._sealed = 0  # blocks before the open tail of the answer
         self._open_tail = False
@@ -159,7 +164,7 @@ class LiveTurn:
         """Show a `!command` of the user, with its output below."""
         call = ToolBlock(name="bash", own=True)
         call.set_state("running", self._clock())
-        blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
+        blocks = (Label(who="you", created_at=self._wall_time()), TextBlock(text=f"!{command}"), call)
         self._own_commands.append(OwnCommand(command, call, blocks))
         self._place(*blocks)
         return call
@@ -188,7 +193,7 @@ class LiveTurn:
         if self._streaming:
             return
         self._stop_wait(label=True)
-        label = None if self._speaker == "sakti" else Label(who="sakti")
+        label = None if self._speaker == "sakti" else self._begin_label()
         block = WaitingBlock(text=text, since=self._clock(), gap=label is None)
         self._add(*([label] if label is not None else []), block)
         self._wait = Waiting(block, label, self._speaker)
@@ -332,8 +337,8 @@ class LiveTurn:
         """Show the time of the first message of an answer at its heading, as for stored messages."""
         labels = (b for b in reversed(self.document.blocks[: self._end]) if isinstance(b, Label))
         label = next(labels, None)
-        if label is not None and label.who == "sakti" and not label.created_at:
-            label.created_at = message.created_at
+        if label is not None and label.who == "sakti" and (label is self._undated or not label.created_at):
+            label.created_at, self._undated = message.created_at, None
             self._mark_stale(label)
 
     def _plan_calls(self, message: Message, shown: Set[str]) -> None:
@@ -477,7 +482,12 @@ class LiveTurn:
     def _label(self) -> None:
         if self._speaker != "sakti":
             self._speaker = "sakti"
-            self._add(Label(who="sakti"))
+            self._add(self._begin_label())
+
+    def _begin_label(self) -> Label:
+        """Return the heading of an answer that begins now."""
+        self._undated = Label(who="sakti", created_at=self._wall_time())
+        return self._undated
 
     @property
     def _blocks(self) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted
+from sakti.core.text import count_lines, counted
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
@@ -155,7 +155,7 @@ def find_source_line(document: Document, y: int) -> tuple[int, int]:
 
 def describe_amount(text: str) -> str:
     """Return how much was copied, for people."""
-    lines = text.count("\n") + 1
+    lines = count_lines(text)
     if lines > 1:
         return f"{lines:,} lines"
     return counted(len(text), "character")

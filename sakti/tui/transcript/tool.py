@@ -17,7 +17,7 @@ from rich.style import Style
 from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
+from sakti.core.text import count_k, count_lines, counted, format_duration, one_line, sanitise, whole_seconds
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, estimate_lines, limit_column
@@ -142,7 +142,7 @@ class ToolBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
@@ -356,11 +356,8 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _is_folded(self) -> bool:
-        lines = self._count_output()
+        lines = count_lines(self.output)
         return not self._is_open and self._count_shown(lines) < lines
-
-    def _count_output(self) -> int:
-        return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
 
     def _draw_arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
@@ -375,7 +372,7 @@ class ToolBlock(Block, eq=False):
         return out
 
     def _draw_output(self, width: int, palette: Palette) -> list[Line]:
-        shown = self._count_shown(self._count_output())
+        shown = self._count_shown(count_lines(self.output))
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
@@ -406,7 +403,7 @@ class ToolBlock(Block, eq=False):
     def estimate(self, width: int) -> int:
         if self._has_changed:
             return 1 + self.gap + min(DIFF_LINES, self.diff.count("\n") + 1)
-        lines = self._count_shown(self._count_output()) if self.output and self._has_output else 0
+        lines = self._count_shown(count_lines(self.output)) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
 
@@ -450,7 +447,7 @@ def describe_output_size(output: str, details: Json) -> str:
         count = details.get(key)
         if isinstance(count, int) and count:
             return counted(count, one, key)
-    lines = output.rstrip("\n").count("\n") + 1
+    lines = count_lines(output)
     return f"{lines:,} lines" if lines > SHORT_OUTPUT and "lines" not in details else ""
 
 

@@ -72,6 +72,11 @@ def list_later(pending: Sequence[ApprovalRequested]) -> list[str]:
     return [call for each in agents for call in max((p.later for p in pending if p.agent == each), key=len)]
 
 
+def name_call(asked: ApprovalRequested) -> str:
+    """Name the call of a question, as questions before it do."""
+    return f"{display_name(asked.tool)}  {asked.target}"
+
+
 def count_pending(pending: Sequence[ApprovalRequested]) -> int:
     """Return how many questions wait, with those that later calls will ask."""
     return len(pending) + len(list_later(pending))
@@ -84,9 +89,10 @@ def lay_out_approval(
     palette: Palette,
     height: int = 1_000,
     *,
+    answered: int = 0,
     keyboard: Keyboard = "question",
 ) -> tuple[list[Line], bool]:
-    """Lay out question `at` in full, followed by a list if there are several.
+    """Lay out question `at` in full, followed by a list if there are several; `answered` ones are counted, too.
 
     Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
     first.
@@ -95,8 +101,8 @@ def lay_out_approval(
         return [], False
     now = pending[at]
     room = max(4, width - 2)
-    total = count_pending(pending)
-    many = f"  ({at + 1} of {total})" if total > 1 else ""
+    total = answered + count_pending(pending)
+    many = f"  ({answered + at + 1} of {total})" if total > 1 else ""
     is_change = bool(now.diff) and not is_command(now)
     head: list[Line] = [_draw_title(now, many, room, palette)]
     if is_change:
@@ -248,6 +254,8 @@ class ApprovalView(Widget, can_focus=True):
 
     pending: tuple[ApprovalRequested, ...] = ()
     at = 0  # which of them is answered
+    answered = 0  # questions of the same calls that are no longer open
+    expected: Sequence[str] = ()  # calls that are to ask after them
     writing = False  # the line below is open
     active = False  # it, or the line below, has the keyboard
 
@@ -260,9 +268,20 @@ class ApprovalView(Widget, can_focus=True):
     def show(self, pending: tuple[ApprovalRequested, ...]) -> None:
         """Stays at the question that is looked at, while it waits."""
         looked_at = self.current
+        self._count_answered(pending)
         self.pending = pending
         self.at = pending.index(looked_at) if looked_at in pending else 0
         self.refresh(layout=True)
+
+    def _count_answered(self, pending: tuple[ApprovalRequested, ...]) -> None:
+        """Count the questions that `pending` no longer has; others than the expected ones begin again."""
+        if self.pending:
+            self.answered += len({p.id for p in self.pending} - {p.id for p in pending})
+            self.expected = list_later(self.pending)
+        elif pending and name_call(pending[0]) not in self.expected:
+            self.answered = 0
+        if not pending and not self.expected:
+            self.answered = 0
 
     @property
     def current(self) -> ApprovalRequested | None:
@@ -280,7 +299,9 @@ class ApprovalView(Widget, can_focus=True):
         host = host_of(self)
         height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
-        return lay_out_approval(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
+        return lay_out_approval(
+            self.pending, self.at, max(4, width), host.palette, height, answered=self.answered, keyboard=keyboard
+        )
 
     def _lines(self, width: int) -> list[Line]:
         return self._layout(width)[0]

@@ -228,17 +228,19 @@ class Prompt(VimArea):
         self._search: HistorySearch | None = None
         self._before_search: tuple[str, Placeholders, tuple[int, int]] = ("", Placeholders(), (0, 0))
         self._touched = False
+        self._gives_way = ""  # text that nobody has edited or moved in: a command replaces it
 
     @property
     def value(self) -> str:
         """Return the text that sending would submit now."""
         return self._placeholders.unfold(self.text)
 
-    def set_text(self, text: str) -> None:
-        """Replace the prompt's text and move the cursor to its end."""
+    def set_text(self, text: str, *, gives_way: bool = False) -> None:
+        """Replace the text, the cursor at its end; with `gives_way` a `/` typed next replaces it."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
+        self._gives_way = self.text if gives_way else ""
 
     def insert_text(self, text: str) -> None:
         """Insert at the cursor."""
@@ -271,11 +273,13 @@ class Prompt(VimArea):
             # run here, in the order of the keys: as a binding it could overtake letters, or be overtaken by them
             event.stop()
             event.prevent_default()
+            self._gives_way = ""
             if event.key in ("backspace", "delete", "ctrl+w", "ctrl+u"):
                 self.completing = False
             await self.run_action(binding.action)
             return
         if is_text(event):
+            self._give_way(event)
             self._leave_sign()
             self.completing = False  # the offered completions belong to the previous text
         if is_text(event) and not event.is_printable:
@@ -284,6 +288,12 @@ class Prompt(VimArea):
             self._replace_via_keyboard(event.character or "", *self.selection)
             return
         await super()._on_key(event)
+
+    def _give_way(self, event: events.Key) -> None:
+        """Clear returned text if the first letter typed after it begins a command; the up key restores it."""
+        if event.character == "/" and self._gives_way and self._gives_way == self.text:
+            self.clear_text()
+        self._gives_way = ""
 
     def _is_taken(self, event: events.Key) -> bool:
         """Let the search, the list of completions or Vim handle a key; False if it is none of theirs."""
@@ -314,10 +324,15 @@ class Prompt(VimArea):
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column] if self.selection.is_empty else ""
-        query = query_at(before) if self._search is None and (row == 0 or "@" in before) else None
+        offers = self._search is None and not self._is_recalled() and (row == 0 or "@" in before)
+        query = query_at(before) if offers else None
         if query is not None and query.kind != "file" and row:
             query = None
         self.post_message(self.CompletionRequested(query))
+
+    def _is_recalled(self) -> bool:
+        """Return whether the text is older input as it was: up and down go on in the history then."""
+        return self._at is not None and self.value == self.history_entries[self._at]
 
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
-from sakti.core.text import counted, format_duration, one_line
+from sakti.core.text import counted, format_duration, one_line, whole_seconds
 from sakti.tui.activities import ActivityState, ActivityTracker
 from sakti.tui.transcript.wrap import shorten
 
@@ -189,6 +189,8 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
+        self._now = clock.monotonic()  # of the last tick, or event
+        self.ticked: Callable[[], object] = bool  # moves the other clocks of the chat
         self._activity = ActivityTracker()
         self._estimated = False  # a part of the context
         self._work: tuple[float, str] | None = None  # since when, what
@@ -223,13 +225,20 @@ class StatusLine(Widget):
         self.refresh()
 
     def _update_clock(self) -> None:
+        self._now = self._clock.monotonic()
         needed = self._activity.state is not None or self._work is not None
         if needed and self._timer is None:
-            self._timer = self.set_interval(1.0, self.refresh)
+            self._timer = self.set_interval(1.0, self.tick)
         elif not needed and self._timer is not None:
             self._timer.stop()
             self._timer = None
         self.refresh()
+
+    def tick(self) -> None:
+        """Move all clocks of the chat on, at the same moment."""
+        self._now = self._clock.monotonic()
+        self.refresh()
+        self.ticked()
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"status--{name}", partial=True)
@@ -303,7 +312,7 @@ class StatusLine(Widget):
 
     def _format_clock(self, since: float) -> str:
         """Return the time since a moment, as the chat shows it: "62 s" there is "1 m 02 s" here, too."""
-        return format_duration(int(self._clock.monotonic() - since) * 1000)
+        return format_duration(whole_seconds(since, self._now) * 1000)
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox

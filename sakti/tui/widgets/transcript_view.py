@@ -45,9 +45,10 @@ class TranscriptView(LineView):
         super().__init__(id=id)
         self.document = Document(make_palette({}, True))
         self.more_above = False
-        self.live = LiveTurn(self.document, self._schedule, self._seconds)
+        self.live = LiveTurn(self.document, self._schedule, self._seconds, self._wall_time)
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
+        self.has_clock = True  # False: another widget moves its clocks on, with its own
         self._last_flush = 0.0
         self._pace = FLUSH_S  # seconds until the next drawing
         self._follow = True
@@ -401,9 +402,12 @@ class TranscriptView(LineView):
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()
 
+    def _wall_time(self) -> int:
+        return host_of(self).session.workspace.clock.now()
+
     def _update_clock_timer(self) -> None:
         """Run the clock timer only while something on the screen needs it."""
-        needed = self.live.has_clock
+        needed = self.has_clock and self.live.has_clock
         if needed and self._clock_timer is None:
             self._clock_timer = self.set_interval(1.0, self.live.tick)
         elif not needed and self._clock_timer is not None:

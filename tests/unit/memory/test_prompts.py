@@ -78,7 +78,7 @@ RULES = {
         "several calls of tools for one purpose go under one line",
         "Terse",
         "not how well",
-        "Nothing that the log already holds",
+        "Nothing that is already in the log",
         "No ids of threads or messages",
     ),
 }

@@ -91,7 +91,7 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
     live.add_block(CardBlock(title="Usage", rows=(("tokens", "12"),)))
     live.add_text(ANSWER[at:])
     during = stage.text()
-    live.insert_image(assistant("a1", ANSWER))
+    live.attach(assistant("a1", ANSWER))
     live.end_turn()
     after = stage.text()
     assert after.count("\nsakti  12:00\n") == 1
@@ -109,7 +109,7 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
 def test_in_front_of_an_answer_that_is_awaited_it_stands_above(stage):
     run_own(stage.live, "ls", "a.py\n")
     stage.live.add_text("The answer.")
-    stage.live.insert_image(assistant("a1", "The answer."))
+    stage.live.attach(assistant("a1", "The answer."))
     text = stage.text()
     assert text.index("!ls") < text.index("a.py") < text.index("\nsakti  12:00\n") < text.index("The answer.")
     label = next(b for b in stage.document.blocks if isinstance(b, Label) and b.who == "sakti")
@@ -121,11 +121,11 @@ def test_a_command_that_goes_on_after_its_turn_is_not_stopped(stage):
     live.add_text("Words.")
     live.begin_shell("make")
     live.start_tool(ToolCallPart("own", "bash", {"command": "make"}), own=True)
-    live.insert_image(assistant("a1", "Words."))
+    live.attach(assistant("a1", "Words."))
     live.end_turn()
     assert "running" in stage.text() and live.has_clock
     live.finish_tool(ToolResultPart("own", "bash", "made"), 20)
-    live.insert_image(shell_message("make", "made"))
+    live.attach(shell_message("make", "made"))
     assert "made" in stage.text() and not live.has_clock
     assert {b.message_id for b in stage.document.blocks[-3:]} == {"s1"}
 
@@ -174,7 +174,7 @@ def test_all_calls_are_shown_with_their_arguments_before_the_first_runs(stage):
     calls = (ToolCallPart("c1", "write", {"path": "a.py"}), ToolCallPart("c2", "bash", {"command": "make test"}))
     stage.live.write_call("c1", "write", "{")
     stage.live.write_call("c2", "bash", '{"comm')
-    stage.live.insert_image(assistant("a1", "", parts=calls))
+    stage.live.attach(assistant("a1", "", parts=calls))
     rows = [r for r in stage.text().split("\n") if "○" in r]
     assert "write  a.py" in rows[0] and "bash  make test" in rows[1] and all(r.endswith("pending") for r in rows)
     stage.live.set_state("c1", "waiting")

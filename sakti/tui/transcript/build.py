@@ -1,4 +1,4 @@
-"""Stored messages as blocks, the same blocks that a live turn leaves behind."""
+"""Make blocks of stored messages, the same that a live turn leaves behind."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _list_parts(message: Message, has_ending: bool) -> list[Part]:
 
 
 def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:
-    """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
+    """Return the messages of turns with a stored ending, which would repeat a marker in the answer."""
     out: set[str] = set()
     ended = False
     for message in reversed(messages):

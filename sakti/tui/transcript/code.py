@@ -1,7 +1,4 @@
-"""Code and unified diffs as lines of styled spans.
-
-Pygments is imported with the first block of code.
-"""
+"""Draw code and unified diffs as lines of styled spans. Pygments is imported with the first block of code."""
 
 from __future__ import annotations
 
@@ -173,7 +170,7 @@ class DiffRow(Struct, frozen=True):
 
 
 def count_changes(diff: str) -> tuple[int, int]:
-    """Lines added and removed."""
+    """Count the lines that `diff` adds and removes."""
     kinds = [row.kind for row in parse_diff(diff)]
     return kinds.count("+"), kinds.count("-")
 

@@ -79,7 +79,7 @@ RULES = {
         "Terse",
         "not how well",
         "Nothing that is already in the log",
-        "No ids of threads or messages",
+        "No thread or message ids",
     ),
 }
 CONDENSED = (

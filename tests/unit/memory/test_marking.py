@@ -21,7 +21,7 @@ from sakti.store.log import lines as memory_log
 from sakti.store.log import replaced
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replaced import KEY, Earlier
-from sakti.tui.panes.observations import ObservationRow, log_rows
+from sakti.tui.panes.observations import ObservationRow, make_log_rows
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
 
 OLD = "* 🔴 (12:00) User stated: The port is 8080. Our region is eu-2."
@@ -260,7 +260,9 @@ def test_a_mark_stands_once_and_names_another_day() -> None:
 def test_the_pane_shows_the_mark_and_edits_the_words() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
     rows = [
-        r for r in log_rows(memory_log.with_earlier([line("The port is 8080"), newer])) if isinstance(r, ObservationRow)
+        r
+        for r in make_log_rows(memory_log.with_earlier([line("The port is 8080"), newer]))
+        if isinstance(r, ObservationRow)
     ]
     assert rows[0].text == "The port is 8080 [earlier; see 12:30]"
     assert rows[0].content == "The port is 8080"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import signal
 import sys
 import time
@@ -97,7 +96,7 @@ class Limits(Struct, frozen=True):
         time = None if self.seconds is None else self.seconds - seconds
         if any(rest is not None and rest <= 0 for rest in (usd, calls, time)):
             return None
-        return dataclasses.replace(
+        return replace(
             settings,
             max_usd=_least(settings.max_usd, usd),
             max_steps=settings.max_steps if calls is None else min(settings.max_steps, calls),
@@ -271,7 +270,7 @@ class _Run:
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
-        session.workspace.config = dataclasses.replace(session.workspace.config, agent=limits)
+        session.workspace.config = replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
         self._left_out = await lifecycle.settle_new_files(session.workspace, None)

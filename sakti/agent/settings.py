@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import tomllib
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import CONFIG, PAGES, ProjectFiles, resolve_inside
@@ -85,9 +84,8 @@ def as_toml(value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return as_toml({n: v for n, v in fields if v not in ("", ())})
+    if isinstance(value, Struct):
+        return as_toml({name: field for name, field in structs.asdict(value).items() if field not in ("", ())})
     if isinstance(value, dict):
         pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import math
 import os
@@ -151,8 +150,8 @@ def _allowing(options: Options, rules: list[str]) -> Options:
             tool_names = ", ".join(sorted(names))
             raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
                           f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip
-    approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
-    return replace(options, config=dataclasses.replace(options.config, approval=approval))
+    approval = replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
+    return replace(options, config=replace(options.config, approval=approval))
 
 
 DUMB = "TERM is dumb: using plain mode (--plain)"

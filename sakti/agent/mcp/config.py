@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
@@ -46,18 +46,17 @@ _OAUTH = {"clientId": "client_id", "callbackPort": "port", **{n: n for n in ("cl
 _MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs count them
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """Fields of an entry as a file has them; `type` follows from `command` or `url` if it is missing."""
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     type: Literal["stdio", "http", "sse", ""] = ""
     url: str = ""
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    oauth: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     enabled: bool = True
     tools: tuple[str, ...] | None = None
     always_load: tuple[str, ...] = ()
@@ -67,8 +66,7 @@ class ServerSettings:
     startup_timeout: float = 20.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OAuthSettings:
+class OAuthSettings(Struct, frozen=True):
     """Table `oauth` of an entry: a client registered by hand, scopes, and the port of the redirect."""
 
     client_id: str = ""
@@ -309,8 +307,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
-    names = [f.name for f in dataclasses.fields(ServerSettings)]
-    adapted = {name: fields[name] for name in names if fields.get(name) is not None}
+    adapted = {name: fields[name] for name in ServerSettings.__struct_fields__ if fields.get(name) is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
     timeout = adapted.get("timeout")
@@ -456,7 +453,7 @@ def _list_variables(settings: ServerSettings) -> list[str]:
 
 def _list_secrets(name: str, settings: ServerSettings) -> tuple[ServerNeed, ...]:
     """Return the variables that an entry expands and whose names look like those of secrets."""
-    entry = json.dumps(dataclasses.asdict(settings), sort_keys=True, default=str)
+    entry = json.dumps(structs.asdict(settings), sort_keys=True, default=str)
     digest = hashlib.sha256(entry.encode("utf-8", "replace")).hexdigest()[:16]
     variables = filter(is_secret_name, _list_variables(settings))
     return tuple(ServerNeed(name, "variable", variable, f"variable {variable} {digest}") for variable in variables)

@@ -42,9 +42,6 @@ def check(config: Config) -> None:
     """Raise `ConfigError` for the first contradiction."""
     for provider, settings in config.providers.items():
         _check_extra(f"providers.{provider}.extra", settings.extra)
-        for header, value in settings.headers.items():
-            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - as the file has it
-                raise ConfigError(f'providers.{provider}.headers.{header} must be text, as in {header} = "{value}".')
     _check_memory(config.memory)
     for number, hook in enumerate(config.hooks, 1):
         if why := wrong(hook):

@@ -55,8 +55,8 @@ def test_no_file_of_a_project_raises_or_leaves_the_bounds(table: dict[str, Any])
     for name, value in found.items():
         if not project_may_set(name):
             assert value == usual[name]
-        bounds = meaning(name).project_bounds
-        if bounds and isinstance(value, int | float) and not isinstance(value, bool):
+        bounds = meaning(name).project
+        if isinstance(bounds, tuple) and isinstance(value, int | float) and not isinstance(value, bool):
             assert bounds[0] <= value <= bounds[1]
     assert found["approval.mode"] in ("plan", "ask")
     assert set(loaded.changed) == {n for n in found if found[n] != usual[n]}
@@ -68,7 +68,7 @@ def test_no_bytes_raise(data: bytes) -> None:
 
 
 def test_every_number_that_a_project_may_set_has_bounds_for_it() -> None:
-    open_ended = [n for n in names() if project_may_set(n) and "number" in takes(n) and not meaning(n).project_bounds]
+    open_ended = [n for n in names() if project_may_set(n) and "number" in takes(n) and meaning(n).project is True]
     assert open_ended == []
 
 

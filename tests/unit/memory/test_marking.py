@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -195,7 +194,7 @@ class Numbered(ScriptedObserver):
 
 async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_path: Path) -> None:
     mine = settings(600, 100_000)
-    driver = await Driver.make(tmp_path / "t.db", dataclasses.replace(mine, enabled=False), observer=Numbered())
+    driver = await Driver.make(tmp_path / "t.db", replace(mine, enabled=False), observer=Numbered())
     for _ in range(8):
         await driver.say("user", TextPart("word and number 12 " * 40))
         await driver.say("assistant", TextPart("word " * 40))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.tools.catalog import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
@@ -70,7 +70,7 @@ async def test_both_pages_are_sent_the_workspaces_first(tmp_path: Path) -> None:
     ]
     assert "of the workspace" in blocks[0].text and "of the thread" in blocks[1].text
     assert [b.edge for b in blocks] == [False, True], "the cached part ends behind the last"
-    driver.settings = dataclasses.replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
+    driver.settings = replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
     await driver.engine.close()
     await driver.open()
     await driver.begin("and now")

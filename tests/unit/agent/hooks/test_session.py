@@ -6,11 +6,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.project import trust
 from sakti.agent.reports import doctor, trust_view

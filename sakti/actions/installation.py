@@ -39,7 +39,7 @@ with lazy_imports:
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting with its value, origin, meaning and possible values."""
     loaded = scope.settings()
-    every = core_config.flat(loaded.config).items()
+    every = core_config.flatten(loaded.config).items()
     origins = loaded.origins
     rows = [(n, core_config.masked_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
@@ -49,7 +49,7 @@ async def config(scope: Scope, name: str) -> Value:
         for n, v, origin in rows
         for line in (
             f"{n:<44} {agent_settings.as_toml(v) or 'not set':<16} {origin}",
-            f"    {core_config.meaning(n).help} Takes {core_config.takes(n)}.",
+            f"    {core_config.meaning(n).help} Takes {core_config.describe_values(n)}.",
         )
     ]
     lines += [f"! {warning}" for warning in loaded.warnings]
@@ -57,7 +57,7 @@ async def config(scope: Scope, name: str) -> Value:
     return Text(
         tuple(lines),
         json={
-            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.takes(n)}
+            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.describe_values(n)}
             for n, v, o in rows
         },
     )
@@ -104,12 +104,14 @@ NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `s
 async def models(scope: Scope) -> Value:
     """Show the model that would be used, why, and what its provider offers."""
     config = scope.config
-    choice = await providers.select(flag=None, config_model=config.model, env=scope.env, settings=config.providers)
+    choice = await providers.select_model(
+        flag=None, config_model=config.model, env=scope.env, settings=config.providers
+    )
     if choice is None:
         if not scope.json:
             raise NoModelError(NONE)
         return Rows((), json=_describe_choice(None, ()), exit=5)
-    provider = providers.create(choice.model, config.providers, scope.env)
+    provider = providers.create_provider(choice.model, config.providers, scope.env)
     listed: list[ModelInfo] = []
     problem = ""
     try:
@@ -233,7 +235,7 @@ async def use(scope: Scope, path: Path | None, default: bool) -> Value:
     if (path is None) != default:
         raise Refused("Name a GGUF file, or --default.", code=USAGE)
     try:
-        return Text((f"The local model is now {local_model.use(path)}",))
+        return Text((f"The local model is now {local_model.use_file(path)}",))
     except SaktiError as e:
         raise Refused(f"{e.title}: {e.message}") from e
 

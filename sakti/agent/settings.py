@@ -19,12 +19,12 @@ from sakti.core.config import (
     LoadedConfig,
     Meaning,
     check,
-    flat,
+    describe_values,
+    flatten,
     load,
     masked_value,
     meaning,
     replace_setting,
-    takes,
 )
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
@@ -53,7 +53,7 @@ class Setting(Struct, frozen=True):
     @property
     def takes(self) -> str:
         """Describe what may be written for a setting."""
-        return takes(self.name)
+        return describe_values(self.name)
 
     @property
     def from_environment(self) -> bool:
@@ -65,7 +65,7 @@ def list_settings(config: Config, *, user_file: Path, project_file: Path, env: M
     """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
     project = project_file if trust.review_settings(project_file).holds else None
     loaded = load(user_file=user_file, project_file=project, env=env)
-    stored, defaults = flat(loaded.config), flat(Config())
+    stored, defaults = flatten(loaded.config), flatten(Config())
     return [
         Setting(
             name,
@@ -74,7 +74,7 @@ def list_settings(config: Config, *, user_file: Path, project_file: Path, env: M
             loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
             meaning(name),
         )
-        for name, value in flat(config).items()
+        for name, value in flatten(config).items()
     ]
 
 
@@ -112,7 +112,7 @@ def value_of(config: Config, name: str, text: str) -> Any:
         check(changed)
     except ConfigError as e:
         raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
-    setting = flat(changed)[name]
+    setting = flatten(changed)[name]
     return "none" if setting is None else setting
 
 

@@ -170,7 +170,7 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     had_terminal = sys.stdin.isatty()
     code = talk(session, plain=plain, prompt=prompt, pick_thread=resume == "")
     if had_terminal:
-        terminal.end(code)  # the store is closed, and the shell waits for nothing else
+        terminal.end_process(code)  # the store is closed, and the shell waits for nothing else
     raise SystemExit(code)
 
 
@@ -208,4 +208,4 @@ async def tour(scope: Scope) -> None:
     with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
         session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
         code = talk(session, prompt=scripted_tour.FIRST)
-    terminal.end(code)
+    terminal.end_process(code)

@@ -539,7 +539,7 @@ def to_json(event: Event) -> Json:
             "config": event.config,
             **event.fields,
         }
-    return out | _plain(to_builtins(event))
+    return out | _listify(to_builtins(event))
 
 
 def _status_json(event: MemoryStatus) -> Json:
@@ -567,9 +567,9 @@ def _status_json(event: MemoryStatus) -> Json:
     }
 
 
-def _plain(value: Any) -> Any:
+def _listify(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        return {str(k): _listify(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_listify(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
     return value

@@ -151,7 +151,7 @@ def join_surrogates(text: str) -> str:
     return text
 
 
-def phrase(text: str) -> re.Pattern[str]:
+def phrase_pattern(text: str) -> re.Pattern[str]:
     """Compile a case-insensitive pattern for `text`; white space matches any white space."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 

@@ -57,7 +57,7 @@ TRUST = "trust them: y trusts them, n leaves them out for now, v shows their tex
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
     """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
-    return asyncio.run(terminal.then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
+    return asyncio.run(terminal.run_then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
 
 
 class Chat:
@@ -129,7 +129,7 @@ class Chat:
         signals = set[int]()
 
         def leave(number: int) -> None:
-            terminal.end_if_repeated(number, signals)
+            terminal.end_on_second_sigterm(number, signals)
             self.leave(128 + number)
 
         for number in (signal.SIGTERM, signal.SIGHUP):

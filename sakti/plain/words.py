@@ -70,7 +70,7 @@ def format_time(ms: int) -> str:
 
 def call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
-    part = core_types.unwrap(part)
+    part = core_types.unwrap_call(part)
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"

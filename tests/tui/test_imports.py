@@ -43,7 +43,7 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
         return Found()
 
     monkeypatch.setattr(welcome, "look", look)
-    monkeypatch.setattr("sakti.providers.registry.select", select_nothing)
+    monkeypatch.setattr("sakti.providers.registry.select_model", select_nothing)
     options = Options(workspace, load(overrides=("memory.model=extractive",)).config, env={})
     return SaktiApp(Session(options, clock=store.clock, counter=Estimator(), store=store))
 

@@ -25,7 +25,7 @@ from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import network as core_network
 from sakti.core import resources
-from sakti.core.config.conversion import table_of
+from sakti.core.config.conversion import convert_table
 from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
@@ -302,7 +302,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
         values = fields.get(name)
         if isinstance(values, Mapping):
             fields[name] = {k: _as_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
-    return table_of(ServerSettings, fields, label, origin)
+    return convert_table(ServerSettings, fields, label, origin)
 
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _read_oauth(table: Mapping[str, Any], label: str, origin: str) -> OAuthSetti
     scopes = fields.get("scopes")
     if isinstance(scopes, str):
         fields["scopes"] = scopes.split()
-    settings: OAuthSettings = table_of(OAuthSettings, fields, f"{label}.oauth", origin)
+    settings: OAuthSettings = convert_table(OAuthSettings, fields, f"{label}.oauth", origin)
     if not 0 <= settings.port < 65_536:
         raise ConfigError(f"{origin}: {label}.oauth.port = {settings.port} is not a port.")
     return settings
@@ -360,7 +360,7 @@ def _has_lines(text: str) -> bool:
 
 def _find_wrong_value(settings: ServerSettings) -> str:
     for host in settings.network:
-        if core_network.read(host) is None:
+        if core_network.parse_host(host) is None:
             return f"network: {show_value(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
@@ -407,7 +407,7 @@ def _expand(
         enabled=settings.enabled,
         tools=settings.tools,
         always_load=settings.always_load,
-        network=tuple(str(core_network.read(host) or host) for host in settings.network),
+        network=tuple(str(core_network.parse_host(host) or host) for host in settings.network),
         write=tuple(os.path.realpath(workspace / Path(path).expanduser()) for path in settings.write),
         timeout=settings.timeout,
         startup_timeout=settings.startup_timeout,

@@ -178,7 +178,7 @@ class Titling:
 
     async def _name(self, thread: Thread, prompt: str, answer: str) -> None:
         ws = self._open.workspace
-        full_name = await registry.complete(ws.config.title_model or "", ws.env, ws.config.providers)
+        full_name = await registry.complete_name(ws.config.title_model or "", ws.env, ws.config.providers)
         provider, name = ws.models.background(full_name)
         if provider is None or name is None:
             return

@@ -44,11 +44,11 @@ def check(config: Config) -> None:
         _check_extra(f"providers.{provider}.extra", settings.extra)
     _check_memory(config.memory)
     for number, hook in enumerate(config.hooks, 1):
-        if why := wrong(hook):
+        if why := explain_wrong_hook(hook):
             raise ConfigError(f"hooks[{number}]: {why}")
 
 
-def wrong(hook: HookSettings) -> str:
+def explain_wrong_hook(hook: HookSettings) -> str:
     """Return the error in a hook's settings, "" if it can run."""
     if not event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)

@@ -29,7 +29,7 @@ def choices(name: str) -> tuple[str, ...]:
 
 
 @cache
-def takes(name: str) -> str:
+def describe_values(name: str) -> str:
     """Describe the values of a setting: `off, bell or desktop`, `a number above 0`."""
     if words := choices(name):
         return _either(words)
@@ -38,7 +38,7 @@ def takes(name: str) -> str:
 
 def _describe(hint: Any, bounds: str = "", *, quoted: bool = False) -> str:
     """Describe the values of a type: numbers with their bounds, texts in quotes if `quoted`."""
-    kinds = dict.fromkeys(_kind(part, quoted) for part in _parts(hint))
+    kinds = dict.fromkeys(_describe_type(part, quoted) for part in _union_members(hint))
     return _either([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
 
 
@@ -46,13 +46,13 @@ def _either(words: typing.Sequence[str]) -> str:
     return " or ".join(p for p in (", ".join(words[:-1]), *words[-1:]) if p)
 
 
-def _parts(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(part for one in typing.get_args(hint) for part in _parts(one))
+        return tuple(part for one in typing.get_args(hint) for part in _union_members(one))
     return (hint,)
 
 
-def _kind(hint: Any, quoted: bool) -> str:
+def _describe_type(hint: Any, quoted: bool) -> str:
     if hint is type(None):
         return '"none"' if quoted else "none"
     if typing.get_origin(hint) is Literal:
@@ -100,14 +100,14 @@ def convert(value: Any, hint: Any, name: str, origin: str) -> Any:
         return {key: convert(v, kinds[1], f"{name}.{key}", origin) for key, v in table.items()}
     if typing.get_origin(hint) is tuple and is_group(kinds[0]) and isinstance(value, list | tuple):
         tables = enumerate(typing.cast("list[Any]", value), 1)
-        return tuple(table_of(kinds[0], v, f"{name}[{n}]", origin) for n, v in tables)
-    for form in _forms(value):
+        return tuple(convert_table(kinds[0], v, f"{name}[{n}]", origin) for n, v in tables)
+    for form in _candidate_values(value):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(form, hint)
     raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes {_describe(hint, quoted=True)}.")
 
 
-def _forms(value: Any) -> Iterator[Any]:
+def _candidate_values(value: Any) -> Iterator[Any]:
     """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
     if isinstance(value, float) and math.isnan(value):
         return
@@ -118,7 +118,7 @@ def _forms(value: Any) -> Iterator[Any]:
         yield int(value)
 
 
-def table_of(group: type[Struct], value: Any, name: str, origin: str) -> Any:
+def convert_table(group: type[Struct], value: Any, name: str, origin: str) -> Any:
     """Return one of a list of tables as `group`, a class of settings. Raises `ConfigError`."""
     if isinstance(value, group):
         return value

@@ -33,7 +33,7 @@ from sakti.core.config.fields import (
     names,
     project_may_set,
 )
-from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table
+from sakti.core.config.reading import SERVERS, TABLES, parse, parse_literal, read_table
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line, show_value
 
@@ -109,7 +109,7 @@ def load(
 def _later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
-            yield SourcedSetting(key[6:].lower().replace("__", "."), literal(value), key)
+            yield SourcedSetting(key[6:].lower().replace("__", "."), parse_literal(value), key)
         elif key in ("SAKTI_MODEL", "SAKTI_MODE"):
             yield SourcedSetting(key[6:].lower(), value, key)
         elif key == "SAKTI_DB" and value:
@@ -118,7 +118,7 @@ def _later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> Iterato
         name, sep, value = text.partition("=")
         if not sep:
             raise ConfigError(f"-o takes name=value, not {text!r}.")
-        yield SourcedSetting(name.strip(), literal(value.strip()), f"-o {name.strip()}")
+        yield SourcedSetting(name.strip(), parse_literal(value.strip()), f"-o {name.strip()}")
 
 
 def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[str, str]]:
@@ -219,8 +219,8 @@ def _contradiction(settings: Iterable[SourcedSetting]) -> str:
 
 
 def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
-    before = flat(_merge_settings(without)[0])
-    return {name: value for name, value in flat(config).items() if value != before.get(name)}
+    before = flatten(_merge_settings(without)[0])
+    return {name: value for name, value in flatten(config).items() if value != before.get(name)}
 
 
 def replace_setting(config: Config, name: str, value: Any, origin: str = "setting") -> Config:
@@ -231,7 +231,7 @@ def replace_setting(config: Config, name: str, value: Any, origin: str = "settin
 def _replace(group: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
     """Return a group of settings with the value at `path` set. Raises ConfigError."""
     head, *rest = path
-    hint, meaning = group_fields(type(group)).get(head, (None, None))
+    hint, meaning = group_fields(group.__class__).get(head, (None, None))
     child: Any = getattr(group, head, None)
     if meaning is None or (rest and not isinstance(child, Struct | Mapping)):
         raise ConfigError(
@@ -245,7 +245,8 @@ def _replace(group: Any, path: list[str], value: Any, name: str, origin: str) ->
         new = _replace(child, rest, value, name, origin)
     elif rest:
         key, value = (".".join(rest), value) if head != SERVERS else _replace_field(group.mcp, rest, value)
-        new = {**child, **convert({key: value}, hint, name.removesuffix(f".{key}"), origin)}
+        table = convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
+        new = {**typing.cast("Mapping[str, Any]", child), **table}
     else:
         new = check_bounds(meaning, convert(value, hint, name, origin), name, origin)
     return replace(group, **{head: new})
@@ -292,7 +293,7 @@ def masked_value(name: str, value: Any) -> Any:
     return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK
 
 
-def flat(config: Config) -> dict[str, Any]:
+def flatten(config: Config) -> dict[str, Any]:
     """Map every setting's dotted name to its value, for `sakti config`."""
     out = {name: _get(config, name) for name in names()}
     for provider, settings in config.providers.items():

@@ -22,7 +22,7 @@ from textual.widgets import Input, Static, TextArea
 
 from sakti.core.clock import Clock
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted, phrase
+from sakti.core.text import counted, phrase_pattern
 from sakti.tui.activities import Download
 from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
@@ -160,7 +160,7 @@ class ThreadFind:
         session = self._host.session
         self._words, self._at, self._row = text, -1, -1
         thread = session.thread
-        self._transcript.show_found(phrase(text) if text else None)
+        self._transcript.show_found(phrase_pattern(text) if text else None)
         self._places = tuple(await session.views.within(thread.id, text)) if text and thread else ()
         self._show_count()
 
@@ -212,7 +212,7 @@ class ThreadFind:
 
     def _rows(self) -> list[tuple[int, int]]:
         """List the matching lines of the current message, unfolding blocks that hide them."""
-        document, pattern = self._transcript.document, phrase(self._words)
+        document, pattern = self._transcript.document, phrase_pattern(self._words)
         message_id = self._places[self._at].message_id
         if not (rows := rows_with(document, message_id, pattern)):
             seek(document, message_id, pattern)

@@ -214,7 +214,7 @@ class WelcomeScreen(Panel[None]):
         self.ways.focus()
 
     async def _keep(self, variable: str, key: str) -> None:
-        await asyncio.to_thread(stored_keys.keep_key, variable, key)
+        await asyncio.to_thread(stored_keys.store_key, variable, key)
         provider = next(p.name for p in provider_presets.PRESETS.values() if variable in p.keys)
         await self._use(provider)
 

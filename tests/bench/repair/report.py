@@ -97,7 +97,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 async def _model(options: Options) -> str:
     """Return the full name of the model that answers: results are kept by it. Raises `NoModelError`."""
     config = options.config
-    choice = await registry.select(
+    choice = await registry.select_model(
         flag=options.model_flag, config_model=config.model, env=os.environ, settings=config.providers
     )
     if choice is None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.tools.catalog import make_tools
-from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
+from sakti.core.config import MemorySettings, WorkingMemorySettings, flatten, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.memory.working import schema as page_schema
@@ -161,7 +161,7 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_checked_and_shown() -> None:
-    shown = flat(load().config)
+    shown = flatten(load().config)
     assert (shown["memory.working_memory.enabled"], shown["memory.working_memory.scope"]) == (True, "resource")
     assert shown["memory.working_memory.template"] is None
     with pytest.raises(ConfigError, match="'resource' or 'thread'"):

@@ -98,9 +98,9 @@ class Limits(Struct, frozen=True):
             return None
         return replace(
             settings,
-            max_usd=_least(settings.max_usd, usd),
+            max_usd=_lower_limit(settings.max_usd, usd),
             max_steps=settings.max_steps if calls is None else min(settings.max_steps, calls),
-            max_seconds=_least(settings.max_seconds, time),
+            max_seconds=_lower_limit(settings.max_seconds, time),
         )
 
     def describe_reached(self, usage: Usage, steps: int, seconds: float) -> str:
@@ -114,7 +114,7 @@ class Limits(Struct, frozen=True):
         return ""
 
 
-def _least(one: float | None, other: float | None) -> float | None:
+def _lower_limit(one: float | None, other: float | None) -> float | None:
     return min((x for x in (one, other) if x is not None), default=None)
 
 
@@ -309,7 +309,7 @@ class _Run:
             for one in self._masked.of(event):
                 _print(json_line(mask_output(to_json(one))))
         elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
-            _tell(event)
+            _print_progress(event)
 
     def _fail(self, status: str, message: str, title: str = "") -> str:
         """Print one sentence on standard error, and the result; returns `status`."""
@@ -384,7 +384,7 @@ def _print(line: str, *, is_json: bool = True) -> None:
         sys.stdout.flush()
 
 
-def _tell(event: Event) -> None:
+def _print_progress(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):

@@ -74,9 +74,9 @@ class EndedCall(Struct, frozen=True):
     result: ToolResultPart
 
     def lines(self) -> list[str]:
-        head = f"{words.call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
+        head = f"{words.describe_call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
         changed = self.result.details.get("diff")
-        body = words.diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
+        body = words.spell_diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
         output_file = self.result.details.get("output_file")
         return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
@@ -163,7 +163,7 @@ class Speech(Struct):
             case Notice(severity, title, message):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
-                return _memory(event)
+                return _format_memory(event)
             case (
                 TextDelta()
                 | ThinkingDelta()
@@ -181,7 +181,7 @@ class Speech(Struct):
     def _progress(self, event: Progress) -> list[str]:
         match event:
             case TurnStarted(message=message):
-                return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
+                return [f"sent: {words.describe_image(p)}" for p in message.parts if isinstance(p, ImagePart)]
             case StepStarted():
                 self._thinking, self._read = False, 0
                 return []
@@ -214,7 +214,7 @@ class Speech(Struct):
                     self._own_next, self._own, self._own_rest = None, call.id, ""
                     return []
                 waits = bool(self._open)  # for an answer: it has not begun
-                return [f"tool: {words.call(call)}, started"] if call.name in SLOW and not waits else []
+                return [f"tool: {words.describe_call(call)}, started"] if call.name in SLOW and not waits else []
             case ToolOutput(call_id, text):
                 if call_id != self._own:
                     return []
@@ -231,12 +231,12 @@ class Speech(Struct):
             self._own = self._own_rest = ""
         spoken_lines = [
             words.describe_result(request, result, duration_ms, own=is_own_command),
-            *(words.tail(result) if not is_own_command else ()),
+            *(words.list_tail(result) if not is_own_command else ()),
         ]
         return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
-        return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)
+        return words.format_side_answer(event) if isinstance(event, SideQuestion) else self._approval(event)
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
@@ -253,7 +253,7 @@ class Speech(Struct):
 
     def _ask(self) -> list[str]:
         self._questions += 1
-        return words.ask(self._open, self._questions)
+        return words.format_question(self._open, self._questions)
 
     @property
     def question(self) -> ApprovalRequested | None:
@@ -300,12 +300,12 @@ class Speech(Struct):
         return [*out, READY]
 
 
-def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
+def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
     match event:
         case StaleLeases():
             return [f"memory: {stale_leases(event)}"]
         case MemoryActivation():
-            return [words.activation(event)]
+            return [words.describe_activation(event)]
         case MemoryOperation(kind="failed", operation_type=operation, fields={"code": "stopped"}):
             return [f"memory: the {operation} was stopped"]
         case MemoryOperation(kind="failed", operation_type=operation):
@@ -314,7 +314,7 @@ def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | Compaction
         case MemoryOperation():
             return []  # only a screen shows them
         case CompactionFinished():
-            return words.compaction(event)
+            return words.format_compaction(event)
 
 
 def _ends_text(event: Event) -> bool:

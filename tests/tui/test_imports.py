@@ -135,7 +135,7 @@ async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         opened = await import_.import_in_chat.run(Scope(app.session, lambda value: None))
-        listed = await opened.instead()
+        listed = await opened.fallback()
         assert [line[:14] for line in listed.text] == ["1. claude-code", "2. codex      "]
         card = await listed.pick(2)
         assert "360 new" in card.rows[0][1] and await count_threads(app) == 2

@@ -94,7 +94,7 @@ def _memory_settings(overrides: Sequence[str]) -> MemorySettings:
 
 async def _run(plan: RunPlan, log: RunLog, overrides: Sequence[str]) -> Json:
     named = {name for name in (*plan.arms, plan.answer, plan.judge) if name and name not in OFFLINE}
-    settings = common.options(overrides=overrides, trusted=False).config.providers if named else {}
+    settings = common.make_options(overrides=overrides, trusted=False).config.providers if named else {}
     full_names = {name: await registry.complete_name(name, os.environ, settings) for name in named}
     found = await running.run(
         plan, log, O200k(), lambda name: _create(full_names[name], settings), lambda text: _tell(text)

@@ -53,7 +53,7 @@ def run(
     json_: bool,
 ) -> int:
     """Run `repairs` and say what came of them; the exit code. Raises `NoModelError`."""
-    options = common.options(overrides=overrides, model=model, trusted=False)
+    options = common.make_options(overrides=overrides, model=model, trusted=False)
     common.log_to_file()
     full_name = asyncio.run(_model(options))
     options = replace(options, model_flag=full_name)

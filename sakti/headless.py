@@ -398,12 +398,12 @@ def _print_progress(event: Event) -> None:
                 line += f"  {one_line(result.content, 200)}"
         case AgentStarted() | AgentFinished():
             line = f"  {event.in_words}"
-        case RetryScheduled(attempt, most, delay, reason):
-            line = f"… {one_line(reason, 200)} Trying again in {delay:.0f} s ({attempt} of {most})."
-        case Notice(severity, title, message) if severity != "information":
-            line = f"! {one_line(title)}: {one_line(message, 400)}"
-        case TurnFinished(error=error, error_title=title) if error:
-            line = f"sakti: {one_line(title or '')}: {sanitise(error)}"
+        case RetryScheduled():
+            line = f"… {event.in_words}"
+        case Notice(severity=severity) if severity != "information":
+            line = f"! {event.in_words}"
+        case TurnFinished(error=error) if error:
+            line = f"sakti: {event.in_words}"
         case (
             TurnStarted() | StepStarted() | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta()
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()

@@ -55,16 +55,6 @@ READY = "ready"
 READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
-_ENDS = {
-    "interrupted": "stopped; the answer so far is kept",
-    "limit": "stopped at a limit",
-    "length": "the answer was cut",
-    "repetition": "stopped",
-    "tripwire": "withheld",
-    "refused": "refused",
-    "no_model": "no model",
-    "error": "no answer",
-}
 
 
 class EndedCall(Struct, frozen=True):
@@ -160,8 +150,8 @@ class Speech(Struct):
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
             case StoreWaiting(seconds):
                 return self._store_waits(seconds)
-            case Notice(severity, title, message):
-                return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
+            case Notice(severity=severity):
+                return [f"{_TONES[severity]}: {event.in_words}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
                 return _format_memory(event)
             case (
@@ -189,9 +179,8 @@ class Speech(Struct):
                 return self._reading(percent)
             case StepDiscarded(reason=reason):
                 return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
-            case RetryScheduled(attempt, most, delay, reason):
-                wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
-                return [f"the model failed: {one_line(reason, 200)}; {wait}"]
+            case RetryScheduled():
+                return [f"the model failed: {event.in_words} ctrl+c gives up"]
             case TurnFinished():
                 return self._on_turn_finished(event)
             case AgentStarted() | AgentFinished():
@@ -291,13 +280,10 @@ class Speech(Struct):
         self._open = ()
         if event.status == "answered":
             return [READY]
-        out = [event.error_title or _ENDS.get(event.status, event.status)]
-        if event.error:
-            out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
+        note = "; the answer so far is kept" if event.keeps_answer and event.status in ("error", "interrupted") else ""
         if event.status == "error":
-            note = "; the answer so far is kept" if event.keeps_answer else ""
-            out.append(f"/retry tries again{note}")
-        return [*out, READY]
+            return [event.in_words, f"/retry tries again{note}", READY]
+        return [f"{event.in_words}{note}", READY]
 
 
 def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:

@@ -197,7 +197,11 @@ def test_questions_are_asked_one_at_a_time() -> None:
 
 
 def test_how_a_turn_ends_is_said() -> None:
-    assert said(TextDelta("half"), end("interrupted")) == ["sakti: half", "stopped; the answer so far is kept", "ready"]
+    assert said(TextDelta("half"), end("interrupted")) == [
+        "sakti: half",
+        "Interrupted; the answer so far is kept",
+        "ready",
+    ]
     failed = end("error", error="The key is not valid.", error_title="Key")
     assert said(failed) == [
         "Key: The key is not valid.",

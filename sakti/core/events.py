@@ -566,7 +566,7 @@ def to_json(event: Event) -> Json:
             "config": event.config,
             **event.fields,
         }
-    return out | _listify(to_builtins(event))
+    return out | to_builtins(event, str_keys=True)
 
 
 def _status_json(event: MemoryStatus) -> Json:
@@ -592,11 +592,3 @@ def _status_json(event: MemoryStatus) -> Json:
         "approximate": event.approximate,
         "unsent": {"messages": event.unsent, "observations": event.unsent_observations},
     }
-
-
-def _listify(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _listify(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    if isinstance(value, list | tuple):
-        return [_listify(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    return value

@@ -43,7 +43,7 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
         return Found()
 
     monkeypatch.setattr(welcome, "look", look)
-    monkeypatch.setattr("sakti.providers.registry.select", select_nothing)
+    monkeypatch.setattr("sakti.providers.registry.select_model", select_nothing)
     options = Options(workspace, load(overrides=("memory.model=extractive",)).config, env={})
     return SaktiApp(Session(options, clock=store.clock, counter=Estimator(), store=store))
 
@@ -135,7 +135,7 @@ async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         opened = await import_.import_in_chat.run(Scope(app.session, lambda value: None))
-        listed = await opened.instead()
+        listed = await opened.fallback()
         assert [line[:14] for line in listed.text] == ["1. claude-code", "2. codex      "]
         card = await listed.pick(2)
         assert "360 new" in card.rows[0][1] and await count_threads(app) == 2

@@ -141,7 +141,7 @@ def _read_image(block: types.ContentBlock) -> ImagePart | None:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    looked = core_content.look(data[: core_content.HEAD])
+    looked = core_content.read_image_header(data[: core_content.HEAD])
     if looked is None:
         return None
     media_type, width, height = looked
@@ -261,7 +261,7 @@ class ServerTool(Tool, frozen=True, kw_only=True):
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments unchanged. Raises `ToolError` if the schema forbids them."""
         try:
-            wrong = json_schema.violations(arguments, servers.without_patterns(self.offer.schema))
+            wrong = json_schema.find_violations(arguments, servers.without_patterns(self.offer.schema))
         except json_schema.UnusableSchema:
             return arguments  # the server says what is wrong
         if wrong:

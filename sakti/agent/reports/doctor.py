@@ -240,20 +240,20 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
-        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+        choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
-        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+        problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
     return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> Line:
-    name = keys.keyring_name()
+    name = keys.get_keyring_name()
     if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
     return Line("keyring", True, name)

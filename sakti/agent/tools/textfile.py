@@ -165,7 +165,7 @@ def _decode_by_guess(data: bytes) -> FileText:
     if many > len(data.translate(None, _ASCII)) // 2 and (decoded := _exact(data, "utf-8", errors="surrogateescape")):
         return decoded
     evidence = len(data.translate(None, _ASCII))
-    for name in content.likely(data) if evidence >= FEW else ():
+    for name in content.guess_encodings(data) if evidence >= FEW else ():
         if text := _exact(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
     return replace(_decode_western(data), guess="weak")

@@ -256,7 +256,7 @@ class Observation:
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            omissions.without([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
+            omissions.omit_pieces([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),

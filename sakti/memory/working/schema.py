@@ -72,7 +72,7 @@ def load(name: str | None, workspace: Path) -> Json | None:
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"{SETTING}: {path} cannot be read as JSON: {e}.") from e
     try:
-        json_schema.verify(schema)
+        json_schema.check_schema(schema)
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"{SETTING}: {path} {e}.") from e
     if not isinstance(schema, dict):
@@ -87,7 +87,7 @@ def check(page: str, schema: Json) -> None:
     except ValueError:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="schema") from None
     try:
-        violations = json_schema.violations(value, schema)
+        violations = json_schema.find_violations(value, schema)
     except json_schema.UnusableSchema as e:
         raise MemoryFailure(f"The page's schema {e}.", code="schema") from e
     for path, message in violations[:1]:

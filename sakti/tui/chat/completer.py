@@ -72,7 +72,7 @@ class Completer:
 
     def _skills(self) -> list[Skill]:
         """Return those whose name no command of sakti has."""
-        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat()]
+        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat_commands()]
 
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""

@@ -258,7 +258,7 @@ class BoardScreen(Panel[None]):
         """Apply a change and reload the board; a refused one is shown and can be forced from below."""
         refused = False
         try:
-            done = await changes.change(self.host.session, name, *args, force=force)
+            done = await changes.change_task(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
             refused = e.code == "already_claimed" and name in FORCEABLE

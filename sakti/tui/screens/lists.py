@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
-from sakti.actions.import_ import COUNTED, NO_HISTORY, describe
+from sakti.actions.import_ import COUNTED, NO_HISTORY, describe_source
 from sakti.actions.line import Typed
 from sakti.agent.reports import mcp_view
 from sakti.agent.tools import background
@@ -327,7 +327,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         source, percent = cast("tuple[SourceReport, int]", row)
         box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
         is_counted = percent == COUNTED
-        text = describe(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        text = describe_source(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
         color = palette.text if source.new or not is_counted else palette.muted
         lines = wrap([(text, color)], max(8, width - 2))
         note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"

@@ -70,7 +70,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        title = shorten(words.format_title(preview.turns[0]), 30)
+        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {title!r}"
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
@@ -179,7 +180,7 @@ class RewindScreen(ListPanel):
         files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
         right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
-        title = Segment(fit_width(words.title_of(past), room).ljust(room), palette.text)
+        title = Segment(fit_width(words.format_title(past), room).ljust(room), palette.text)
         return [[title, Segment(right, palette.muted)]]
 
     def action_what(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import tempfile
 from collections.abc import Generator, Mapping
@@ -133,12 +132,12 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     """
     config = options.config
     outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
-    config = dataclasses.replace(
+    config = replace(
         config,
-        approval=dataclasses.replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
-        agent=dataclasses.replace(config.agent, max_steps=limits.steps),
-        store=dataclasses.replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
-        memory=dataclasses.replace(config.memory, read_only=False),
+        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
+        agent=replace(config.agent, max_steps=limits.steps),
+        store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
+        memory=replace(config.memory, read_only=False),
     )
     env = {**options.env, **OFFLINE}
     return replace(

@@ -246,7 +246,7 @@ async def test_a_question_of_a_child_names_it_with_its_goal(store: Store, tmp_pa
     assert {(a.asker, a.target) for a in asked} == {
         (f"child thread default › {name}", f"{name}.txt") for name in ("first", "second")
     }
-    assert words.question(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
+    assert words.format_approval(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
     for each in asked:
         run.session.resolve(each.id, True)
     await run.session.wait()

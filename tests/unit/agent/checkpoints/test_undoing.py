@@ -73,7 +73,7 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     assert len(entry.undone) == 2 and {b.preview for b in entry.undone} == {"two", "again"}
     assert entry.undone[-1].thread.id == first
     rows = await line.run(Scope(session, lambda value: None), line.parse("/threads"))
-    assert "↶ 2 undone branches" in (await rows.instead()).text[0]
+    assert "↶ 2 undone branches" in (await rows.fallback()).text[0]
     await session.open_thread(first)
     await here.ask("on in the first")
     assert set(await listed(store, session)) == {first, latest}
@@ -197,7 +197,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
     here, root = await worked(store, tmp_path)
     (root / "mine.txt").write_text("mine again\n")
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo files"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo files"))).fallback()
     assert "M mine.txt  (changed since)" in shown.text
     done = await line.run(scope, line.parse("/undo files yes"))
     assert "Left as they are: mine.txt" in done.sentence
@@ -209,7 +209,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
 async def test_words_come_back_where_there_is_no_prompt_too(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo yes"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo yes"))).fallback()
     assert shown.lines[1] == "Your prompt was: now run it"
     await here.session.close()
 
@@ -219,7 +219,7 @@ async def test_a_redo_is_shown_first_where_files_changed_since(store, tmp_path):
     scope = Scope(here.session, lambda _value: None)
     await line.run(scope, line.parse("/undo files yes"))
     (root / "mine.txt").write_text("mine again\n")
-    shown = await (await line.run(scope, line.parse("/redo"))).instead()
+    shown = await (await line.run(scope, line.parse("/redo"))).fallback()
     assert "M mine.txt  (changed since)" in shown.lines and "/redo yes does it." in shown.lines
     assert not (root / "two.txt").exists()
     done = await line.run(scope, line.parse("/redo yes all"))
@@ -411,7 +411,7 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     found = undoing.of_session(here.session)
     assert len((await found.preview(2)).remains.jobs) == 2
     last = await found.preview(1)
-    assert "Still running, and may change more files" in "\n".join(undo.lines(last))
+    assert "Still running, and may change more files" in "\n".join(undo.describe_preview(last))
     assert last.remains.new_ignored == ("y.log",)
     store.clock.advance(1)
     (root / "go").touch()

@@ -39,6 +39,7 @@ _HARMS: Mapping[Harm, str] = {
 _CLOUDS = lazy_pattern(
     r"^(?:rm|rb|delete\b.*|terminate\b.*|destroy\b.*|remove\b.*|purge\b.*|stop\b.*)|delete-|terminate-"
 )
+_HARMLESS_DEVICE = lazy_pattern(r"/dev/(?:null|stdout|stderr|tty|zero|fd/\d+)")
 _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
@@ -126,8 +127,8 @@ def _runs_printed_code(command: Simple) -> bool:
 
 
 def is_harmless_device(path: str) -> bool:
-    """Return whether writing to a device changes nothing."""
-    return path in ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero") or path.startswith("/dev/fd/")
+    """Return whether writing to a device changes nothing; `/dev/fd/../…` is a path to any file."""
+    return _HARMLESS_DEVICE.fullmatch(path) is not None
 
 
 def _names_script(command: Simple) -> bool:

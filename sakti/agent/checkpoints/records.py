@@ -88,9 +88,15 @@ class Mark(Struct):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Reads our own structures; a file can name nothing else, such as a function that would be called."""
+
     def find_class(self, module_name: str, global_name: str) -> Any:
-        if module_name.startswith("sakti.agent.checkpoints.") or (module_name, global_name) in _TYPES:
+        if (module_name, global_name) in _TYPES:
             return super().find_class(module_name, global_name)
+        if module_name.startswith("sakti.agent.checkpoints.") and global_name.isidentifier():
+            value = super().find_class(module_name, global_name)
+            if isinstance(value, type) and issubclass(value, Struct):
+                return value
         raise pickle.UnpicklingError(f"{module_name}.{global_name} is nothing that a call keeps")
 
 

@@ -185,3 +185,22 @@ def test_a_background_command_does_not_take_what_other_calls_and_the_user_change
     place.shadow.after(job)
     assert place.shadow.jobs() == []
     assert {i.path: bool(i.conflict) for i in place.plan(5).items} == {"at once 5": False, "b": True}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("posix", "system"),
+        ("sakti.agent.checkpoints.places", "os.system"),
+        ("sakti.agent.checkpoints.records", "append"),
+    ],
+)
+def test_notes_of_a_call_name_no_function(place: Place, tmp_path: Path, names: tuple[str, str]) -> None:
+    """A file that somebody else wrote calls nothing when it is read."""
+    module, function = (name.encode() for name in names)
+    loading = b"\x80\x05" + b"".join(b"\x8c" + bytes([len(n)]) + n for n in (module, function)) + b"\x93"
+    mark = records.begin_call(place.shadow.folder, records.PendingCall("1", "t", 0, 0))
+    with mark.file.open("ab") as file:
+        file.write(loading + b"\x8c\x04true\x85R.")
+    assert mark.load() is None
+    mark.end()

@@ -260,6 +260,7 @@ DECLINED = types.ElicitResult(action="decline")
 CONFIRM, OPEN, DONE = "Confirm", "Open it in the browser", "I have done it"
 MOST_QUESTIONS = 4  # of one card
 MOST_CARDS = 5  # for one form
+LONGEST_URL = 4_000  # characters of an address that the user is shown
 
 
 async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, server: McpServer, level: str) -> None:
@@ -291,7 +292,11 @@ async def elicit(
     """Ask the user what a server wants to know; declined without a terminal."""
     message = f"{server.name} asks: {servers.clean_text(params.message)}"
     if isinstance(params, types.ElicitRequestURLParams):
-        return await _offer_url(workspace, approvals, one_line(message, 1_500), one_line(params.url, 500))
+        if len(params.url) > LONGEST_URL or params.url != one_line(params.url, LONGEST_URL):
+            text = f"The server {server.name} asked to open an address that cannot be shown, so it was declined."
+            workspace.emit(Notice("warning", "MCP", text))
+            return DECLINED
+        return await _offer_url(workspace, approvals, one_line(message, 1_500), params.url)
     fields = read_fields(params.requested_schema)
     if fault := _find_fault(fields):
         text = f"The server {server.name} asked for a form that cannot be shown ({fault}), so it was declined."

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
 LINGER = 0.3  # seconds that what a command started has to end with it
 DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
-OWN = "the user's own command"
 RELAY, PORT = Path(relay.__file__), 3128  # the port is one of the sandbox's own
 LONGEST_PATH = 16_384  # bytes of the current folder
 LONGEST_ARGUMENT = 100_000  # bytes; Linux takes no argument of more than 128 KiB
@@ -96,8 +95,9 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
-    sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
-    env = _environment(run, cwd, outside, inside=sandbox is not None)
+    is_outside = bool(outside) or run.is_user_command or run.state.level.name == "unsandboxed"
+    sandbox = None if is_outside else run.state.sandbox
+    env = _environment(run, cwd, inside=sandbox is not None)
     argv, read = [program, "-c", script, program, script_text], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
@@ -111,10 +111,10 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     return Started(Running(command, process, output), notes, begin, sandbox)
 
 
-def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
+def _environment(run: ToolContext, folder: Path, *, inside: bool) -> Mapping[str, str]:
     """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
     state, user_env = run.state, run.state.own_env or {}
-    if outside == OWN and user_env:
+    if run.is_user_command and user_env:
         return user_env
     network = {} if inside else environment.network_variables(user_env)
     git = environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)

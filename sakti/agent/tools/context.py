@@ -355,7 +355,8 @@ class ToolContext(Struct):
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
-    its network. `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
+    its network. `is_user_command`: the user typed it, so that it runs outside of the sandbox with their environment.
+    `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
     """
 
     state: ToolState
@@ -369,6 +370,7 @@ class ToolContext(Struct):
     read_only: bool = False
     is_planning: bool = False
     is_alone: bool = False
+    is_user_command: bool = False
     hosts: tuple[str, ...] = ()
     show_progress: Callable[[str], None] = lambda _text: None
 

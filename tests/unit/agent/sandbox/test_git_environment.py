@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.sandbox.environment import variables
-from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.clock import SystemClock, TimeIds
 from tests.fakes.repository import Trap, lacking_objects, nested, plain, run_git, touch
@@ -28,9 +28,12 @@ def tools_at(folder: Path, tmp_path: Path, env: Mapping[str, str] = USER) -> Too
     return ToolState(folder, folder, tmp_path / "out", clock, TimeIds(clock), whole, own_env=whole)
 
 
-async def model_runs(tools: ToolState, command: str, *, reads: bool = True, outside: str = "") -> Outcome:
+async def model_runs(
+    tools: ToolState, command: str, *, reads: bool = True, outside: str = "", by_user: bool = False
+) -> Outcome:
     run = tools.context("call-1", "t", "m")
     run.read_only = reads
+    run.is_user_command = by_user
     return await bash(run, {"command": command, "outside": outside})
 
 
@@ -166,8 +169,18 @@ async def test_hooks_of_the_repository_run_when_a_command_commits(tmp_path: Path
 async def test_the_users_own_command_gets_the_users_git(tmp_path: Path, trap: Trap) -> None:
     folder = plain(tmp_path / "w")
     external(folder, trap)
-    await model_runs(tools_at(folder, tmp_path), "git diff", outside=OWN)
+    await model_runs(tools_at(folder, tmp_path), "git diff", by_user=True)
     assert trap.sprung == ["external"]
+
+
+@pytest.mark.parametrize("outside", ["", "the user's own command", "it needs the network"])
+async def test_no_argument_of_the_model_gives_it_the_users_variables(tmp_path: Path, outside: str) -> None:
+    tools = tools_at(tmp_path, tmp_path, USER)
+    tools.own_env = {**USER, "ANTHROPIC_API_KEY": "canary"}
+    done = await model_runs(tools, "env", outside=outside)
+    assert "canary" not in done.content
+    done = await model_runs(tools, "env", by_user=True)
+    assert "canary" in done.content
 
 
 def settings_in(env: Mapping[str, str]) -> list[tuple[str, str]]:

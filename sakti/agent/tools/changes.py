@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import os
 import re
 import secrets as randomness
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,57 +19,22 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.files import link_error, open_folder, read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
 from sakti.store.secrets import reveal_marks
 
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-
-@contextlib.contextmanager
-def folder_of(path: Path) -> Generator[int]:
-    """Give a descriptor of the folder of `path`, which is resolved; missing folders are made.
-
-    Raises `ToolError` where a link stands on the way now.
-    """
-    at = os.open(path.anchor, _FOLDER)
-    try:
-        for part in path.parts[1:-1]:
-            below = _enter(at, part, path)
-            os.close(at)
-            at = below
-        yield at
-    finally:
-        os.close(at)
-
-
-def _enter(at: int, part: str, path: Path) -> int:
-    try:
-        return os.open(part, _FOLDER, dir_fd=at)
-    except FileNotFoundError:
-        os.mkdir(part, dir_fd=at)
-        return os.open(part, _FOLDER, dir_fd=at)
-    except OSError as e:
-        if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _link_error(path) from e
-        raise
-
-
-def stat_beneath(folder: int, path: Path) -> os.stat_result | None:
+def stat_in_folder(folder: int, path: Path) -> os.stat_result | None:
     """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
     try:
         status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise _link_error(path)
+        raise link_error(path)
     return status
-
-
-def _link_error(path: Path) -> ToolError:
-    return ToolError(f"{path} now leads elsewhere: a link appeared in its path. Nothing was written there.")
 
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -164,8 +128,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
     in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
     most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
     """
-    with folder_of(path) as folder:
-        there = stat_beneath(folder, path)
+    with open_folder(path, make=True) as folder:
+        there = stat_in_folder(folder, path)
         if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
             _overwrite(folder, path, data)
             return
@@ -187,8 +151,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
 
 def remove_file(path: Path) -> None:
     """Delete a file durably."""
-    with folder_of(path) as folder:
-        stat_beneath(folder, path)
+    with open_folder(path, make=True) as folder:
+        stat_in_folder(folder, path)
         os.unlink(path.name, dir_fd=folder)
         _flush(folder)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import errno
 import functools
 import itertools
 import os
@@ -15,8 +16,9 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pathspec
 from msgspec import Struct, field
@@ -31,9 +33,58 @@ from sakti.core.errors import ToolError
 MAX_FILE_BYTES = 20_000_000  # of a file that is held in memory; larger ones are read line by line
 
 
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def open_folder(path: Path, *, make: bool = False) -> Generator[int]:
+    """Give a descriptor of the folder of `path`, which is resolved; `make` folders that are missing.
+
+    Raises `ToolError` where a link stands on the way now.
+    """
+    at = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            below = _enter(at, part, path, make=make)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def _enter(at: int, part: str, path: Path, *, make: bool) -> int:
+    try:
+        return os.open(part, _FOLDER, dir_fd=at)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.mkdir(part, dir_fd=at)
+        return os.open(part, _FOLDER, dir_fd=at)
+    except OSError as e:
+        if e.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise link_error(path) from e
+        raise
+
+
+def link_error(path: Path) -> ToolError:
+    return ToolError(f"{path} now leads elsewhere: a link appeared in its path. Nothing was done.")
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file at a resolved path to read it. Raises `ToolError` where a link stands on the way now."""
+    with open_folder(path) as folder:
+        try:
+            return os.fdopen(os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb")
+        except OSError as e:
+            if e.errno == errno.ELOOP:
+                raise link_error(path) from e
+            raise
+
+
 def regular(run: ToolContext, path: str) -> Path:
-    """Return the file at a path. Raises `ToolError` for anything but a regular file."""
-    target = run.resolve(path)
+    """Return the file at a path. Raises `ToolError` for anything but a regular file that was judged."""
+    target = run.resolve_judged(path)
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
@@ -58,10 +109,11 @@ def _near_names(path: Path) -> str:
 
 def read_file(path: Path) -> tuple[bytes, FileText]:
     """Return the file's bytes and text; raises `ToolError` for binary or over-large files."""
-    size = path.stat().st_size
-    if size > MAX_FILE_BYTES:
-        raise ToolError(f"{path.name} has {size:,} bytes, too many to load; use grep or bash.")
-    data = path.read_bytes()
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_FILE_BYTES:
+            raise ToolError(f"{path.name} has {size:,} bytes, too many to load; use grep or bash.")
+        data = file.read()
     text = textfile.decode(data)
     if text is None:
         raise ToolError(f"{path.name} is a binary file of {len(data):,} bytes.")

@@ -62,7 +62,7 @@ async def grep(
     limit: Annotated[int, Meta(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
     """Search file contents."""
-    root = run.resolve(path)
+    root = run.resolve_judged(path)
     search = Search(pattern, ignore_case, literal, context, files_only, limit)
     deadline = asyncio.get_running_loop().time() + SECONDS
     place = run.place()

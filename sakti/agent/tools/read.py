@@ -34,11 +34,11 @@ async def read(
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 by default"] = None,
 ) -> Outcome:
     """Read a text file, an image, or pages of a PDF."""
-    if run.resolve(path).is_dir():
+    if run.resolve_judged(path).is_dir():
         return await ls(run, {"path": path})
     target = files.regular(run, path)
     name = run.state.show(target)
-    with await asyncio.to_thread(target.open, "rb") as file:
+    with await asyncio.to_thread(files.open_file, target) as file:
         head = file.read(textfile.HEAD)
     if (kind := pictures.kind(head)) is not None:
         return await pictures.show(target, name, kind, offset, limit)
@@ -95,7 +95,7 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
     """Read lines of a file too large for memory; its number of lines is not known."""
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
-    with path.open("rb") as file:
+    with files.open_file(path) as file:
         selected = _lines(file, offset, limit + 1)
         rows = _rows(selected, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
     if not rows:
@@ -132,7 +132,7 @@ class _ListedEntry(Struct, frozen=True):
 @tool(effect="read", small=6)
 async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
-    folder = run.resolve(path)
+    folder = run.resolve_judged(path)
     if not folder.is_dir():
         if folder.exists():
             raise ToolError(f"{path} is a file, not a folder; use read.")
@@ -181,7 +181,7 @@ async def glob(
 
 
 def _folder(run: ToolContext, path: str) -> Path:
-    root = run.resolve(path)
+    root = run.resolve_judged(path)
     if not root.is_dir():
         raise ToolError(f"{path} is not a folder.")
     return root

@@ -439,7 +439,7 @@ class Toolbox(Struct):
         self, run: ToolContext, found: Tool, arguments: Json, judged: Judged
     ) -> tuple[Decision, Callable[[], Decision]]:
         """Return the decision on a call, and a function that decides again by rules and mode of then."""
-        if found.effect == "write":
+        if found.effect in ("read", "write"):
             run.judged, run.shown = frozenset(map(run.place().resolve, found.list_paths(arguments))), {}
         loss = ""
 

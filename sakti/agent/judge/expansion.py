@@ -248,7 +248,6 @@ def is_walker(argv: Sequence[str]) -> bool:
 
 
 MOST = 1_000  # paths that a pattern may name
-_STARTERS = ("-exec", "-execdir", "-ok", "-okdir")
 _COMBINING = frozenset(("-o", "-or", "!", "-not", "-path"))
 
 
@@ -332,7 +331,8 @@ def _of_git(simple: Simple, _words: Sequence[Word], place: WorkspaceView) -> Tar
 
 
 def _removes_by_find(argv: Sequence[str]) -> bool:
-    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in _STARTERS}
+    starters = find_program("find").exec_options
+    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in starters}
     return "-delete" in argv or not programs <= LISTS.lookers
 
 

@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core import network
 from sakti.core.config import APPROVAL_MODES, SessionMode
 from sakti.core.lazy import lazy_pattern
@@ -43,20 +44,21 @@ Kind: TypeAlias = Literal[
 ]
 STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 
-# In the order of the modes: plan, ask, edits, auto.
-_VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] = {
-    "read": ("read files in the workspace; run commands that only read there", ("allow", "allow", "allow", "allow")),
-    "system": ("read installed files (/usr, /opt, Python packages)", ("ask", "ask", "ask", "allow")),
-    "outside": ("read any other file", ("ask", "ask", "ask", "ask")),
-    "edit": ("change a file in the workspace", ("deny", "ask", "allow", "allow")),
-    "edit_outside": ("change any other file", ("deny", "ask", "ask", "ask")),
-    "work": ("build, test, format, commit", ("allow", "ask", "ask", "allow")),
-    "unknown": ("run any other command", ("ask", "ask", "ask", "allow")),
-    "changed": ("run a command that executes a file changed in this session", ("ask", "ask", "ask", "ask")),
-    "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
-    "hard": ("do something that cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
-    "named": ("run a command that names a secret file", ("deny", "ask", "ask", "ask")),
-    "secret": ("read or change a secret file or sakti's own data", ("deny", "deny", "deny", "deny")),
+# What a mode does with each kind of effect, in the order of the modes: plan, ask, edits, auto. The help page of
+# approvals describes the kinds.
+MODE_TABLE: Mapping[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
+    "read": ("allow", "allow", "allow", "allow"),
+    "system": ("ask", "ask", "ask", "allow"),
+    "outside": ("ask", "ask", "ask", "ask"),
+    "edit": ("deny", "ask", "allow", "allow"),
+    "edit_outside": ("deny", "ask", "ask", "ask"),
+    "work": ("allow", "ask", "ask", "allow"),
+    "unknown": ("ask", "ask", "ask", "allow"),
+    "changed": ("ask", "ask", "ask", "ask"),
+    "guarded": ("deny", "ask", "ask", "ask"),
+    "hard": ("deny", "ask", "ask", "ask"),
+    "named": ("deny", "ask", "ask", "ask"),
+    "secret": ("deny", "deny", "deny", "deny"),
 }
 # What may write, so that `plan` runs it only where a whole sandbox keeps the workspace from being changed.
 CONFINED: frozenset[Kind] = frozenset(("work", "unknown", "changed"))
@@ -72,17 +74,12 @@ IN_SHORT: Mapping[SessionMode, str] = {
     "full": "never asks; commands run outside the sandbox",
 }
 
-READ_ONLY = "read-only"  # in a mode's `tools`: the tools below, with commands judged as in `plan`
-_READERS = ("read", "ls", "glob", "grep", "memory-search", "task-query", "skill", "bash", "bash_output", "kill")
-# Tools that change nothing by themselves, or run another tool that is judged: every mode has them.
-_ALWAYS = ("agent", "ask_user", "present_plan", "wait", "search_tools", "load_tool", "call_tool")
+READ_ONLY = "read-only"  # in a mode's `tools`: the reading tools, with commands judged as in `plan`
 REACH = "reach: "  # what rules about hosts begin with
 # Hashes stand behind a `#` that is in no quotes.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
 )
-# Options of git before the subcommand that take the next word.
-_GIT_VALUES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
 def verdict_of_mode(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
@@ -96,15 +93,7 @@ def verdict_of_mode(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -
         return "ask"
     if mode == "plan" and kind in CONFINED and not sandboxed:
         return "deny"
-    return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
-
-
-def describe_modes() -> str:
-    """Return the table of all modes in Markdown, as the help shows it."""
-    words = {"allow": "free", "ask": "asks", "deny": "refuses"}
-    rows = [f"| to | {' | '.join(f'`{m}`' for m in APPROVAL_MODES)} |", "| --- " * (1 + len(APPROVAL_MODES)) + "|"]
-    rows += [f"| {text} | {' | '.join(words[v] for v in verdicts)} |" for text, verdicts in _VERDICTS.values()]
-    return "\n".join(rows)
+    return MODE_TABLE[kind][APPROVAL_MODES.index(mode)]
 
 
 class ModeTools(Struct, frozen=True):
@@ -120,7 +109,11 @@ class ModeTools(Struct, frozen=True):
 
     def allows(self, tool: str, *, reads: bool = False) -> bool:
         """Return whether the mode has a tool; `reads`: of a server, and known to read only."""
-        if self.names is None or tool in _ALWAYS or (READ_ONLY in self.names and tool in _READERS):
+        if (
+            self.names is None
+            or tool in LISTS.common_tools
+            or (READ_ONLY in self.names and tool in LISTS.reading_tools)
+        ):
             return True
         if reads and self.reads_only:
             return True
@@ -239,7 +232,7 @@ def skip_git_options(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a git command without the options before its subcommand."""
     at = 1
     while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] in _GIT_VALUES else 1
+        at += 2 if argv[at] in LISTS.git_value_options else 1
     return (argv[0], *argv[at:])
 
 

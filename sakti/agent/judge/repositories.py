@@ -10,32 +10,20 @@ in the repository's stead, the second adds to it. The folders of submodules and 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
-# Settings of a repository that name no program and read no other file; any other one may.
-_HARMLESS = lazy_pattern(
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|safecrlf|quotepath|abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs"
-    r"|sharedrepository|checkstat|trustctime|whitespace|commentchar|splitindex|commitgraph|multipackindex|fscache"
-    r"|warnambiguousrefs|sparsecheckout|sparsecheckoutcone|bigfilethreshold|hidedotfiles|loosecompression)"
-    r"|remote\..*\.(?:url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipdefaultupdate|skipfetchall|gh-resolved)"
-    r"|remote\.pushdefault|branch\..*\.(?:remote|merge|rebase|pushremote|description|[\w-]*merge-base"
-    r"|github-pr-owner-number)|user\.\w+|submodule\.(?:active|recurse)|submodule\..*\.(?:url|active|branch|path)|color\..*"
-    r"|(?:advice|apply|branch|column|commit|commitgraph|feature|fetch|fsck|gc|gui|index|init|maintenance|merge|pack|pull"
-    r"|push|rebase|receive|repack|rerere|stash|tag|transfer|versionsort)\.\w+|status\.(?!submodulesummary)\w+"
-    r"|log\.(?!showsignature)\w+|format\.(?!pretty)\w+|extensions\.objectformat|filter\.lfs\.required"
-    r"|diff\.(?!external)\w+|lfs\.(?:url|repositoryformatversion|.*\.(?:access|locksverify))"
-    r"|url\..*\.(?:insteadof|pushinsteadof)|credential\..*\.username"
-)
-# Filters that `git lfs install` sets.
-_LFS = {
+# Filters that `git lfs install` sets: they are no programs of the repository's.
+LFS = {
     "filter.lfs.clean": ("git-lfs clean -- %f",),
     "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
     "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip"),
@@ -153,15 +141,33 @@ def _first_setting(file: Path, repository: Repository) -> str:
     return next((name for name, value in pairs(text) if not _is_harmless(name, value, repository)), "")
 
 
+@functools.cache
+def _compile_settings(kind: Literal["harmless_settings", "program_settings"]) -> re.Pattern[str]:
+    """Compile a list of settings to a pattern of their names in lower case."""
+    lists: Mapping[str, Sequence[str]] = getattr(LISTS, kind)
+    patterns = (_section_pattern(name, keys) for names, keys in lists.items() for name in names.split())
+    return re.compile("|".join(patterns))
+
+
+def _section_pattern(section: str, keys: Sequence[str]) -> str:
+    excluded = "".join(f"(?!{re.escape(key[1:])})" for key in keys if key.startswith("!"))
+    names = "|".join(_key_pattern(key) for key in keys if not key.startswith("!"))
+    return re.escape(section).replace(r"\*", ".*") + rf"\.{excluded}(?:{names})"
+
+
+def _key_pattern(key: str) -> str:
+    return {"*": r"\w+", "**": ".*"}.get(key) or re.escape(key).replace(r"\*", r"[\w-]*")
+
+
 def is_harmless(name: str) -> bool:
     """Return whether a setting, in lower case, names no program and reads no other file."""
-    return _HARMLESS.fullmatch(name) is not None
+    return _compile_settings("harmless_settings").fullmatch(name) is not None
 
 
 def _is_harmless(name: str, value: str, repository: Repository) -> bool:
     if name == "core.worktree":  # a submodule's names the folder that it was found in
         return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
-    return is_harmless(name) or value in _LFS.get(name, ())
+    return is_harmless(name) or value in LFS.get(name, ())
 
 
 def list_tracked(folder: Path) -> list[str] | None:
@@ -236,18 +242,6 @@ OF_WORKTREE = ("commondir", "gitdir", "config.worktree")
 MOST = 500  # folders of submodules and worktrees that are looked at
 _LARGEST = 100_000  # bytes of a configuration
 
-# What a repository that a command made must not name: git runs it unasked. A submodule's has `core.worktree`.
-_RUN = lazy_pattern(
-    r"core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass)|pager\..*|alias\..*|gpg\..*"
-    r"|diff\.external|diff\..*\.(?:command|textconv)|filter\..*\.(?:clean|smudge|process)|merge\..*\.driver"
-    r"|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*|trailer\..*\.(?:command|cmd)"
-    r"|remote\..*\.(?:uploadpack|receivepack|vcs)|submodule\..*\.update"
-)
-# What `git lfs install` sets is no program of the repository's.
-_LFS_SETTINGS = lazy_pattern(
-    r"filter\.lfs\.(?:clean=git-lfs clean -- %f|smudge=git-lfs smudge(?: --skip)? -- %f"
-    r"|process=git-lfs filter-process(?: --skip)?)"
-)
 _NAMED = lazy_pattern(r"core\.hookspath|include(?:if\..*)?\.path")
 
 
@@ -343,8 +337,8 @@ def _is_own(git: Path, common: Path) -> bool:
 def _names_programs(file: Path) -> bool:
     if file.is_symlink():
         return True
-    settings = pairs(read_text(file))
-    return any(_RUN.fullmatch(name) and not (_LFS_SETTINGS.fullmatch(f"{name}={value}")) for name, value in settings)
+    runs = _compile_settings("program_settings")
+    return any(runs.fullmatch(name) and value not in LFS.get(name, ()) for name, value in pairs(read_text(file)))
 
 
 def below(folder: Path) -> list[Path]:

@@ -19,15 +19,12 @@ from msgspec.structs import replace
 from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import Wrapper, find_program, find_subcommand, take_value
 from sakti.agent.judge.syntax import Simple, SyntaxReader, Word, is_harmless_variable
+from sakti.agent.judge.workspace_view import LISTS
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
 MAX_DEPTH = 4  # of a shell in a shell
 MAX_NESTED = 300  # commands in others
-
-
-# Of bash: they compute the index of a variable that a word names, with the commands in it.
-_EVALUATING = frozenset(("let", "mapfile", "printf", "read", "readarray", "test", "wait"))
 
 
 class Script(Struct, frozen=True):
@@ -151,7 +148,7 @@ def _list_text_options(command: Simple) -> Sequence[str]:
 
 def _started_by_index(command: Simple) -> Iterator[Script]:
     """Yield the commands in words that bash evaluates as names of variables: `test -v 'x[$(COMMAND)]'`."""
-    words = command.words if command.program in _EVALUATING else ()
+    words = command.words if command.program in LISTS.evaluating_commands else ()
     yield from (_inside(parse(w.text)) for w in words if "$(" in w.text or "`" in w.text)
 
 

@@ -14,6 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
 # Parts of a command that are judged by the commands in them.
@@ -49,17 +50,16 @@ _COUNTS = lazy_pattern(
 _NUMBERS = lazy_pattern(r"\$?\(\((?:\d+|[<>=!]=|[-+*/%<>()?:!\s]|&&|\|\|)*\)\)")
 _FIELDS = lazy_pattern(r"IFS=(?:''|\"\"|[,:|]|\$'\\[tn]')? +read\b")
 _RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
-# Variables that only say how much is shown, in which language, and in which environment a project runs.
-_HARMLESS_VARIABLES = lazy_pattern(
-    r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
-    r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
-    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|CGO_ENABLED|GOOS|GOARCH|PORT"
-)
+
+
+@functools.cache
+def _harmless_variables() -> re.Pattern[str]:
+    return re.compile("|".join(LISTS.harmless_variables))
 
 
 def is_harmless_variable(name: str) -> bool:
     """Return whether a variable of this name names no program and no code."""
-    return _HARMLESS_VARIABLES.fullmatch(name) is not None
+    return _harmless_variables().fullmatch(name) is not None
 
 
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,

@@ -113,8 +113,8 @@ def resolve_path(folder: Path, path: str) -> Path:
         return Path(os.path.realpath(folder / clean_surrogates(path)))
 
 
-class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that the judge knows by name, and programs that change files; schema of `files.toml`."""
+class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names that the judge knows; schema of `lists.toml`, which explains them."""
 
     secret_names: tuple[str, ...]
     secret_stems: tuple[str, ...]
@@ -132,9 +132,22 @@ class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
     copiers: frozenset[str]
     git_writers: frozenset[str]
     lookers: frozenset[str]
+    evaluating_commands: frozenset[str]
+    harmless_variables: tuple[str, ...]
+    reading_tools: frozenset[str]
+    common_tools: frozenset[str]
+    git_value_options: frozenset[str]
+    git_quiet_options: frozenset[str]
+    git_escapes: tuple[str, ...]
+    git_file_options: tuple[str, ...]
+    git_single_file_options: tuple[str, ...]
+    git_copiers: frozenset[str]
+    harmless_values: frozenset[str]
+    harmless_settings: Mapping[str, tuple[str, ...]]
+    program_settings: Mapping[str, tuple[str, ...]]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("files.toml").read_bytes(), type=FileLists)
+LISTS = msgspec.toml.decode(Path(__file__).with_name("lists.toml").read_bytes(), type=JudgeLists)
 SECRET_NAMES = (*(f"{stem}.{end}" for stem in LISTS.secret_stems for end in LISTS.secret_endings), *LISTS.secret_names)
 
 

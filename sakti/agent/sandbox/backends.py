@@ -28,7 +28,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.agent.sandbox.boundary import Boundary
+from sakti.agent.sandbox.boundary import LISTS, Boundary
 from sakti.core import resources
 
 _PLACE = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
@@ -413,11 +413,6 @@ def _step(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
 
 _KERNELS = Path("/proc/net/unix")
 MOST = 500
-# Bound by another container or before this one was, they are in no list of the kernel's.
-_USUAL = (
-    "/var/run/docker.sock /run/docker.sock /var/run/containerd/containerd.sock /var/lib/lxd/unix.socket"
-    " /var/snap/lxd/common/lxd/unix.socket /var/lib/incus/unix.socket /var/lib/mysql/mysql.sock"
-).split()
 
 
 def parse_sockets(table: str) -> list[str]:
@@ -433,7 +428,9 @@ def find_foreign_sockets(inside: Iterable[Path]) -> list[Path]:
     except OSError:
         table = ""
     own_folders = tuple(inside)
-    candidates = dict.fromkeys(p for name in (*parse_sockets(table), *_USUAL) if (p := _socket(name)) is not None)
+    candidates = dict.fromkeys(
+        p for name in (*parse_sockets(table), *LISTS.sockets) if (p := _socket(name)) is not None
+    )
     return [p for p in candidates if not any(p.is_relative_to(folder) for folder in own_folders)][:MOST]
 
 

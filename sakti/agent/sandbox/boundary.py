@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -19,45 +20,24 @@ from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, secret_fi
 from sakti.agent.project.files import DEPENDENCIES, TABLE
 from sakti.core import resources
 
+
+class BoundaryLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Paths that the sandbox protects or hides; schema of `boundary.toml`, which explains them."""
+
+    protected: tuple[str, ...]
+    hidden: tuple[str, ...]
+    hidden_in_library: tuple[str, ...]
+    emptied: tuple[str, ...]
+    system: tuple[str, ...]
+    sockets: tuple[str, ...]
+
+
+LISTS = msgspec.toml.decode(Path(__file__).with_name("boundary.toml").read_bytes(), type=BoundaryLists)
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".vscode", ".idea", ".husky", ".envrc", ".sakti"),
-    ".github/workflows",
+    *LISTS.protected,
     *(location.path.rstrip("/") for location in TABLE if not location.path.startswith(".sakti/")),
 )
-# Folders of the home folder that hold what the user signs in with, and sakti's own data.
-_HIDDEN = (
-    ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
-    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci .config/sops"
-    " .config/age .config/doctl .config/hcloud .config/heroku .config/glab-cli .config/github-copilot"
-    " .config/configstore .config/chromium .config/google-chrome .config/BraveSoftware .config/microsoft-edge"
-    " .config/vivaldi .thunderbird .config/Signal .config/Slack .config/discord .config/1Password .config/Bitwarden"
-    " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
-    " .config/stripe"
-).split()
-# The same on macOS.
-_HIDDEN_IN_LIBRARY = (
-    *("Keychains", "Cookies", "Mail", "Messages", "Safari", "Accounts", "IdentityServices"),
-    *("Application Support/Google/Chrome", "Application Support/BraveSoftware", "Application Support/Microsoft Edge"),
-    *("Application Support/Firefox", "Application Support/1Password", "Application Support/Bitwarden"),
-    *("Application Support/Slack", "Application Support/Signal", "Group Containers", "Containers"),
-)
-# Files there in which programs keep keys.
-_EMPTIED = (
-    ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
-    " .config/git/credentials .config/containers/auth.json .config/hub .cargo/credentials .cargo/credentials.toml"
-    " .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json"
-    " .cache/huggingface/token .huggingface/token .config/pip/pip.conf .pip/pip.conf .config/composer/auth.json"
-    " .composer/auth.json .nuget/NuGet/NuGet.Config .wgetrc .curlrc .Xauthority .config/nix/nix.conf .lesshst .viminfo"
-    " .m2/settings.xml .gradle/gradle.properties .gem/credentials .bundle/config .subversion/auth .bash_history"
-    " .zsh_history .python_history .psql_history .mysql_history .node_repl_history .rediscli_history"
-).split()
-# Files and folders of the system with keys; root reads them, and inside root is root.
-_OF_SYSTEM = (
-    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab /etc/wireguard /etc/sudoers"
-    " /etc/sudoers.d /etc/NetworkManager/system-connections /etc/kubernetes /var/lib/kubelet /var/lib/sss/secrets"
-    " /etc/ssh/ssh_host_rsa_key /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /var/backups /var/spool/cron"
-).split()
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
@@ -145,7 +125,7 @@ def impossible(workspace: Path) -> str:
 
 def hidden_at(home: Path) -> tuple[Path, ...]:
     """Return the folders of a home folder that no command sees."""
-    return tuple(home / name for name in (*_HIDDEN, *(f"Library/{name}" for name in _HIDDEN_IN_LIBRARY)))
+    return tuple(home / name for name in (*LISTS.hidden, *(f"Library/{name}" for name in LISTS.hidden_in_library)))
 
 
 class OpenFolders(Struct, frozen=True):
@@ -195,7 +175,7 @@ def draw_boundary(
         repositories = _git_folders(git_paths, root, folders.workspace)
         read_only += _read_only_below(root, git_paths, repositories, protected_paths.texts)
         git_folders += repositories
-    closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
+    closed = [*hidden_at(home), *own, *(p for p in map(Path, LISTS.system) if os.access(p, os.R_OK))]
     protected = tuple(dict.fromkeys(_there(read_only, (*roots, *git_folders))))
     above = _folders_above((*protected, *masked), opened)
     return Boundary(
@@ -203,7 +183,7 @@ def draw_boundary(
         pinned=tuple(sorted({*git_folders, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*protected, *_of_ours((*roots, *temporary), roots)))),
         masked=(*masked, *filter(Path.is_file, closed)),
-        emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
+        emptied=tuple(f.resolve() for name in LISTS.emptied if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in closed if f.is_dir())),
         temporary=temporary,
         shown=tuple(filter(Path.exists, folders.shown)),

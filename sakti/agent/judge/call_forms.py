@@ -144,14 +144,14 @@ def _has_shape(use: Use, word: str) -> bool:
 def _is_plain_awk(program: str) -> bool:
     """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
     depth = 0
-    for kind, text in _awk_tokens(program):
+    for kind, text in _split_awk(program):
         if kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
             return False
         depth += (text == "{") - (text == "}")
     return True
 
 
-def _awk_tokens(program: str) -> Iterator[tuple[str, str]]:
+def _split_awk(program: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and text of each token of an awk program, up to the first `unclear` one."""
     at = 0
     last: str = "sign"

@@ -24,7 +24,7 @@ from sakti.agent.judge.programs import (
     list_operands,
     take_value,
 )
-from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, secret_filter
+from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, make_secret_filter
 from sakti.core.lazy import lazy_pattern
 
 _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
@@ -262,7 +262,7 @@ def changes_settings(words: Sequence[str]) -> bool:
 
 def find_risk(words: Sequence[str], paths: Sequence[Path], folder: Path) -> str:
     """Return why a reading git command may do more in `folder`, "" if it does not."""
-    if setting := repositories.names_program(folder):
+    if setting := repositories.find_program_setting(folder):
         return f"Runs git in a repository whose setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(map(Path.is_dir, paths))
     if compares and not repositories.has_repository(folder):
@@ -282,5 +282,5 @@ def find_tracked_secret(place: WorkspaceView) -> str:
     tracked = repositories.list_tracked(place.cwd)
     if tracked is None:
         return "the index"
-    is_secret = secret_filter(place.workspace, place)
+    is_secret = make_secret_filter(place.workspace, place)
     return next(filter(is_secret, tracked), "")

@@ -82,7 +82,7 @@ _COMMAND = lazy_pattern(
 )
 
 
-def verdict_of_mode(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
+def verdict_for_kind(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
     """Return what `mode` does with an effect, where no rule says more.
 
     `sandboxed`: a whole sandbox holds commands; without one, one that nothing is known of is never free.
@@ -143,7 +143,7 @@ class CommandRule(Struct, frozen=True):
     partial: bool = False  # the last word may go on, as the globs of older versions did
 
 
-def path_verdict(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
+def verdict_for_path(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
     """Return what the rules say of a call of `tool` on a path; the strictest one counts."""
     for verdict in ("deny", "ask", "allow"):
         if any(_covers_path(rule, tool, target) for rule in getattr(rules, verdict)):
@@ -156,33 +156,33 @@ def _covers_path(rule: str, tool: str, target: str) -> bool:
     if name.strip() != tool:
         return False
     pattern = pattern.removesuffix(")")
-    return not pattern or pattern == glob_escape(target) or fnmatch.fnmatchcase(target, pattern)
+    return not pattern or pattern == escape_glob(target) or fnmatch.fnmatchcase(target, pattern)
 
 
-def command_rule(rule: str, tool: str) -> CommandRule | None:
+def parse_command_rule(rule: str, tool: str) -> CommandRule | None:
     """Parse a rule about commands; None for another or an invalid rule."""
     if rule.strip() == tool:
         return CommandRule((), {})
     if match := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
         text = re.sub(r"\[([*?\[])\]", r"\1", match[1])
         prefix = re.split(r"[*?]", text, maxsplit=1)[0]
-        return _read(prefix, {}, partial=prefix != text and not prefix.endswith(" "))
+        return _parse_words(prefix, {}, partial=prefix != text and not prefix.endswith(" "))
     if (match := _COMMAND.fullmatch(rule.strip())) and match[1] == tool:
         hashes = {h.rpartition("=")[0]: h.rpartition("=")[2] for h in (match[3] or "").split()}
-        return _read(match[2], hashes)
+        return _parse_words(match[2], hashes)
     return None
 
 
 def describe_rule(rule: str) -> str:
     """Describe a rule in a question: its command, and the files whose change ends it."""
-    command = command_rule(rule, "bash")
+    command = parse_command_rule(rule, "bash")
     if command is None or not command.words:
         return rule
     until = f", until {' or '.join(command.hashes)} changes" if command.hashes else ""
     return f"`{shlex.join(command.words)} …`{until}"
 
 
-def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
+def _parse_words(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
     try:
         return CommandRule(tuple(shlex.split(text)), hashes, partial)
     except ValueError:
@@ -202,7 +202,7 @@ def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
     return False
 
 
-def tool_of(rule: str) -> str:
+def find_tool(rule: str) -> str:
     """Return the tool that a rule is about, "" if it is not a rule."""
     if server_tool := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
         return server_tool[1]
@@ -217,12 +217,12 @@ def names_host(rule: str) -> bool:
     return rule.startswith(REACH) and network.read(rule.removeprefix(REACH)) is not None
 
 
-def is_old(rule: str, tool: str) -> bool:
+def is_old_form(rule: str, tool: str) -> bool:
     """Return whether a rule about commands has the form of older versions."""
     return rule.strip().startswith(f"{tool}(")
 
 
-def write_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> str:
+def format_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> str:
     """Write a rule for commands that begin with `words`."""
     files = " ".join(f"{path}={value}" for path, value in hashes.items())
     return f"{tool}: {shlex.join(words)}" + (f" # {files}" if files else "")
@@ -246,11 +246,11 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     name = argv[0].rpartition("/")[2]
     plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
     lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
-    named = (rule for rule in (command_rule(text, tool) for text in rules) if rule is not None)
-    return any(_begins(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
+    named = (rule for rule in (parse_command_rule(text, tool) for text in rules) if rule is not None)
+    return any(_begins_with(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
 
 
-def _begins(rule: CommandRule, argv: Sequence[str]) -> bool:
+def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
     words = rule.words
     if len(argv) < len(words):
         return False
@@ -292,13 +292,13 @@ def permits(
     only a rule for all of them counts. `least`: how many of its words a rule must have.
     """
     for text in rules:
-        rule = None if is_old(text, tool) else command_rule(text, tool)
+        rule = None if is_old_form(text, tool) else parse_command_rule(text, tool)
         if rule is None or len(rule.words) < least or rule.hashes != hashes:
             continue
-        if tuple(argv) == rule.words if exact else _begins(rule, argv):
+        if tuple(argv) == rule.words if exact else _begins_with(rule, argv):
             return True
     return False
 
 
-def glob_escape(text: str) -> str:
+def escape_glob(text: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", text)

@@ -469,7 +469,7 @@ class SyntaxReader:
             case _:
                 self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._read_nested(node)
-                return Word(_at_home(raw), literal=False)
+                return Word(_expand_home(raw), literal=False)
 
     def _bare(self, raw: str) -> Word:
         """Read a word without quotes."""
@@ -482,7 +482,7 @@ class SyntaxReader:
             return Word(raw, literal=False, pattern=raw)
         if signs:
             self._note("leaves a word to the shell")
-        return Word(re.sub(r"\\(.)", r"\1", _at_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
+        return Word(re.sub(r"\\(.)", r"\1", _expand_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
 
     def _variable(self, node: Node) -> Word:
         raw = self._text(node)
@@ -495,7 +495,7 @@ class SyntaxReader:
             return Word(raw, literal=False, choices=choices, split=True)
         self._note("leaves a word to the shell")
         self._read_nested(node)
-        return Word(_at_home(raw), literal=False)
+        return Word(_expand_home(raw), literal=False)
 
     def _read_quoted(self, node: Node) -> Word:
         """Read a text in double quotes, with the variables and commands in it."""
@@ -504,7 +504,7 @@ class SyntaxReader:
         for child in inner:
             parts += [self._read_unquoted(at, child.start_byte), replace(self._word(child), split=False)]
             at = child.end_byte
-        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _expand_home(self._text(node)[1:-1]))
 
     def _read_unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
@@ -559,7 +559,7 @@ class _Redirects:
         )
 
 
-def _at_home(raw: str) -> str:
+def _expand_home(raw: str) -> str:
     return _HOME.sub(str(Path.home()).replace("\\", r"\\"), raw)
 
 

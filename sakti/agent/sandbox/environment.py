@@ -1,6 +1,6 @@
 """Choose the variables that a command gets, never a key, and configure every git that it starts.
 
-`make_undumpable` keeps other processes of the same user from looking into this one, which holds keys.
+`disable_ptrace` keeps other processes of the same user from looking into this one, which holds keys.
 """
 
 from __future__ import annotations
@@ -77,31 +77,36 @@ def drop_loaders(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith(LISTS.loaders)}
 
 
-def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+def choose_loaders(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """Return what a command gets besides, but not the program that encloses it: where libraries are."""
     named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(LISTS.loaders))}
     return {name: env[name] for name in sorted(named) if env.get(name)}
 
 
-def network_variables(env: Mapping[str, str]) -> dict[str, str]:
+def choose_network_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return the additional variables of a command outside the sandbox: libraries and network access."""
-    return {name: value for name, value in env.items() if name.lower() in LISTS.network} | loading(env)
+    return {name: value for name, value in env.items() if name.lower() in LISTS.network} | choose_loaders(env)
 
 
-def proxy_variables(port: int) -> dict[str, str]:
+def make_proxy_variables(port: int) -> dict[str, str]:
     """Return what tells a command in the sandbox that it reaches hosts by a proxy there."""
     at = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     return {**dict.fromkeys(names, at), "no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1"}
 
 
-def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
+def make_git_variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
     """Return what a command that starts in `folder` gets for git; `reads`: it only reads.
 
     `env` is the user's environment.
     """
-    settings = {**_ALWAYS, **_lfs(env, workspace), **(_READING if reads else {}), **_of_repository(folder)}
-    user_settings = list(_of_user(env))
+    settings = {
+        **_ALWAYS,
+        **_make_lfs_settings(env, workspace),
+        **(_READING if reads else {}),
+        **_make_repository_settings(folder),
+    }
+    user_settings = list(_list_user_settings(env))
     taken = {name.lower() for name, _ in user_settings}
     pairs = [*((k, v) for k, v in settings.items() if k.lower() not in taken), *user_settings][:MOST]
     out = dict(_READING_VARIABLES) if reads else {}
@@ -110,7 +115,7 @@ def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: b
     return out | {"GIT_CONFIG_COUNT": str(len(pairs))}
 
 
-def _of_user(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _list_user_settings(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the settings in the user's environment, those that hold a secret left out."""
     count = env.get("GIT_CONFIG_COUNT", "")
     for number in range(min(int(count), MOST) if count.isascii() and count.isdigit() else 0):
@@ -119,7 +124,7 @@ def _of_user(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _lfs(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
+def _make_lfs_settings(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return the settings of git's filter for large files, with the user's choice not to download them."""
     if find_program("git-lfs", workspace, env.get("PATH")) is None:
         return {**dict.fromkeys(repositories.LFS, ""), "filter.lfs.required": "false"}  # the filter does nothing
@@ -128,13 +133,13 @@ def _lfs(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     skips = any(
         n == "filter.lfs.process" and "--skip" in v
         for f in files
-        for n, v in repositories.pairs(repositories.read_text(f))
+        for n, v in repositories.parse_settings(repositories.read_text(f))
     )
     filters = {name: values[-1 if skips else 0] for name, values in repositories.LFS.items()}
     return {**filters, "filter.lfs.required": "true"}
 
 
-def _of_repository(folder: Path) -> dict[str, str]:
+def _make_repository_settings(folder: Path) -> dict[str, str]:
     """Return what switches off what the repository around a folder names.
 
     git takes an empty `diff.external` for a program and fails, so that it is set only against one.
@@ -144,19 +149,19 @@ def _of_repository(folder: Path) -> dict[str, str]:
     if place is None or git is None:
         return {}
     common = git / (repositories.read_text(git / "commondir").strip() or ".")
-    texts = _with_included(common / "config", git / "config.worktree")
-    named = any("diff.external" in repositories.settings(text) for text in texts)
-    names = _submodules(*texts, repositories.read_text(place / ".gitmodules"))
+    texts = _read_with_included(common / "config", git / "config.worktree")
+    named = any("diff.external" in repositories.list_settings(text) for text in texts)
+    names = _list_submodules(*texts, repositories.read_text(place / ".gitmodules"))
     return {f"submodule.{name}.ignore": "dirty" for name in names} | ({"diff.external": ""} if named else {})
 
 
-def _submodules(*texts: str) -> Iterator[str]:
+def _list_submodules(*texts: str) -> Iterator[str]:
     """Yield the names of the submodules in configurations, in their own letters."""
     for match in (m for text in texts for m in _SUBMODULE.finditer(text)):
         yield re.sub(r"\\(.)", r"\1", match[1]) if match[1] is not None else match[2]
 
 
-def _with_included(*files: Path) -> list[str]:
+def _read_with_included(*files: Path) -> list[str]:
     """Return the texts of configurations and of the files that they include, whatever the condition."""
     texts, waiting = dict[Path, str](), list(files)
     while waiting and len(texts) < _MOST_FILES:
@@ -164,12 +169,12 @@ def _with_included(*files: Path) -> list[str]:
         if file in texts:
             continue
         texts[file] = text = repositories.read_text(file)
-        included = (value.strip('"') for name, value in repositories.pairs(text) if _INCLUDE.fullmatch(name))
+        included = (value.strip('"') for name, value in repositories.parse_settings(text) if _INCLUDE.fullmatch(name))
         waiting += [resolve_path(file.parent, name) for name in included]
     return list(texts.values())
 
 
-def make_undumpable() -> None:
+def disable_ptrace() -> None:
     """Make this process not dumpable: no core file, no ptrace, and its /proc belongs to root.
 
     Its own look into /proc/self goes on working. Programs that it starts are not affected; root is not kept out.

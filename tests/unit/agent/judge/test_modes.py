@@ -55,4 +55,4 @@ def test_modes_go_from_strict_to_free() -> None:
         plan, *strict = (policy.STRICTNESS.index(v) for v in verdicts)
         assert strict == sorted(strict, reverse=True)
         assert plan >= strict[0] or kind == "work", "tests are free where they can change nothing"
-        assert policy.verdict_of_mode(kind, "plan") == verdicts[0] or policy.verdict_of_mode(kind, "plan") == "deny"
+        assert policy.verdict_for_kind(kind, "plan") == verdicts[0] or policy.verdict_for_kind(kind, "plan") == "deny"

@@ -286,7 +286,7 @@ class WebPages:
             phrase = HTTPStatus(answer.status).phrase if answer.status in list(HTTPStatus) else ""
             raise ToolError(f"{target.host} answered {f'{answer.status} {phrase}'.strip()}.")
         page = WebPage(target, "", len(answer.body), self._clock.now())
-        kind = pictures.kind(answer.body[: textfile.HEAD])
+        kind = pictures.detect_kind(answer.body[: textfile.HEAD])
         if kind == "image":
             shown = await _draw(answer.body, target)
             return replace(page, text=shown.content, images=shown.images)

@@ -153,7 +153,7 @@ def _resolve_added(name: str) -> Path:
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
         raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
-    if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
+    if Path.home().resolve().is_relative_to(folder) or boundary.explain_impossible(folder):
         raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
     sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
     if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):

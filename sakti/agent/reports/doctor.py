@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import HOOKS, hook_files
-from sakti.agent.tools.child import ripgrep
+from sakti.agent.tools.child import find_ripgrep
 from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
@@ -86,7 +86,7 @@ async def examine(
     lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
-    found_rg = ripgrep()
+    found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
@@ -162,7 +162,7 @@ def _web(config: Config) -> list[Line]:
 
 def _checkpoints(workspace: Path) -> Line:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
-    contents = shadow.open_objects(shadow.folder_of(workspace.resolve()))
+    contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
     parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
     return Line("checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}")

@@ -112,14 +112,14 @@ class JobsScreen(Panel[None]):
 
     def _refresh(self) -> None:
         jobs = self.host.session.list_jobs()
-        running = sum(not background.is_over(job) for job in jobs.values())
+        running = sum(not background.has_ended(job) for job in jobs.values())
         self.set_title(f"Background commands  {running} running")
         self.result_list.set_rows(list(jobs.items()))
 
     def _draw(self, row: tuple[str, Running | StoredJob], width: int, palette: Palette) -> list[Line]:
         number, job = row
         is_followed = number == self._followed
-        output = background.last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
+        output = background.read_last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
         head: list[Line] = [
             [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
             [Segment("     "), Segment(background.describe_state(job), palette.faint)],

@@ -28,7 +28,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.plan import PlanItem
-    from sakti.agent.checkpoints.undoing import Past, Undoing, UndoPreview, What
+    from sakti.agent.checkpoints.undoing import PastTurn, Undoing, UndoPreview, What
     from sakti.core.clock import Clock
 
 with lazy_imports:
@@ -159,7 +159,7 @@ class RewindScreen(ListPanel):
         Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
-    def __init__(self, turns: Sequence[Past], now: int) -> None:
+    def __init__(self, turns: Sequence[PastTurn], now: int) -> None:
         super().__init__("")
         self._turns, self._now = turns, now
         self._what = 0
@@ -172,11 +172,11 @@ class RewindScreen(ListPanel):
         what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(SCOPES))
         self.set_title(f"Rewind to before:  {what}")
 
-    def rows(self, text: str) -> list[Past]:
+    def rows(self, text: str) -> list[PastTurn]:
         return [t for t in reversed(self._turns) if text.lower() in t.text.lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        past: Past = row
+        past: PastTurn = row
         files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
         right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
@@ -195,7 +195,7 @@ async def choose_turn(host: Host, return_to_prompt: Callable[[str], None]) -> No
     """Let the user choose a turn, then preview its undo; `return_to_prompt` puts its text into the prompt."""
     if host.session.thread is None:
         return
-    undo = undoing.of_session(host.session)
+    undo = undoing.make_undoing(host.session)
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:

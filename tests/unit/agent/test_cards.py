@@ -185,11 +185,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     before = await board(store, run)
     edges = await store.read(graph.edges, session.workspace.board_id)
     session.set_approval_mode("edits")
-    undone = undoing.of_session(session)
+    undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
     assert not await board(store, run) and session.current.approval_mode == "plan"
     assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
-    await undoing.of_session(session).redo()
+    await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
     assert await store.read(graph.edges, session.workspace.board_id) == edges
     assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
@@ -227,7 +227,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     assert ["carry_over" in k for k in kinds] == [True, False], "it begins with the plan and nothing else"
     tasks_before = await board(store, run)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
-        undone = undoing.of_session(session)
+        undone = undoing.make_undoing(session)
         await undone.undo(await undone.preview(1, "conversation"))
         assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
         assert session.current.approval_mode == "edits"

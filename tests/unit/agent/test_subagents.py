@@ -526,7 +526,7 @@ async def test_undo_restores_what_a_child_changed_and_redo_brings_it_back(store:
     await run.ask("write it with a child")
     thread = run.session.thread.id
     assert (tmp_path / "w/new.txt").exists()
-    undone = undoing.of_session(run.session)
+    undone = undoing.make_undoing(run.session)
     await undone.undo(await undone.preview(1, "both"))
     assert not (tmp_path / "w/new.txt").exists()
     assert len(await store.read(runs.of_parent, thread)) == 1

@@ -19,10 +19,10 @@ from sakti.core.text import counted
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, shared
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log

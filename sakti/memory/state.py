@@ -26,7 +26,7 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.log import dates
-from sakti.memory.slices import RunAside
+from sakti.memory.protocol import RunAside
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store

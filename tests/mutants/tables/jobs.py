@@ -343,7 +343,7 @@ MUTANTS = (
         "signal = ReflectionSignal.GONE",
         by="tests/unit/memory/test_deciding.py::test_a_reflection_that_fails_backs_off",
     ),
-    M("reflect-pinned-unknown", f"{REFLECTION}:Reflection._reflect", "tuple(before[-1].pinned),", "(),"),
+    M("reflect-pinned-unknown", f"{REFLECTION}:Reflection._reflect", "tuple(before.pinned),", "(),"),
     M(
         "reflect-lease-kept",
         f"{REFLECTION}:Reflection._reflect",

@@ -169,7 +169,7 @@ def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
-def list_unrestored(result: Result) -> list[str]:
+def list_unrestored(result: UndoResult) -> list[str]:
     """Return the paths of files that an undo or a redo left as they are."""
     return [*result.left, *result.kept]
 

@@ -58,8 +58,8 @@ with lazy_imports:
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
+    from sakti.memory import pages as memory_pages
     from sakti.memory import state as memory_state
-    from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import runs

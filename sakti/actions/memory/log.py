@@ -35,7 +35,7 @@ with lazy_imports:
     from sakti.memory import capture as recording
     from sakti.memory import corrections
     from sakti.memory import modes as memory_modes
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.store import memory as stored_memory
     from sakti.store import secrets
     from sakti.store.log import corrections as memory_corrections
@@ -305,7 +305,7 @@ async def export(scope: Scope, **where: Any) -> Value:
         assert named is not None
         groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
         lines = await read(memory_log.log_lines, record, states=STATES)
-        page, own_page = await session.pages().read(), await session.pages().own(named.id)
+        page, own_page = await session.pages().read(), await session.pages().read_thread_page(named.id)
         status = session.current.engine.status()
     shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
     active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]

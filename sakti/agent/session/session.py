@@ -53,7 +53,7 @@ with lazy_imports:
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
     from sakti.memory import compaction
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
 

@@ -14,7 +14,7 @@ from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, m
 from sakti.agent.tools.context import ToolContext
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.memory.working.pages import Pages, Scope
+from sakti.memory.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks.questions import Task

@@ -12,8 +12,8 @@ from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Thread
 from sakti.memory.engine import MemoryEngine
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryOptions, MemoryServices
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings

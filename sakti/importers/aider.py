@@ -9,14 +9,14 @@ from pathlib import Path
 
 from sakti.core.types import MarkerPart, TextPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 NAME = ".aider.chat.history.md"
 _START = "# aider chat started at "
 _PROMPT, _PRINTED = "#### ", "> "
 
 
-class Aider:
+class Aider(Importer):
     program = "aider"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -26,7 +26,10 @@ class Aider:
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        for path in files_below_root(root, findings):
+        path = root / NAME
+        if not inputs.leads_inside(path, root):
+            findings.add(path, 0, "it is a link out of the folder")
+        elif path.is_file():
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -49,17 +52,6 @@ class Aider:
                 kind, text = of, []
             text.append(_bare(line, of))
         yield from _block(thread, kind, text, start, index, time, is_open=True)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
-
-
-def files_below_root(root: Path, findings: Findings) -> list[Path]:
-    path = root / NAME
-    if not inputs.leads_inside(path, root):
-        findings.add(path, 0, "it is a link out of the folder")
-        return []
-    return [path] if path.is_file() else []
 
 
 def _read(path: Path, findings: Findings) -> Iterator[str]:

@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
 from sakti.importers import entries, inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo, TodoItem
 
 PROMPTS = "history.jsonl"
 _SESSIONS = "projects/*/*.jsonl"
@@ -38,7 +38,7 @@ COMPACTED = MarkerPart("compaction", "claude-code compacted the conversation her
 _STATUS = {"pending": "open", "in_progress": "in_progress", "completed": "closed"}
 
 
-class ClaudeCode:
+class ClaudeCode(Importer):
     program = "claude-code"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -225,9 +225,11 @@ def _unknown(thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, fin
     """Report a line of an unknown type; its text is kept."""
     name = one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
-    texts = [inputs.as_text(value, key) for key in ("content", "text", "message", "display")]
-    nested = inputs.as_text(value, "message", "content")
-    if text := "\n".join(filter(None, (*texts, nested))):
+    texts = (
+        inputs.join_texts(value, "content", "text", "message", "display"),
+        inputs.as_text(value, "message", "content"),
+    )
+    if text := "\n".join(filter(None, texts)):
         yield inputs.raw_entry(thread, line, path, text)
 
 

@@ -16,7 +16,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 _SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
 _IMPORTED = "external_agent_session_imports.json"  # sessions of other programs that codex imported itself
@@ -37,7 +37,7 @@ _ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
 
 
-class Codex:
+class Codex(Importer):
     program = "codex"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -59,9 +59,6 @@ class Codex:
         originals = iter(()) if offset or rollout.thread.parent else _originals(rollout, source.root)
         yield from _join_fork(entries, originals, rollout.has_copies)
 
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
-
 
 def _copies(root: Path, findings: Findings) -> set[str]:
     """Return the ids of sessions that codex imported from files which are still there."""
@@ -78,10 +75,7 @@ def _copies(root: Path, findings: Findings) -> set[str]:
 
 def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
     """Yield the entries of the session that a fork goes on from, up to the fork."""
-    name, base = (
-        inputs.as_text(rollout.head, "forked_from_id"),
-        inputs.as_dict(rollout.head, "history_base"),
-    )
+    name, base = inputs.as_text(rollout.head, "forked_from_id"), inputs.as_dict(rollout.head, "history_base")
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
     for pattern in _SESSIONS:
@@ -217,8 +211,7 @@ class _Rollout:
     def _unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
         payload = inputs.as_dict(value, "payload") or value
-        text = "\n".join(filter(None, (inputs.as_text(payload.get(k)) for k in ("text", "message", "content"))))
-        if text:
+        if text := inputs.join_texts(payload, "text", "message", "content"):
             yield inputs.raw_entry(self.thread, line, self._path, text)
 
 

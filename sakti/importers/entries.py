@@ -111,7 +111,8 @@ class Importer(Protocol):
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]: ...
 
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]: ...
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        return iter(())
 
 
 def newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings) -> Iterator[Entry]:

@@ -179,6 +179,11 @@ def as_text(value: Any, *keys: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def join_texts(value: Json, *keys: str) -> str:
+    """Return the texts of several keys, a line for each."""
+    return "\n".join(filter(None, (as_text(value, key) for key in keys)))
+
+
 def blocks_of(content: Any) -> list[Json]:
     """Return the blocks of a message's content, which may be plain text."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Message, Part, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 from sakti.importers.writer import ImportWriter
 from sakti.memory.log import lines
 from sakti.store import copies, imports
@@ -44,7 +44,7 @@ _RECORD = (
 )
 
 
-class Mastra:
+class Mastra(Importer):
     program = "mastra"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -58,9 +58,6 @@ class Mastra:
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         with copies.open_foreign(source.path) as db:
             yield from _entries(db, source, findings)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
 
 
 def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, ThreadInfo]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, TextPart, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo, TodoItem
 from sakti.store import copies
 
 _NAME = "opencode.db"
@@ -18,7 +18,7 @@ COMPACTED = MarkerPart("compaction", "opencode compacted the conversation here."
 _METADATA = frozenset(("step-start", "step-finish", "patch", "snapshot", "agent", "retry", "subtask"))
 
 
-class OpenCode:
+class OpenCode(Importer):
     program = "opencode"
 
     def place(self, home: Path, workspace: Path) -> Path | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
 from sakti.importers import entries, inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
 _DEEPEST = 20  # forks of forks
@@ -19,7 +19,7 @@ _NOTES = frozenset(
 )
 
 
-class Pi:
+class Pi(Importer):
     program = "pi"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -37,9 +37,6 @@ class Pi:
             yield from _session(source, offset, findings)
         else:
             yield from entries.newest_first(lambda some: _session(source, 0, some), findings)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
 
 
 def _header(path: Path) -> Json:
@@ -96,11 +93,7 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
 def _line_entries(
     thread: ThreadInfo, prefix: str, line: inputs.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
-    kind, own_id, parent = (
-        inputs.as_text(value, "type"),
-        inputs.as_text(value, "id"),
-        inputs.as_text(value, "parentId"),
-    )
+    kind, own_id, parent = (inputs.as_text(value, key) for key in ("type", "id", "parentId"))
     base = Entry(
         thread,
         f"{prefix}:{own_id or f'@{line.start}'}",
@@ -117,8 +110,7 @@ def _line_entries(
         yield (replace(base, title=one_line(inputs.as_text(value, "name"), 60)) if kind == "session_info" else base)
     else:
         findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
-        texts = (inputs.as_text(value, key) for key in ("text", "content", "summary", "message"))
-        if text := "\n".join(filter(None, texts)):
+        if text := inputs.join_texts(value, "text", "content", "summary", "message"):
             yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
         else:
             yield base

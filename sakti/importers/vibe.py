@@ -11,13 +11,13 @@ from typing import Any
 
 from sakti.core.types import Json, MarkerPart, Part, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 _CHANGES = frozenset(("append_entry", "update_entry", "replace_entry", "upsert_entry", "set_entry"))
 _DONE = frozenset(("completed", "failed", "cancelled", "interrupted"))
 
 
-class Vibe:
+class Vibe(Importer):
     program = "vibe"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -48,9 +48,6 @@ class Vibe:
         items = _items(folder, current, findings)
         for item in items.values():
             yield from _item_entries(thread, item, source.path, findings)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
 
 
 def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:

@@ -21,10 +21,11 @@ from sakti.store import copies
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, RELATED
 from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import ImportedTask
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
+    NO_CLAIM,
     STATUSES,
     TYPES,
     Actor,
@@ -182,7 +183,7 @@ class _Import(Struct):
         if changed:
             labels = changed.pop("labels", None)
             if changed.get("status", "in_progress") != "in_progress":
-                changed |= dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
+                changed |= NO_CLAIM
             if labels is not None:
                 rows.set_labels(self.db, task.id, labels)
             now, _ = rows.update(self.db, task.id, **{"updated_at": self.actor.now, **changed})
@@ -334,9 +335,9 @@ def _edges(issue: Json) -> dict[tuple[str, str], str]:
     out: dict[tuple[str, str], str] = {}
     for value in _list(issue.get("dependencies")):
         edge = cast("Json", value) if isinstance(value, dict) else {}
-        kind = str(edge.get("type") or edge.get("dep_type") or g.BLOCKS)
+        kind = str(edge.get("type") or edge.get("dep_type") or BLOCKS)
         if on := _text(edge, "depends_on_id"):
-            out.setdefault((on, kind if kind in g.EDGE_TYPES else g.RELATED), kind)
+            out.setdefault((on, kind if kind in EDGE_TYPES else RELATED), kind)
     return out
 
 

@@ -20,20 +20,49 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
-from sakti.store.tasks.questions import NAMES, Task
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT
+from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
 from sakti.store.text_registry import entering
-from sakti.tasks import graph as g
 from sakti.tasks.describe import holder
 
 CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
 SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
 REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
-_NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
+NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
 
+# What each field of a task takes part in, except those that are computed. export: lines of JSON; compare: versions of
+# a task differ by it; update: a command may set it; log: the log of changes has it; undo: an undo puts it back.
+_FIELD_USES = {
+    "id": "export log",
+    "resource_id": "log",
+    "handle": "export log",
+    "title": "export compare update log undo",
+    "description": "export compare update log undo",
+    "status": "export compare log undo",
+    "priority": "export compare update log undo",
+    "type": "export compare update log undo",
+    "assignee": "export compare update log undo",
+    "session_id": "log undo",
+    "claimed_at": "log undo",
+    "claim_expires_at": "log undo",
+    "thread_id": "log undo",
+    "close_reason": "export compare log undo",
+    "summary": "export compare log undo",
+    "created_at": "export log",
+    "updated_at": "export",
+    "closed_at": "export log undo",
+    "compaction_level": "log",
+    "labels": "compare update log undo",
+    "claim_owner": "log undo",
+    "metadata": "compare update log undo",
+}
+EXPORTED, COMPARED, UPDATABLE, _LOGGED, _RESTORED = (
+    tuple(name for name, uses in _FIELD_USES.items() if use in uses.split())
+    for use in ("export", "compare", "update", "log", "undo")
+)
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
             "import")  # fmt: skip
-_KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_title", "compaction_level")
 STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
 REASONS = ("completed", "wontfix", "duplicate")
 METADATA_LIMIT = 10_000  # characters of its JSON
@@ -85,7 +114,7 @@ def check_claim(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
 
 def difference(before: Task, after: Task) -> tuple[Json, Json]:
     """Return the fields that differ: as they were, as they are."""
-    pairs = {name: (getattr(before, name), getattr(after, name)) for name in NAMES if name not in _NOT_LOGGED}
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in _LOGGED}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return {name: old for name, (old, _) in changed.items()}, {name: new for name, (_, new) in changed.items()}
 
@@ -113,11 +142,11 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
     Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
     """
     if task.id == target.id:
-        what = "depend on itself" if kind == g.BLOCKS else "be a part of itself"
-        what = what if kind in (g.BLOCKS, g.PARENT) else "be connected to itself"
+        what = "depend on itself" if kind == BLOCKS else "be a part of itself"
+        what = what if kind in (BLOCKS, PARENT) else "be connected to itself"
         raise CycleError(f"{task.handle} cannot {what}.", (task.id, task.id))
     refuse_cycle(db, task.id, target.id, kind)
-    if kind == g.PARENT:
+    if kind == PARENT:
         refuse_epic_in_task(db, task, target)
         if task.status != "closed":
             refuse_closed_parent(target)
@@ -132,8 +161,8 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     if child.type == "epic" and parent.type != "epic":
         advice = ""
         is_open_for = child.status != "closed" or parent.status == "closed"
-        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
-            command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
+        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, PARENT) is None:
+            command = f"`dep {parent.handle} {child.handle} --type {PARENT}`"
             advice = f" The other way round: {command} makes {parent.handle} a part of the epic."
         raise TaskError(
             f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
@@ -183,15 +212,15 @@ def refuse_new_epic_in_task(parent: Task) -> None:
     if parent.type != "epic":
         raise TaskError(
             f"An epic cannot be part of the {parent.type} {parent.handle}. Create it without a parent; then"
-            f" `dep {parent.handle} EPIC --type {g.PARENT}` makes {parent.handle} a part of it.",
+            f" `dep {parent.handle} EPIC --type {PARENT}` makes {parent.handle} a part of it.",
             code="bad_parent",
         )
 
 
 def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
     """Raise `CycleError` where an edge would make tasks wait for each other."""
-    if kind in (g.BLOCKS, g.PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
-        raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == g.PARENT else None), cycle)
+    if kind in (BLOCKS, PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
+        raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == PARENT else None), cycle)
 
 
 def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
@@ -320,7 +349,7 @@ def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task 
 
 def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
     """Put back the fields that a change touched; changes made to other fields since stay."""
-    changes = {k: v for k, v in before.items() if k not in _KEPT and (k not in after or after[k] != v)}
+    changes = {k: v for k, v in before.items() if k in _RESTORED and (k not in after or after[k] != v)}
     labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
     if labels is None and metadata is None and not changes:
         return None

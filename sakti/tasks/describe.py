@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports, lazy_pattern
+from sakti.core.lazy import lazy_pattern
+from sakti.store import files
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import Task, TaskCard
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
-
-with lazy_imports:
-    from sakti.store import leases
 
 _UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -61,7 +59,7 @@ def is_abandoned(task: Task | TaskCard) -> bool:
     """Return whether the process that worked on the task has ended: others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False
-    return not leases.alive(task.claim_owner)
+    return not files.is_owner_running(task.claim_owner)
 
 
 # --- what a task is ---------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
+from sakti.store.tasks.deadlocks import BLOCKS, DISCOVERED, PARENT, RELATED
 from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
-from sakti.tasks import graph as g
 from sakti.tasks.describe import (
     Urgency,
     blocker_titles,
@@ -34,10 +34,10 @@ CONTAINER_LIMIT = 50  # they stand below what is blocked
 
 Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
 # (what the edge says, its type, whether it is walked from the task to what it depends on)
-_UP = (("waits for", g.BLOCKS, True), ("part of", g.PARENT, True))
-_DOWN = (("has part", g.PARENT, False), ("blocks", g.BLOCKS, False))
-_BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False), ("related", g.RELATED, True),
-           ("related", g.RELATED, False))  # fmt: skip
+_UP = (("waits for", BLOCKS, True), ("part of", PARENT, True))
+_DOWN = (("has part", PARENT, False), ("blocks", BLOCKS, False))
+_BESIDE = (("found while", DISCOVERED, True), ("led to", DISCOVERED, False), ("related", RELATED, True),
+           ("related", RELATED, False))  # fmt: skip
 __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find", "list_tasks", "ready", "search",
            "show", "tree"]  # fmt: skip
 
@@ -99,45 +99,35 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     finished = graph.containers(db, [t.id for t in ready])
     counts = questions.counts(db, resource_id)
 
-    def drawn(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
+    def to_board_tasks(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
         return tuple(
-            structs.replace(
-                _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished),
-                blocker_titles=titles.get(t.id, ()),
+            BoardTask(
+                id=task.id,
+                handle=task.handle,
+                title=task.title,
+                priority=task.priority,
+                type=task.type,
+                assignee=task.assignee,
+                blocked_by=why.get(task.id, ()),
+                held_by=claimed_by(task) if task.session_id is not None else None,
+                since=task.closed_at if task.status == "closed" else task.claimed_at,
+                ready_to_close=task.id in finished,
+                waits_for_children=0 if task.status == "closed" else task.open_children,
+                urgent_for=f"P{u.priority} {names[u.waiting]}" if (u := urgent.get(task.id)) else "",
+                abandoned=is_abandoned(task),
+                blocker_titles=titles.get(task.id, ()),
             )
-            for t in cards
+            for task in cards
         )
 
     return Board(
-        ready=drawn(ready),
-        blocked=drawn(blocked),
-        in_progress=drawn(working),
-        closed_today=drawn(closed),
+        ready=to_board_tasks(ready),
+        blocked=to_board_tasks(blocked),
+        in_progress=to_board_tasks(working),
+        closed_today=to_board_tasks(closed),
         counts=(counts["ready"], counts["blocked"], counts["in_progress"], closed_count),
-        containers=drawn(containers),
+        containers=to_board_tasks(containers),
         container_count=counts["container"],
-    )
-
-
-def _describe(urgency: Urgency | None, names: Mapping[str, str]) -> str:
-    return f"P{urgency.priority} {names[urgency.waiting]}" if urgency else ""
-
-
-def _card(task: TaskCard, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
-    return BoardTask(
-        id=task.id,
-        handle=task.handle,
-        title=task.title,
-        priority=task.priority,
-        type=task.type,
-        assignee=task.assignee,
-        blocked_by=blocked_by,
-        held_by=claimed_by(task) if task.session_id is not None else None,
-        since=task.closed_at if task.status == "closed" else task.claimed_at,
-        ready_to_close=ready_to_close,
-        waits_for_children=0 if task.status == "closed" else task.open_children,
-        urgent_for=urgent_for,
-        abandoned=task.claim_owner is not None and is_abandoned(task),
     )
 
 

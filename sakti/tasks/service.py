@@ -18,16 +18,18 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT
 from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
     CLAIM_MS,
+    NO_CLAIM,
     REASONS,
     REOPENED,
     SHELL_CLAIM_MS,
     TYPES,
+    UPDATABLE,
     Actor,
     CycleError,
     apply_change,
@@ -53,19 +55,11 @@ from sakti.tasks.describe import describe, find, holder, reasons
 from sakti.tasks.queries import Board, BoardTask, board, startable
 
 __all__ = ["CLAIM_MS", "SHELL_CLAIM_MS", "Actor", "Board", "BoardTask", "CycleError", "board", "describe", "find",
-           "load", "undo_changes"]  # fmt: skip
+           "undo_changes"]  # fmt: skip
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
 DECAY_AT_ONCE = 10  # old tasks that shrink behind a close, which somebody waits for
-_FIELDS = ("title", "description", "priority", "type", "assignee", "labels", "metadata")
-
-
-def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
-    """Load all tasks and the pure graph of them: the reference that the queries are checked against."""
-    tasks = {t.id: t for t in questions.all_live(db, resource_id)}
-    nodes = [g.Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
-    return tasks, g.build(nodes, [g.Edge(*e) for e in store_graph.edges(db, resource_id)])
 
 
 # --- fields -----------------------------------------------------------------------------------------------
@@ -125,8 +119,8 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
         labels=tuple(clean_labels(new.labels)),
         metadata=merged_metadata({}, dict(new.metadata or {})),
     )
-    others = [(new.parent, g.PARENT)] if new.parent else []
-    others += [(other, g.BLOCKS) for other in new.depends_on]
+    others = [(new.parent, PARENT)] if new.parent else []
+    others += [(other, BLOCKS) for other in new.depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
     rows.insert(db, task)
     _connect_new(db, actor, task, targets)
@@ -139,7 +133,7 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
 def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
     """Add the edges of a new task."""
     for target, kind in targets:
-        if kind == g.PARENT:
+        if kind == PARENT:
             refuse_closed_parent(target)
             if task.type == "epic":
                 refuse_new_epic_in_task(target)
@@ -160,8 +154,8 @@ def _origin(db: Database, message_id: str | None) -> str | None:
 def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool = False) -> Task:
     """Change fields of a task: title, description, priority, type, assignee, labels; metadata is merged."""
     task = find(db, actor.resource_id, text)
-    if unknown := sorted(set(changes) - set(_FIELDS)):
-        raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(_FIELDS)} can.", code="invalid")
+    if unknown := sorted(set(changes) - set(UPDATABLE)):
+        raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(UPDATABLE)} can.", code="invalid")
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
     check_claim(actor, task, "Changing", force=force)
@@ -195,7 +189,7 @@ def _clean_fields(fields: Json) -> Json:
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
     """Refuse a type that would make an epic the child of a task that is not one."""
-    parts = [(a, b) for a, b, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT]
+    parts = [(a, b) for a, b, kind in store_graph.edges_of(db, task.id) if kind == PARENT]
     others = questions.get_many(db, {t for pair in parts for t in pair} - {task.id})
     for child, parent in parts:
         kinds = {t: o.type for t, o in others.items()} | {task.id: type}
@@ -203,7 +197,7 @@ def _check_epics(db: Database, task: Task, type: str) -> None:
             epic, part = (task, others[child]) if parent == task.id else (others[parent], task)
             raise TaskError(
                 f"{task.handle} cannot become {type}: {part.handle}, a part of {epic.handle}, would be an epic in a"
-                f" {kinds[parent]}. `dep {part.handle} {epic.handle} --type {g.PARENT} --remove` takes it out first.",
+                f" {kinds[parent]}. `dep {part.handle} {epic.handle} --type {PARENT} --remove` takes it out first.",
                 code="bad_parent",
             )
 
@@ -265,8 +259,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
     check_claim(actor, task, "Releasing", force=force)
-    nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
-    released = apply_change(db, actor, task, "release", status="open", **nobody)
+    released = apply_change(db, actor, task, "release", status="open", **NO_CLAIM)
     before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _leave(db, actor, task, before)
     return released
@@ -334,8 +327,8 @@ def _end(
     """Close a task and log it; return it, and the tasks whose state this changed."""
     _leave(db, actor, task)
     ended = {"status": "closed", "close_reason": reason, "summary": summary, "closed_at": actor.now}
-    nobody = {"session_id": None, "claim_owner": None, "claim_expires_at": None}
-    closed, moved = rows.update(db, task.id, **ended, **nobody, updated_at=actor.now)
+    unclaimed = NO_CLAIM | {"claimed_at": task.claimed_at}
+    closed, moved = rows.update(db, task.id, **ended, **unclaimed, updated_at=actor.now)
     log(db, actor, task, closed, "close", batch=batch)
     return closed, moved
 
@@ -365,7 +358,7 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     task = find(db, actor.resource_id, text)
     if task.status != "closed":
         raise TaskError(f"{task.handle} is not closed.", code="invalid")
-    parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
+    parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == PARENT and child == task.id]
     for parent in questions.get_many(db, parents).values():
         refuse_closed_parent(parent)
     return apply_change(db, actor, task, "reopen", **REOPENED)
@@ -390,10 +383,10 @@ def depend(
     """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
-        check_choice("type", kind, g.EDGE_TYPES)
+        check_choice("type", kind, EDGE_TYPES)
     check_claim(actor, task, "Changing", force=force)
     if add:
-        kind = kind or g.BLOCKS
+        kind = kind or BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
         done = _remove_edges(db, task, target, kind)
@@ -407,7 +400,7 @@ def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> l
 
     Raises `TaskError` (not_found).
     """
-    kinds = [kind] if kind else g.EDGE_TYPES
+    kinds = [kind] if kind else EDGE_TYPES
     removed = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
     if not removed:
         what = f"has no {kind} edge to" if kind else "does not depend on"

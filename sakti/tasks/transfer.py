@@ -16,12 +16,12 @@ from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Connection, Database
 from sakti.store.tasks import graph, questions, rows
-from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.deadlocks import Edge, WaitGraph
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT, Edge, WaitGraph
 from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
+    COMPARED,
+    EXPORTED,
     REASONS,
     TYPES,
     Actor,
@@ -35,25 +35,6 @@ from sakti.tasks.changes import (
     new_handle,
     reopen_epics,
 )
-
-_FIELDS = (
-    "id",
-    "handle",
-    "title",
-    "description",
-    "status",
-    "priority",
-    "type",
-    "assignee",
-    "close_reason",
-    "summary",
-    "created_at",
-    "updated_at",
-    "closed_at",
-)
-_COMPARED = (
-    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
-)  # fmt: skip
 
 
 class RefusedEdge(Struct, frozen=True):
@@ -77,9 +58,9 @@ class Gate:
     def admit(self, edge: Edge) -> RefusedEdge | None:
         """Return the reason to refuse an edge, or admit it and return None."""
         task, on, kind = edge
-        if kind not in (g.BLOCKS, g.PARENT):
+        if kind not in (BLOCKS, PARENT):
             return RefusedEdge("a task cannot depend on itself") if task == on else None
-        if kind == g.PARENT and task in self._epics and on not in self._epics:
+        if kind == PARENT and task in self._epics and on not in self._epics:
             return RefusedEdge("an epic can only be part of another epic")
         cycle = self._waiting.add(edge)
         if cycle is None:
@@ -140,11 +121,11 @@ def export(db: Database, resource_id: str) -> list[Json]:
     """
     versions = rows.event_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
-    for task, on, kind in store_graph.edges(db, resource_id):
+    for task, on, kind in graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
     out: list[Json] = []
     for task, original in questions.with_originals(db, resource_id):
-        line: Json = {f: getattr(task, f) for f in _FIELDS} | (original or {})
+        line: Json = {f: getattr(task, f) for f in EXPORTED} | (original or {})
         if line["status"] == "in_progress":
             line["status"] = "open"
         line["labels"] = list(task.labels)
@@ -205,7 +186,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     for task, newer, _, _ in read.newer:
         _replace(db, actor, task, newer, batch)
     reopened = tuple(task.handle for task in reopen_epics(db, actor, batch))
-    store_graph.refresh_all(db, actor.resource_id)
+    graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
         rows.add_event(db, task, "import", actor.name, actor.now, (None, version), batch=batch)
@@ -265,11 +246,11 @@ def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None
 def _changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
-    local = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
+    local = {name: getattr(here, name) for name in COMPARED} | {"status": status}
     local["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
     shrunk = ("description", "summary") if here.compaction_level else ()
     return {
-        name: getattr(other, name) for name in _COMPARED if name not in shrunk and local[name] != getattr(other, name)
+        name: getattr(other, name) for name in COMPARED if name not in shrunk and local[name] != getattr(other, name)
     }
 
 
@@ -300,8 +281,8 @@ def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> l
     """Return the edges of a line. Raises `TaskError` for an invalid one."""
     out: list[Edge] = []
     for edge in line.get("dependencies") or ():
-        kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
-        if kind not in g.EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
+        kind, on = str(edge.get("type", BLOCKS)), str(edge.get("on", ""))
+        if kind not in EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
             what = f"{task.title[:60]!r} has an edge of the unknown kind {kind!r} to {on!r}."
             raise TaskError(f"Line {number}: {what}", code="invalid")
         out.append((task.id, on, kind))

@@ -17,10 +17,10 @@ from sakti.core.types import Json
 from sakti.memory.working.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.tasks.deadlocks import EDGE_TYPES
 from sakti.store.tasks.questions import Task
 from sakti.tasks import service
 from sakti.tasks.changes import REASONS, TYPES
-from sakti.tasks.graph import EDGE_TYPES
 from sakti.tasks.queries import describe
 
 

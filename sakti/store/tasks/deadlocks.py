@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection
 
-BLOCKS, PARENT = "blocks", "parent-child"
+BLOCKS, PARENT, RELATED, DISCOVERED = EDGE_TYPES = ("blocks", "parent-child", "related", "discovered-from")
 Node: TypeAlias = tuple[str, bool]
 Edge: TypeAlias = tuple[str, str, str]  # task, depends on, type
 

@@ -9,8 +9,10 @@ later, so a reader sees a state and its cache together. `state` (a generated col
 board, an index has each state in its order, and `task_counts` how many there are: a query reads the rows that it
 returns and no others.
 
-Semantics. Those of `sakti.tasks.graph`, which stays the reference (a property test compares both). `held` does not
-depend on the task's own status: a closed task is never shown as blocked, but its children still wait for what it
+Semantics. A task waits for the target of each of its `blocks` edges until that is closed. A `parent-child` edge makes
+it a child of its target: a child of a blocked parent is blocked too, and a parent with an open child is not ready;
+`related` and `discovered-from` never count (a property test compares all that with a plain computation). `held` does
+not depend on the task's own status: a closed task is never shown as blocked, but its children still wait for what it
 waited for, and reopening it needs no computation.
 
 Edge cases. A task with two parents is held while either is. A deleted task blocks nothing and passes nothing on.

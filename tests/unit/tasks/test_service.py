@@ -15,8 +15,9 @@ from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
-from sakti.tasks import graph, queries, service, transfer
+from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor
+from tests.fakes import task_graph as graph
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "tasks.json"
 SAMPLE = Path(__file__).parents[2] / "golden_sample" / "tasks.json"
@@ -38,7 +39,7 @@ async def test_golden_scripts(store: Store, actor: Actor, case: dict[str, Any]) 
         except TaskError as e:
             errors.append({"op": number, "class": e.code})
     assert errors == [{"op": e["op"], "class": e["class"]} for e in wanted["errors"]]
-    _, state = await store.read(service.load, "/w")
+    _, state = await store.read(graph.load, "/w")
     assert graph.ready(state) == wanted["ready"]
     asked = await store.read(service.board, "/w", 0)
     assert [t.id for t in asked.ready] == wanted["ready"]
@@ -193,7 +194,7 @@ async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, ac
         await store.write(service.close, actor, "e", "completed", "shipped")
     closed, freed = await store.write(partial(service.close, force=True), actor, "e", "wontfix", "dropped")
     assert (closed.status, [t.id for t in freed]) == ("closed", ["waits"])
-    _, state = await store.read(service.load, "/w")
+    _, state = await store.read(graph.load, "/w")
     assert {t for t, node in state.nodes.items() if node.status == "closed"} == {"e", "inner", "a", "b", "c"}
     shown = await store.read(service.find, "/w", "c")
     assert (shown.close_reason, shown.summary) == ("wontfix", f"Closed with {closed.handle}: dropped")

@@ -9,6 +9,7 @@ Raw SQL: a file with two tables, and the messages that refer to it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -175,17 +176,13 @@ def build(place: Path, own: bytes) -> None:
     """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = connect(place)
-    try:
-        with connection:
-            if number(connection) is not None:
-                return
-            if connection.execute("SELECT count(*) FROM sqlite_schema").get:
-                raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
-            connection.execute(SCHEMA)
-            connection.execute("INSERT INTO archive VALUES (?)", (own,))
-    finally:
-        connection.close()
+    with contextlib.closing(connect(place)) as connection, connection:
+        if number(connection) is not None:
+            return
+        if connection.execute("SELECT count(*) FROM sqlite_schema").get:
+            raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
+        connection.execute(SCHEMA)
+        connection.execute("INSERT INTO archive VALUES (?)", (own,))
 
 
 def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:

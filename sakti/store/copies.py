@@ -145,7 +145,9 @@ def copy(
         _pages(db.connection(), part)
         if fault := failures.find(DatabaseFile(str(part))):
             raise _damage_error(fault)
-        if wanted is None or _is(wanted, part):
+        with contextlib.closing(apsw.Connection(str(part))) as connection:
+            is_wanted = wanted is None or wanted(plain(connection))
+        if is_wanted:
             _give_name(part, target, replace=replace)
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
@@ -154,8 +156,7 @@ def copy(
             raise _damage_error(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
-        for file in files.all_of(part):
-            file.unlink(missing_ok=True)
+        files.delete_database(part)
 
 
 def _damage_error(words: str) -> StoreError:
@@ -163,8 +164,7 @@ def _damage_error(words: str) -> StoreError:
 
 
 def _pages(source: apsw.Connection, part: Path) -> None:
-    destination = apsw.Connection(str(part))
-    try:
+    with contextlib.closing(apsw.Connection(str(part))) as destination:
         # without a transaction, it would restart with every commit of another process
         with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -174,16 +174,6 @@ def _pages(source: apsw.Connection, part: Path) -> None:
         version = int(str(destination.execute("PRAGMA user_version").get))
         if version & database_file.PENDING:  # the copy has everything
             destination.execute(f"PRAGMA user_version = {version & ~database_file.PENDING}")
-    finally:
-        destination.close()
-
-
-def _is(wanted: Callable[[Database], bool], part: Path) -> bool:
-    connection = apsw.Connection(str(part))
-    try:
-        return wanted(plain(connection))
-    finally:
-        connection.close()
 
 
 def _give_name(part: Path, target: Path, *, replace: bool) -> None:
@@ -218,23 +208,15 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
     part = files.own(new_place, "part")
     try:
         files.sweep(new_place)
-        source = archive_file.connect(place, query_only=True)
-        try:
+        with contextlib.closing(archive_file.connect(place, query_only=True)) as source:
             part.touch(mode=0o600, exist_ok=True)
-            copy = apsw.Connection(str(part))
-            try:
-                with copy.backup("main", source, "main") as backup:
-                    backup.step(-1)
-            finally:
-                copy.close()
-        finally:
-            source.close()
+            with contextlib.closing(apsw.Connection(str(part))) as copy, copy.backup("main", source, "main") as backup:
+                backup.step(-1)
         part.rename(new_place)
     except (apsw.Error, OSError) as e:
         raise failures.archive_error(e, new_place) from e
     finally:
-        for file in files.all_of(part):
-            file.unlink(missing_ok=True)
+        files.delete_database(part)
     return new_place
 
 
@@ -323,38 +305,29 @@ def beads_issues(path: Path) -> list[Json]:
     Raises `TaskError` where it is no such database.
     """
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    except apsw.Error as e:
-        raise TaskError(f"{path} cannot be opened: {e}.", code="invalid") from e
-    try:
-        issues = {r["id"]: r for r in _rows(connection, "SELECT * FROM issues ORDER BY rowid")}
-        for edge in _rows(connection, "SELECT issue_id, depends_on_id, type FROM dependencies ORDER BY rowid"):
-            if edge["issue_id"] in issues:
-                issues[edge["issue_id"]].setdefault("dependencies", []).append(edge)
-        for row in _rows(connection, "SELECT issue_id, label FROM labels ORDER BY label"):
-            if row["issue_id"] in issues:
-                issues[row["issue_id"]].setdefault("labels", []).append(row["label"])
-        for row in _rows(connection, "SELECT * FROM comments ORDER BY rowid"):
-            if row["issue_id"] in issues:
-                issues[row["issue_id"]].setdefault("comments", []).append(row)
-    except apsw.Error as e:
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            return _read_issues(ForeignDatabase(path, connection))
+    except (apsw.Error, StoreError) as e:
         raise TaskError(
             f"{path} is not a readable beads database: {e}. Export it with `bd export -o issues.jsonl`"
             " and import that.",
             code="invalid",
         ) from e
-    finally:
-        connection.close()
+
+
+def _read_issues(db: ForeignDatabase) -> list[Json]:
+    issues = {row["id"]: _to_plain_values(row) for row in db.rows("SELECT * FROM issues ORDER BY rowid")}
+    for name, sql in (
+        ("dependencies", "SELECT issue_id, depends_on_id, type FROM dependencies ORDER BY rowid"),
+        ("labels", "SELECT issue_id, label FROM labels ORDER BY label"),
+        ("comments", "SELECT * FROM comments ORDER BY rowid"),
+    ):
+        for row in map(_to_plain_values, db.rows(sql)):
+            if row["issue_id"] in issues:
+                issues[row["issue_id"]].setdefault(name, []).append(row["label"] if name == "labels" else row)
     return list(issues.values())
 
 
-def _rows(connection: apsw.Connection, sql: str) -> list[dict[str, Any]]:
-    """Return rows as objects, without empty values, and with bytes and the like as text."""
-    cursor = connection.execute(sql)
-    names: list[str] = []
-    out: list[dict[str, Any]] = []
-    for row in cursor:
-        names = names or [d[0] for d in cursor.get_description()]
-        pairs = zip(names, row, strict=True)
-        out.append({k: v if isinstance(v, str | int | float) else str(v) for k, v in pairs if v not in (None, "")})
-    return out
+def _to_plain_values(row: Json) -> Json:
+    """Leave out empty values; bytes and the like become text."""
+    return {k: v if isinstance(v, str | int | float) else str(v) for k, v in row.items() if v not in (None, "")}

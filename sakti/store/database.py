@@ -278,12 +278,13 @@ class Store:
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
         """Make the connections that write, read and search; the one that writes is open afterwards."""
-        self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-        reads = opening.settings(synchronous=synchronous, writes=False)
+        writes, reads = (opening.settings(synchronous=synchronous, writes=writes) for writes in (True, False))
+        writer = Connections(database, writes, self._waiting)
+        self._file, self._db = database, writer
         self._read_db, self._search_db = (
             Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
         )
-        self._db.connect()
+        writer.connect()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; if its file cannot be written, record the reason."""
@@ -375,7 +376,7 @@ class Store:
             memory = copies.copy_to_memory(self._db.connection())
             if reason := failures.find(memory):
                 raise StoreError(reason, code="damaged")
-            self._use(memory)
+            self._connect(memory, "FULL")
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
             if memory is not None:
@@ -387,16 +388,6 @@ class Store:
         for pool, connections in before:
             pool.submit(_leave_file, connections, close=self.read_only_reason is None)
         return self.read_only_reason or f"{loss.words}. {IN_MEMORY}"
-
-    def _use(self, database: DatabaseFile) -> None:
-        """Open new connections to another database; those of the readers open when they are needed."""
-        writes, reads = (opening.settings(synchronous="FULL", writes=writes) for writes in (True, False))
-        connections = Connections(database, writes, self._waiting)
-        connections.connect()
-        self._file, self._db = database, connections
-        self._read_db, self._search_db = (
-            Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
-        )
 
     # --- damage -------------------------------------------------------------------------------------------
 

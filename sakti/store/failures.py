@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Sequence
@@ -106,14 +107,11 @@ def find(database: DatabaseFile) -> str | None:
     Reads the whole file.
     """
     try:
-        connection = database.connect()
-        try:
+        with contextlib.closing(database.connect()) as connection:
             connection.set_busy_timeout(1_000)
             rows = [str(r[0]) for r in connection.execute("PRAGMA quick_check(20)").fetchall()]
             rest, _ = split_faults(rows)
             return rest[0].replace("\n", " ") if rest else unreadable(connection)
-        finally:
-            connection.close()
     except apsw.Error as e:
         return str(e) if code_of(e) == "damaged" else None
 

@@ -1,10 +1,11 @@
-"""Manage the files of a database: names, permissions, network file systems, leftovers."""
+"""Manage the files of a database: names, permissions, network file systems, leftovers of ended processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import socket
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -29,6 +30,12 @@ def beside(path: Path, end: str) -> Path:
 def all_of(path: Path) -> list[Path]:
     """Return the existing files of a database: its own and SQLite's beside it."""
     return [p for p in (path, *(beside(path, s) for s in SIDES)) if p.exists()]
+
+
+def delete_database(path: Path) -> None:
+    """Delete a database and SQLite's files beside it. Raises `OSError`."""
+    for file in all_of(path):
+        file.unlink(missing_ok=True)
 
 
 def size_of(path: Path) -> int:
@@ -83,6 +90,12 @@ def runs(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def is_owner_running(owner: str) -> bool:
+    """Return whether the process of a lease's owner (host:pid:uuid) runs; True if that is unknown."""
+    host, _, pid = owner.rpartition(":")[0].rpartition(":")
+    return host != socket.gethostname() or not pid.isdigit() or runs(int(pid))
 
 
 def writable(path: Path) -> bool:

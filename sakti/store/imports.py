@@ -34,6 +34,9 @@ ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
 THREAD = "thread:"  # before the id of a thread in `origins`
 
 
+_IMPORTED_BY = fn.json_extract(MessageRow.metadata, f"$.{IMPORTED}")
+
+
 class SourceState(Struct, frozen=True):
     """File as it was last read, up to `offset`.
 
@@ -141,37 +144,25 @@ def tail_of(db: Connection, message_id: str) -> Tail | None:
     return None if row is None else Tail(row[0], bool(row[1]))
 
 
-def find_last_imported(db: Connection, thread_id: str) -> str | None:
+def find_last_imported(db: Database, thread_id: str) -> str | None:
     """Return the id of the last imported message of a thread."""
-    # SQL: reads JSON inside a column
-    row = db.execute_sql(
-        f"SELECT id FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}')"
-        " ORDER BY message_index DESC LIMIT 1",
-        (thread_id,),
-    ).fetchone()
-    return row[0] if row else None
+    row = MessageRow
+    imported = row.select(row.id).where(row.thread_id == thread_id, _IMPORTED_BY.is_null(False))
+    return imported.order_by(row.message_index.desc()).limit(1).scalar(db)
 
 
-def last_time(db: Connection, thread_id: str) -> int:
+def last_time(db: Database, thread_id: str) -> int:
     """Return the time of a thread's last message, 0 without one (Unix ms)."""
-    # SQL: also runs on a bare connection, which no query of peewee does
-    row = db.execute_sql(
-        "SELECT created_at FROM messages WHERE thread_id = ? ORDER BY message_index DESC LIMIT 1", (thread_id,)
-    ).fetchone()
-    return row[0] if row else 0
+    row = MessageRow
+    times = row.select(row.created_at).where(row.thread_id == thread_id).order_by(row.message_index.desc())
+    return times.limit(1).scalar(db) or 0
 
 
-def is_continued(db: Connection, thread_id: str) -> bool:
+def is_continued(db: Database, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
-    # SQL: reads JSON inside a column
-    return (
-        db.execute_sql(
-            f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL"
-            " AND state != 'withheld' LIMIT 1",
-            (thread_id,),
-        ).fetchone()
-        is not None
-    )
+    row = MessageRow
+    added = row.select(row.id).where(row.thread_id == thread_id, _IMPORTED_BY.is_null(), row.state != "withheld")
+    return rows.first(db, added) is not None
 
 
 def remove_entry(db: Database, program: str, entry_id: str) -> None:

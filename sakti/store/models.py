@@ -101,6 +101,11 @@ class PartsField(JsonField):
         return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))
 
 
+def meta_of(model: type[Model]) -> Any:
+    """Return what peewee keeps of a model: its table's name, fields and key."""
+    return getattr(model, "_meta")  # noqa: B009
+
+
 class StoredRow(Model):
     pk = IntegerField(primary_key=True)
     id = TextField(unique=True)

@@ -90,7 +90,7 @@ def refuse_unusable(path: Path) -> None:
 
 def is_wal_safe(path: Path) -> bool:
     """Return whether the write-ahead log may be used: with a safe SQLite, and on a local disk."""
-    return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
+    return sqlite_info()[1] and not files.network(path)
 
 
 def create(path: Path, clock: Clock, *, wal: bool) -> None:
@@ -116,22 +116,18 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
             raise failures.to_store_error(e, path, saving=False) from e
         raise NotWritable(f"{path} cannot be created ({e}): {ANOTHER}.") from e
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
+        files.delete_database(new)
 
 
 def build(path: Path, clock: Clock, *, wal: bool) -> None:
     """Write a complete, empty database into a new file and sync it."""
     # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = DatabaseFile(str(path)).connect()
-    try:
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate.upgrade(plain(connection), path, clock)
         connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
-    finally:
-        connection.close()
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -157,11 +153,8 @@ def read_only(path: Path) -> DatabaseFile:
 
 def version_of(database: DatabaseFile) -> int:
     """Return the number of the last migration applied to a database."""
-    connection = database.connect()
-    try:
+    with contextlib.closing(database.connect()) as connection:
         return migrate.current_version(plain(connection))
-    finally:
-        connection.close()
 
 
 def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
@@ -211,19 +204,17 @@ def is_alone(path: Path) -> bool:
 
     A process that has it open in WAL mode holds a lock on it all the time.
     """
-    connection = DatabaseFile(str(path)).connect()
-    try:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-        connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("ROLLBACK")
-        return True
-    except (apsw.BusyError, apsw.LockedError):
-        return False
-    except apsw.Error:
-        return True  # damaged: no process is using it
-    finally:
-        connection.close()
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+        try:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+        except (apsw.BusyError, apsw.LockedError):
+            return False
+        except apsw.Error:
+            return True  # damaged: no process is using it
+    return True
 
 
 def refuse_foreign(connection: apsw.Connection, path: Path) -> None:

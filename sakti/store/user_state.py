@@ -1,6 +1,6 @@
 """Store small user data: prompts, drafts, rules, pane state, mark key, and workspace folders.
 
-Raw SQL: the key is read before the schema of the file is known, and a move rewrites a column of many tables at once.
+Raw SQL: the key is read before the schema of the file is known.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ import peewee
 from msgspec import Struct
 
 from sakti.core.types import TextPart
-from sakti.store import leases, rows, secrets
+from sakti.store import files, rows, secrets
 from sakti.store.connection import Connection, Database
 from sakti.store.memory.records import working_memory
 from sakti.store.models import (
+    CompactionRow,
+    MemoryRecordRow,
     MessageRow,
+    ObservationRow,
     PromptRow,
     RuleRow,
     SearchDocRow,
+    TaskEventRow,
     TaskRow,
+    ThreadRow,
     UiStateRow,
     UnsentRow,
     WorkingMemoryRow,
@@ -40,9 +45,17 @@ _READ = f"SELECT value FROM ui_state WHERE key = '{MARK_KEY}'"
 _KEY = "workspace:"  # of ui_state, before the root
 # What belongs to threads, board and page. Approval rules stay: they are part of the trust in a folder.
 _MOVED = (
-    "threads", "messages", "observations", "compaction_records", "observational_memory", "tasks", "task_events",
-    "search_docs", "prompt_history", "unsent",
-)  # fmt: skip
+    ThreadRow,
+    MessageRow,
+    ObservationRow,
+    CompactionRow,
+    MemoryRecordRow,
+    TaskRow,
+    TaskEventRow,
+    SearchDocRow,
+    PromptRow,
+    UnsentRow,
+)
 
 
 def history(db: Database, resource_id: str, limit: int) -> list[str]:
@@ -144,7 +157,7 @@ def _is_abandoned(owner: str, age: int) -> bool:
     """Return whether a window has closed, of whose text nothing changed for `age` ms."""
     if owner.startswith(ANSWER):
         return False
-    return not owner or age > UNTOUCHED_MS or not leases.alive(owner)
+    return not owner or age > UNTOUCHED_MS or not files.is_owner_running(owner)
 
 
 def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple[str, list[str]]:
@@ -287,16 +300,11 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     """
     moved = holdings(db, old)
     _free_handles(db, old, new)
-    # SQL: one conditional statement with a computed key
-    db.execute_sql(
-        "UPDATE observational_memory SET lookup_key = 'resource:' || ?2 WHERE lookup_key = 'resource:' || ?1"
-        " AND NOT EXISTS (SELECT 1 FROM observational_memory WHERE lookup_key = 'resource:' || ?2)",
-        (old, new),
-    )
+    if not rows.select(db, MemoryRecordRow, ("id",), lookup_key=f"resource:{new}"):
+        rows.change(db, MemoryRecordRow, {"lookup_key": f"resource:{old}"}, lookup_key=f"resource:{new}")
     _move_page(db, old, new)
-    for table in _MOVED:
-        # SQL: table and column are parameters
-        db.execute_sql(f"UPDATE {table} SET resource_id = ? WHERE resource_id = ?", (new, old))
+    for model in _MOVED:
+        rows.change(db, model, {"resource_id": old}, resource_id=new)
     for root in (old, new):
         graph.tally(db, root)
     rows.delete(db, UiStateRow, key=_KEY + old)

@@ -19,7 +19,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart
-from sakti.store import leases
+from sakti.store import files
 from sakti.store.secrets import masked_value
 from sakti.store.threads import threads as thread_store
 
@@ -231,7 +231,7 @@ class Goals:
         """Return whether another window that is open pursues a goal."""
         if goal is None or goal.state != "active" or self._is_pursued(goal):
             return False
-        return goal.owner not in ("", self._open.workspace.owner) and leases.alive(goal.owner)
+        return goal.owner not in ("", self._open.workspace.owner) and files.is_owner_running(goal.owner)
 
     def _require_here(self) -> Goal | None:
         """Return the thread's goal. Raises `SaktiError` if another window pursues it."""

@@ -22,7 +22,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import leases, user_state
+from sakti.store import files, leases, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MaskedStream
@@ -104,7 +104,7 @@ class AnswerJournal:
 async def was_killed(store: Store, thread: Thread) -> bool:
     """Return whether the process of the thread's last turn ended before the turn did."""
     turns = [x for x in await store.read(leases.list_leases, thread.id, 0) if x.kind == "turn"]
-    return any(not leases.alive(turn.owner) for turn in turns)
+    return any(not files.is_owner_running(turn.owner) for turn in turns)
 
 
 async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> bool:

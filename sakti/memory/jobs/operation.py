@@ -13,7 +13,7 @@ from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import MemoryOperation
 from sakti.core.types import Json
 from sakti.memory.state import PATIENCE_S, MemoryState
-from sakti.store import leases
+from sakti.store import files, leases
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held
 
@@ -199,7 +199,7 @@ class Leases(Struct, frozen=True):
         return any(
             lease.kind == kind and lease.thread_id == thread_id and lease.owner != self.owner
             for lease in leases.list_leases(db, record_id, self.store.clock.now())
-            if leases.alive(lease.owner)
+            if files.is_owner_running(lease.owner)
         )
 
     @contextlib.asynccontextmanager

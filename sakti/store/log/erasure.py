@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store import memory, rows
@@ -24,6 +25,7 @@ from sakti.store.memory import integrity
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
+from sakti.store.threads import threads
 
 ERASED = "(erased)"
 SHORTEST = 4  # characters of a line's text that are replaced anywhere
@@ -180,12 +182,6 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
     return steps
 
 
-_TEXTS = (
-    "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
-    " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?"
-)
-
-
 def _join_texts(lines: Iterable[Sequence[Any]]) -> str:
     return "\n".join(f"{line[3]}\n{line[4]}" for line in lines)
 
@@ -202,14 +198,21 @@ def words(db: Database, thread_id: str) -> list[Step]:
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
-    # SQL: joins groups and lines of several threads in one statement
-    lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    group, line = GroupRow, ObservationRow
+    columns = group.thread_id, line.id, line.metadata, line.content, fn.COALESCE(line.edited, "")
+    lines = list(
+        line.select(*columns)
+        .join(group, on=group.id == line.group_id)
+        .where(group.record_id == record_id)
+        .tuples()
+        .execute(db)
+    )
     others = [r for r in lines if r[0] != thread_id]
     own_text = _join_texts(r for r in lines if r[0] == thread_id).casefold()
     other_text = NOTE.sub("", _join_texts(others)).casefold()
     steps: list[Step] = []
     for _, line_id, metadata, *_ in others:
-        quoted = dict.fromkeys(r["text"] for r in json.loads(metadata).get(KEY, []))
+        quoted = dict.fromkeys(r["text"] for r in metadata.get(KEY, []))
         if phrases := tuple(t for t in quoted if _is_only_in(t.casefold(), own_text, other_text)):
             steps.append(("unsay", line_id, phrases))
     return steps
@@ -231,13 +234,9 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
 
 def _shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
-    # SQL: a join by a computed key
-    row = db.execute_sql(
-        "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
-        " WHERE t.id = ?",
-        (thread_id,),
-    ).fetchone()
-    return row and row[0]
+    thread = threads.get(db, thread_id)
+    record = memory.get_record(db, f"resource:{thread.resource_id}") if thread is not None else None
+    return record.id if record is not None else None
 
 
 class _SharedGroup(Struct, frozen=True):

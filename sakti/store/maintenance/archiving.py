@@ -8,6 +8,7 @@ Raw SQL: conditions over messages, the log and tasks.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -110,11 +111,8 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
     if not rows:
         return None
     readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
-    file = archive_file.connect(done.path)
-    try:
+    with contextlib.closing(archive_file.connect(done.path)) as file:
         references = archive_file.put(file, [text for *_, text in readable])
-    finally:
-        file.close()
     with index_upkeep.past_triggers(db):  # the text stays
         for (pk, parts, _), reference in zip(readable, references, strict=True):
             # SQL: writes packed bytes past the field's own packing
@@ -145,8 +143,7 @@ async def sweep(store: Store) -> int:
 
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
     """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
-    file = archive_file.connect(place)
-    try:
+    with contextlib.closing(archive_file.connect(place)) as file:
         number = archive_file.number(file)
         if number is None:
             return 0, None
@@ -158,8 +155,6 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
         with file:
             file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in gone])
         return len(gone), keys[-1]
-    finally:
-        file.close()
 
 
 def recover(db: Database, path: Path, end: str) -> str:
@@ -178,34 +173,32 @@ def recover(db: Database, path: Path, end: str) -> str:
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
     keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
     try:
-        came = _copy_rows(place, new, number, keys)
-        if not came:
+        copied = _copy_rows(place, new, number, keys)
+        if not copied:
             return ""
         archive_file.forget(path)
         place.rename(files.beside(place, end))
         new.rename(place)
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
-    return f"{came} of {len(keys)} texts in the archive could be read; the damaged one is {files.beside(place, end)}"
+        files.delete_database(new)
+    return f"{copied} of {len(keys)} texts in the archive could be read; the damaged one is {files.beside(place, end)}"
 
 
 def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
     """Copy the rows of an archive that can be read to a new one; return how many."""
     archive_file.build(new, number)
-    source, target = archive_file.connect(place, query_only=True), archive_file.connect(new)
-    came = 0
-    try:
-        with target:
-            for key in keys:
-                try:
-                    row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
-                except apsw.Error:
-                    continue
-                if row is not None and codec.readable(row[0] if isinstance(row[0], str | bytes) else None):
-                    target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
-                    came += 1
-    finally:
-        source.close()
-        target.close()
-    return came
+    copied = 0
+    with (
+        contextlib.closing(archive_file.connect(place, query_only=True)) as source,
+        contextlib.closing(archive_file.connect(new)) as target,
+        target,
+    ):
+        for key in keys:
+            try:
+                row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
+            except apsw.Error:
+                continue
+            if row is not None and codec.readable(row[0] if isinstance(row[0], str | bytes) else None):
+                target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
+                copied += 1
+    return copied

@@ -131,11 +131,8 @@ def integrity(db: Database) -> list[str]:
     It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
     """
     connection: Any = db.connection()
-    other = opening.open_another(connection)
-    try:
+    with contextlib.closing(opening.open_another(connection)) as other:
         return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
-    finally:
-        other.close()
 
 
 def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
@@ -191,11 +188,8 @@ def archive_problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
     if place is None:
         return count, f"{count} messages are in an archive that is missing"
     try:
-        file = archive_file.connect(place, query_only=True)
-        try:
+        with contextlib.closing(archive_file.connect(place, query_only=True)) as file:
             faults = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
-        finally:
-            file.close()
     except apsw.Error as e:
         faults = [str(e)]
     if faults != ["ok"]:

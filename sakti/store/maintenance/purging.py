@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
+from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart
@@ -279,11 +280,9 @@ async def go_on(store: Store) -> None:
 
 
 def _begun(db: Database) -> list[str]:
-    # SQL: reads JSON inside a column
-    started = db.execute_sql(
-        f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
-    ).fetchall()
-    return [i for (i,) in started]
+    row = ThreadRow
+    is_purged = fn.json_extract(row.metadata, f"$.{thread_removal.PURGED}").is_null(False)
+    return [i for (i,) in row.select(row.id).where(row.deleted_at.is_null(False), is_purged).tuples().execute(db)]
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.Deleted, list[str], Copies]:
@@ -351,12 +350,10 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     linked = MessageRow.select(MessageRow.id).where(MessageRow.task_id == task_id)
     doc.update(task_id=None).where(doc.kind == "message", doc.doc_id.in_(linked)).execute(db)
     MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
-    # SQL: reads JSON inside a column
-    db.execute_sql(
-        "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
-        " AND json_extract(metadata, '$.active_task_id') = ?",
-        (row[0], task_id),
-    )
+    thread, key = ThreadRow, "$.active_task_id"
+    is_active = fn.json_extract(thread.metadata, key).coerce(False) == task_id
+    changed = thread.update(metadata=fn.json_remove(thread.metadata, key))
+    changed.where(thread.resource_id == row[0], is_active).execute(db)
     for table in tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)

@@ -92,8 +92,7 @@ def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
     shutil.copyfile(damaged, copy)
     roots = dict(_root_pages(copy))
     _clear_schema(copy)
-    connection = opening.DatabaseFile(str(copy)).connect()
-    try:
+    with contextlib.closing(opening.DatabaseFile(str(copy)).connect()) as connection:
         for option in (apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, apsw.SQLITE_DBCONFIG_RESET_DATABASE):
             connection.config(option, 1 if option == apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA else 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
@@ -106,8 +105,6 @@ def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
             _enter(connection, shape.name, root, shape.sql)
         _read_schema_again(connection)
         return bool(tables)
-    finally:
-        connection.close()
 
 
 def _root_pages(path: Path) -> Iterator[tuple[int, bool]]:

@@ -110,8 +110,7 @@ def _recover(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
     except apsw.FullError as e:
         raise failures.to_store_error(e, path, saving=False) from e
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
+        files.delete_database(new)
 
 
 def _require_exclusive(path: Path) -> None:
@@ -180,23 +179,14 @@ def _is_usable(path: Path) -> bool:
     """Return whether the file can be opened and still has its schema."""
     if path.stat().st_size < HEADER:
         return False
-    connection = _connect_tolerant(path)
-    try:
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+        _tolerate_faults(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for _ in range(2):  # the first look at a damaged schema fails, the next one uses the part that was read
             with contextlib.suppress(*UNUSABLE):
                 names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
                 return {"messages", "threads", _MAIN_TABLE} <= names
-        return False
-    finally:
-        connection.close()
-
-
-def _connect_tolerant(path: Path) -> apsw.Connection:
-    """Open a connection that skips errors and writes nothing, not even a checkpoint on close."""
-    connection = DatabaseFile(str(path)).connect()
-    _tolerate_faults(connection)
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    return connection
+    return False
 
 
 def _tolerate_faults(connection: apsw.Connection) -> None:
@@ -295,8 +285,7 @@ _OWNERS = (
 
 
 def _fill(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
-    connection = DatabaseFile(str(new)).connect()
-    try:
+    with contextlib.closing(DatabaseFile(str(new)).connect()) as connection:
         for pragma in (
             "synchronous = OFF",
             "journal_mode = MEMORY",
@@ -319,8 +308,6 @@ def _fill(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
             if wrong:
                 raise StoreError(f"The recovered rows are inconsistent ({wrong[0]}): nothing was changed.")
         connection.execute("PRAGMA journal_mode = wal").fetchall()
-    finally:
-        connection.close()
 
 
 def _copy_all(connection: apsw.Connection, source: Path, recovered: Recovered) -> set[str]:

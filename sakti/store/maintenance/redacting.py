@@ -22,7 +22,7 @@ from sakti.store import archive_file, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
-from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow
+from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow, meta_of
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.secrets import MARK, marks_in, masked, masked_value
@@ -87,12 +87,12 @@ async def redact(store: Store) -> SecretCounts:
 
 
 def _models() -> list[type[Model]]:
-    return [model for model in MODELS if by_name()[_meta(model).table_name].texts]
+    return [model for model in MODELS if by_name()[meta_of(model).table_name].texts]
 
 
 def _add(out: SecretCounts, model: type[Model], some: Sequence[_Dirty]) -> None:
     for row in some:
-        out.texts[_meta(model).table_name] += len(row.after)
+        out.texts[meta_of(model).table_name] += len(row.after)
         new, old = (_texts(values) for values in (row.after, row.before))
         out.marks |= set(marks_in(new)) - set(marks_in(old))
 
@@ -123,10 +123,11 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 
     A table without a number for each row is small, and is read at once.
     """
-    number, key = _meta(model).fields.get("pk"), _meta(model).primary_key
+    meta = meta_of(model)
+    number = meta.fields.get("pk")
     query: Any = model.select()
     if number is None:
-        query = query.where(_meta(model).fields[key.field_names[0] if isinstance(key, CompositeKey) else key.name] > "")
+        query = query.where(meta.fields[_key_names(meta.primary_key)[0]] > "")
     else:
         query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
     rows = list(query.execute(db))
@@ -138,7 +139,7 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == user_state.MARK_KEY:
         return None
-    meta = _meta(model)
+    meta = meta_of(model)
     words = by_name()[meta.table_name].texts
     before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if f.column_name in words}
     after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
@@ -159,7 +160,7 @@ def _mask_value(column: Any, value: Any) -> Any:
 
 def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
     """Write masked rows; one that another window changed meanwhile is masked as it is now."""
-    fields = _meta(model).fields
+    fields = meta_of(model).fields
     for row in some:
         # a key may be a text of the user's, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
@@ -253,7 +254,3 @@ def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
 
 def _merge_later(db: Database, some: Sequence[T], *, step: Callable[[Database, Sequence[T]], None]) -> None:
     index_upkeep.with_deferred_merge(db, lambda db: step(db, some))
-
-
-def _meta(model: type[Model]) -> Any:
-    return getattr(model, "_meta")  # noqa: B009

@@ -8,6 +8,7 @@ Raw SQL: one pragma.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import time
@@ -269,7 +270,7 @@ COUNTED = (
 def stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
-    out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
+    out["bytes"] = _total_size(path)
     sources = {table: f"count(*) FROM {table}" for table in COUNTED}
     sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
     sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
@@ -278,8 +279,7 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
     counts = dict(zip(sources, counted, strict=True))
     tokens = counts.pop("tokens")
     out.update(counts)
-    place = archive_file.path_of(path)
-    out["archive_bytes"] = place.stat().st_size if place.exists() else 0
+    out["archive_bytes"] = files.size_of(archive_file.path_of(path))
     out["tokens"] = tokens
     return out
 
@@ -290,11 +290,8 @@ def is_clean(path: Path) -> bool:
     Raises `StoreError` where it cannot be opened.
     """
     try:
-        connection = DatabaseFile(str(path)).connect()
-        try:
-            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
-        finally:
-            connection.close()
+        with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+            return bool(connection.pragma("user_version") & database_file.CLEAN)
     except apsw.Error as e:
         raise failures.to_store_error(e, path, saving=False) from e
 
@@ -314,12 +311,11 @@ def vacuum(path: Path) -> tuple[int, int]:
         raise StoreError(
             f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
         )
-    before = _bytes(path)
+    before = _total_size(path)
     if shutil.disk_usage(path.parent).free < before * 2:
         raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
     try:
-        connection = DatabaseFile(str(path)).connect()
-        try:
+        with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
             opening.refuse_foreign(connection, path)
             if migrate.current_version(plain(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
@@ -329,24 +325,19 @@ def vacuum(path: Path) -> tuple[int, int]:
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             _vacuum_archive(path)
-        finally:
-            connection.close()
     except apsw.Error as e:
         raise failures.to_store_error(e, path, saving=False) from e
-    return before, _bytes(path)
+    return before, _total_size(path)
 
 
-def _bytes(path: Path) -> int:
-    return sum(p.stat().st_size for p in files.all_of(path))
+def _total_size(path: Path) -> int:
+    return sum(map(files.size_of, files.all_of(path)))
 
 
 def _vacuum_archive(path: Path) -> None:
     """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
     place = archive_file.path_of(path)
     if place.exists():
-        file = archive_file.connect(place)
-        try:
+        with contextlib.closing(archive_file.connect(place)) as file:
             if archive_file.number(file) is not None:
                 file.execute("VACUUM").fetchall()
-        finally:
-            file.close()

@@ -16,10 +16,10 @@ Raw SQL: every group that memory makes passes here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from msgspec import structs
+from peewee import fn
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
@@ -42,7 +42,8 @@ from sakti.store.memory.moves import (
     transition,
 )
 from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, revision
-from sakti.store.text_registry import entering
+from sakti.store.models import GroupRow, MemoryRecordRow
+from sakti.store.rows import select, update
 from sakti.store.threads import threads
 from sakti.store.threads.threads import HOLD
 
@@ -168,12 +169,12 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
     end = _require_adjacent(db, [g for g in entering if g.observes], rows.cursor(db, first.record_id, first.thread_id))
     transition(db, [g.id for g in entering], "buffered", "active", now)
     _enter_reports(db, first.record_id, first.thread_id, end, now)
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(
-        "UPDATE observational_memory SET last_observed_at = ?, total_tokens_observed = total_tokens_observed + ?,"
-        " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
-        (now, (observed := sum(g.message_tokens for g in entering)), observed, first.record_id),
-    )
+    record, observed = MemoryRecordRow, sum(g.message_tokens for g in entering)
+    record.update(
+        last_observed_at=now,
+        total_tokens_observed=record.total_tokens_observed + observed,
+        last_buffered_at_tokens=fn.MAX(0, record.last_buffered_at_tokens - observed),
+    ).where(record.id == first.record_id).execute(db)
     source = next((g for g in reversed(entering) if g.current_task or g.suggested_response), None)
     threads.update_metadata(
         db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(source) if source else {})}
@@ -225,26 +226,20 @@ def _condense(
     if not all_in_state(db, waiting.merged_group_ids, "active"):
         discard(db, [waiting], now)
         return None, (waiting,)
-    # SQL: each step runs it; building a query takes 80-300 µs
-    origin, last = db.execute_sql(
-        "SELECT origin_type, last_reflection_at FROM observational_memory WHERE id = ?", (record_id,)
-    ).fetchone()
+    record = MemoryRecordRow
+    ((origin, last),) = select(db, record, ("origin_type", "last_reflection_at"), id=record_id)
     before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
     merged = rows.groups_by_id(db, waiting.merged_group_ids)
     before |= _task_of(db, waiting, merged, thread_id) if alone else {}
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(
-        "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
-        (entering("observation_groups", "metadata", json.dumps(before, ensure_ascii=False)), waiting.id),
-    )
+    update(db, GroupRow, waiting.id, metadata={**waiting.metadata, "before": before})
     transition(db, [waiting.id], "buffered", "active", now)
     transition(db, waiting.merged_group_ids, "active", "superseded", now)
-    # SQL: reads JSON inside a column
-    db.execute_sql(
-        "UPDATE observational_memory SET generation_count = generation_count + 1, last_reflection_at = ?,"
-        f" origin_type = 'reflection', metadata = json_remove(metadata, '$.{HOLD_REFLECTION}') WHERE id = ?",
-        (now, record_id),
-    )
+    record.update(
+        generation_count=record.generation_count + 1,
+        last_reflection_at=now,
+        origin_type="reflection",
+        metadata=fn.json_remove(record.metadata, f"$.{HOLD_REFLECTION}"),
+    ).where(record.id == record_id).execute(db)
     return rows.groups_by_id(db, [waiting.id])[0], tuple(merged)
 
 

@@ -222,27 +222,25 @@ def reindex(db: Database, group: Group) -> None:
 
 def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the findings of children in some groups whose quotes are on the disk, newest first."""
-    marks = ",".join("?" * len(group_ids))
-    # SQL: each step runs it; building a query takes 80-300 µs
-    rows = db.execute_sql(
-        "SELECT coalesce(edited, content), priority, time FROM observations"
-        f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
-        " AND (content LIKE '%[verified]' OR content LIKE '%[moved]') ORDER BY pk DESC",
-        list(group_ids),
-    ).fetchall()
-    return [as_line(content, priority, time) for content, priority, time in rows]
+    is_verified = "category = 'findings' AND (content LIKE '%[verified]' OR content LIKE '%[moved]')"
+    return _format_lines(db, group_ids, is_verified)[::-1]
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
+    return _format_lines(db, group_ids, "pinned = 1")
+
+
+def _format_lines(db: Database, group_ids: Sequence[str], condition: str) -> list[str]:
+    """Return the lines of some groups that meet a condition as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
-        f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk",
+        f" WHERE group_id IN ({marks}) AND forgotten = 0 AND {condition} ORDER BY pk",
         list(group_ids),
     ).fetchall()
-    return [as_line(content, priority, time) for content, priority, time in rows]
+    return [as_line(*row) for row in rows]
 
 
 def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:

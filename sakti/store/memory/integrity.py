@@ -216,13 +216,11 @@ def mend(db: Database, record_id: str, now: int) -> str:
         elif group.state == "discarded":
             rows.reindex(db, replace(group, state=state))
     # SQL: looks at groups in states that should not be
-    (generations,) = db.execute_sql(
-        "SELECT count(*) FROM observation_groups WHERE record_id = ? AND kind = 'reflection'"
-        " AND state IN ('active', 'superseded')",
+    db.execute_sql(
+        "UPDATE observational_memory SET generation_count = (SELECT count(*) FROM observation_groups"
+        " WHERE record_id = ?1 AND kind = 'reflection' AND state IN ('active', 'superseded')) WHERE id = ?1",
         (record_id,),
-    ).fetchone()
-    # SQL: looks at groups in states that should not be
-    db.execute_sql("UPDATE observational_memory SET generation_count = ? WHERE id = ?", (generations, record_id))
+    )
     # SQL: looks at groups in states that should not be
     for (thread_id,) in db.execute_sql(
         "SELECT DISTINCT thread_id FROM observation_groups WHERE record_id = ?", (record_id,)

@@ -17,7 +17,7 @@ from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import Group, GroupState, Held, NewLine
-from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
+from sakti.store.memory.records import CORRECTIONS, HOLD_REFLECTION, count_corrections, set_record_metadata
 from sakti.store.models import CompactionRow, GroupRow, MemoryRecordRow, MessageRow, ObservationRow
 from sakti.store.rows import Shape, first, insert, update
 from sakti.store.search import index as search_index
@@ -163,8 +163,6 @@ def has_messages_between(db: Database, thread_id: str, after: int, before: int) 
 
 # --- compactions ----------------------------------------------------------------------------------------------
 
-CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
-
 
 class Compaction(Struct, frozen=True):
     """Completed /compact.
@@ -216,7 +214,7 @@ def last_compaction(db: Database, thread_id: str) -> Compaction | None:
 
 
 def mark_undone(db: Database, compaction_id: str, now: int) -> None:
-    CompactionRow.update(undone_at=now).where(CompactionRow.id == compaction_id).execute(db)
+    update(db, CompactionRow, compaction_id, undone_at=now)
 
 
 def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> Advanced:
@@ -318,11 +316,10 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
         last_reflection_at=before.get("last_reflection_at"),
     ).where(record.id == record_id).execute(db)
     tokens = sum(g.observation_tokens for g in rows.groups(db, record_id, "active"))
-    set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval})
+    # counted as a correction: a running reflection has read a log that no longer exists
+    corrections = count_corrections(db, record_id) + 1
+    set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval, CORRECTIONS: corrections})
     _task_back(db, target)
-    # a running reflection has read a log that no longer exists
-    metadata = record.select(record.metadata).where(record.id == record_id).scalar(db)
-    update(db, record, record_id, metadata={**metadata, CORRECTIONS: (metadata.get(CORRECTIONS) or 0) + 1})
     changed = sum(CORRECTIONS in metadata for _, metadata in lines)
     return Advanced(tuple(replace(g, state="active") for g in merged), removed=(target,), corrected_lines=changed)
 

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
+from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import MemoryRecordRow, WorkingMemoryRow
-from sakti.store.rows import Shape
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
 HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
-CORRECTIONS = "corrections"
+CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
 PAUSED = "paused"  # the user wants nothing asked in the background
 
 _REVISION = (
@@ -50,7 +50,7 @@ class Record(Struct, frozen=True):
         return self.metadata.get(CORRECTIONS, 0)
 
 
-RECORD = Shape(MemoryRecordRow, Record)
+RECORD = rows.Shape(MemoryRecordRow, Record)
 
 
 def get_record(db: Database, lookup_key: str) -> Record | None:
@@ -126,14 +126,12 @@ def count_corrections(db: Database, record_id: str) -> int:
 
 
 def set_timezone(db: Database, record_id: str, timezone: str) -> None:
-    MemoryRecordRow.update(observed_timezone=timezone).where(MemoryRecordRow.id == record_id).execute(db)
+    rows.update(db, MemoryRecordRow, record_id, observed_timezone=timezone)
 
 
 def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None:
     """Store where the last background observation began, in pending tokens."""
-    MemoryRecordRow.update(last_buffered_at_tokens=tokens, last_buffered_at_time=now).where(
-        MemoryRecordRow.id == record_id
-    ).execute(db)
+    rows.update(db, MemoryRecordRow, record_id, last_buffered_at_tokens=tokens, last_buffered_at_time=now)
 
 
 def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from peewee import SQL, Case, fn
 
 from sakti.core.types import Json
-from sakti.store import leases, rows
+from sakti.store import files, rows
 from sakti.store.connection import Connection, Database
 from sakti.store.models import MessageRow, TaskEdgeRow, TaskEventRow, TaskLabelRow, TaskMessageRow, TaskRow
 from sakti.store.rows import insert_new
@@ -236,7 +236,7 @@ def is_claim_live(task: Task, now: int) -> bool:
         return False
     if task.claim_expires_at is None or task.claim_expires_at < now:
         return False
-    return task.claim_owner is None or leases.alive(task.claim_owner)
+    return task.claim_owner is None or files.is_owner_running(task.claim_owner)
 
 
 def claim(
@@ -247,7 +247,7 @@ def claim(
     mine = (row.session_id == holder) & (row.status == IN_PROGRESS)
     free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
     free |= row.claim_expires_at.is_null() | (row.claim_expires_at < now)
-    if task.claim_owner is not None and not leases.alive(task.claim_owner):
+    if task.claim_owner is not None and not files.is_owner_running(task.claim_owner):
         free |= row.claim_owner == task.claim_owner
     claimed = (
         row.update(
@@ -299,7 +299,7 @@ def orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
     claimed = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
-    return [task_id for task_id, owner in claimed if not leases.alive(owner)]
+    return [task_id for task_id, owner in claimed if not files.is_owner_running(owner)]
 
 
 def adopt_claims(db: Database, resource_id: str, holder: str, owner: str) -> None:
@@ -366,15 +366,10 @@ def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
-def is_imported(db: Connection, task_id: str) -> bool:
+def is_imported(db: Database, task_id: str) -> bool:
     """Return whether the last change of a task was an import."""
-    # SQL: reads JSON inside a column
-    row = db.execute_sql(
-        "SELECT action = 'import' OR json_extract(after, '$.version') IS NOT NULL FROM task_events"
-        " WHERE task_id = ? AND action != 'link' AND undone_at IS NULL ORDER BY pk DESC LIMIT 1",
-        (task_id,),
-    ).fetchone()
-    return bool(row and row[0])
+    last = _events(TaskEventRow.task_id == task_id, TaskEventRow.action != "link").limit(1).execute(db)
+    return any(e.action == "import" or "version" in (e.after or {}) for e in (TaskEvent(*row) for row in last))
 
 
 def mark_events_undone(db: Database, event: TaskEvent, now: int) -> None:

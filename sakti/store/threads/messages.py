@@ -23,7 +23,7 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.text import phrase
-from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, Usage, plain_text
+from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many, update
@@ -40,7 +40,6 @@ _PLACE = (
     "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
     " WHERE thread_id = ?"
 )
-_TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
 
 
 class SentRequest(Struct, frozen=True):
@@ -179,8 +178,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     insert(db, MessageRow, **values, format=codec.FORMAT, search_text=index_text, paths=paths)
     connection: Any = db.connection()
     pk = connection.last_insert_rowid()
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
+    threads.touch(db, message.thread_id, message.created_at)
     if message.task_id is not None:
         rows.add_link(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
@@ -206,8 +204,8 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
     for message in get_many(db, message_ids):
         if message.state != "provisional":
             continue
-        MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
         row = MessageRow
+        update(db, row, message.id, state="saved")
         pk, text, paths = first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
         _index(db, message, message.index, pk, text, paths)
 
@@ -306,7 +304,7 @@ def add_metadata(db: Database, message_id: str, changes: Json) -> None:
     """Merge `changes` into a message's metadata."""
     message = get(db, message_id)
     if message is not None:
-        MessageRow.update(metadata={**message.metadata, **changes}).where(MessageRow.id == message_id).execute(db)
+        update(db, MessageRow, message_id, metadata={**message.metadata, **changes})
 
 
 # --- model calls ------------------------------------------------------------------------------------------
@@ -345,18 +343,6 @@ def add_step(
         created_at=now,
         request=sent.described if sent is not None else None,
     )
-
-
-def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
-    """Return the total usage of a thread, for all purposes or one of them."""
-    # SQL: sums of five columns in one statement
-    row = db.execute_sql(
-        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
-        " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"
-        " FROM steps WHERE thread_id = ?" + (" AND purpose = ?" if purpose else ""),
-        (thread_id, purpose) if purpose else (thread_id,),
-    ).fetchone()
-    return Usage(*row)
 
 
 class MessageMatch(Struct, frozen=True):

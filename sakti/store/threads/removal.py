@@ -98,9 +98,7 @@ def contents(db: Database, thread_id: str) -> Contents:
     thread, deleted_at = state_of(db, thread_id)
     messages, tokens = threads.size(db, thread_id)
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
-    (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
-    # SQL: a list runs it for each thread; building a query takes 80-300 µs
-    (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
+    own_lines, shared = db.execute_sql(f"SELECT ({_OWN}), ({_SHARED})", (thread_id, thread_id)).fetchone()
     children = _list_children(db, thread_id, deleted_at)
     return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
 
@@ -124,21 +122,24 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
     children = _list_children(db, thread_id, None)
-    if any(_is_busy(db, i, now) for i in (thread_id, *children)):
-        raise SaktiError(
-            "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
-            title="Thread in use",
-            code="thread_busy",
-        )
+    _refuse_busy(db, [thread_id, *children], now, "thread")
     for each in (thread_id, *children):
-        ThreadRow.update(deleted_at=now).where(ThreadRow.id == each).execute(db)
+        rows.update(db, ThreadRow, each, deleted_at=now)
         reindexing.note(db, each)
     return thread
 
 
-def _is_busy(db: Database, thread_id: str, now: int) -> bool:
-    leases.clear_dead(db, thread_id)
-    return any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now))
+def _refuse_busy(db: Database, thread_ids: Sequence[str], now: int, what: str) -> None:
+    """Raise `SaktiError` (thread_busy) while a turn runs in one of the threads; `what` is to be deleted."""
+    for thread_id in thread_ids:
+        leases.clear_dead(db, thread_id)
+        if any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now)):
+            raise SaktiError(
+                "The agent is working in this thread, perhaps in another window: stop it there, then delete the"
+                f" {what}.",
+                title="Thread in use",
+                code="thread_busy",
+            )
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
@@ -152,7 +153,7 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
     for each in (thread_id, *_list_children(db, thread_id, deleted_at)):
-        ThreadRow.update(deleted_at=None).where(ThreadRow.id == each).execute(db)
+        rows.update(db, ThreadRow, each, deleted_at=None)
         reindexing.note(db, each)
     return thread
 
@@ -201,13 +202,7 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     message = messages.get(db, message_id)
     if message is None or is_message_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
-    leases.clear_dead(db, message.thread_id)
-    if any(lease.kind == "turn" for lease in leases.list_leases(db, message.thread_id, now)):
-        raise SaktiError(
-            "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
-            title="Thread in use",
-            code="thread_busy",
-        )
+    _refuse_busy(db, [message.thread_id], now, "message")
     archive_file.refuse_missing(db, message.thread_id)
     unit = _with_its_other_half(db, message)
     _unindex(db, unit)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from peewee import fn
 
 from sakti.core.types import Json, Message, RunState, Thread, Usage, describe_state
-from sakti.store import leases, rows
+from sakti.store import files, leases, rows
 from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
@@ -121,7 +121,7 @@ def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str
 
 def _is_worked_on(db: Database, child_id: str, now: int) -> bool:
     listed = leases.list_leases(db, child_id, now)
-    return any(lease.kind == "turn" and leases.alive(lease.owner) for lease in listed)
+    return any(lease.kind == "turn" and files.is_owner_running(lease.owner) for lease in listed)
 
 
 def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
@@ -133,14 +133,14 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
     return orphans
 
 
-def total_usage(db: Database, thread_id: str, purpose: str) -> Usage:
-    """Return the usage of a thread with its children, for a purpose."""
+def total_usage(db: Database, thread_id: str, purpose: str | None = None) -> Usage:
+    """Return the usage of a thread with its children, for a purpose or for all of them."""
     # SQL: sums of five columns in one statement
     row = db.execute_sql(
         "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
         " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd) FROM steps"
         " WHERE thread_id IN (SELECT ?1 UNION ALL SELECT child_id FROM child_runs WHERE parent_id = ?1)"
-        " AND purpose = ?2",
+        " AND (?2 IS NULL OR purpose = ?2)",
         (thread_id, purpose),
     ).fetchone()
     return Usage(*row)

@@ -31,7 +31,7 @@ from sakti.core.types import ContextPart, Message, Request, TextPart, ThinkingPa
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import messages
+from sakti.store.threads import messages, runs
 from tests.fakes.session import Recorded, start
 
 
@@ -86,7 +86,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     assert all(m.tokens > 0 and len(m.part_tokens) == len(m.parts) for m in saved)
     for request in run.provider.requests:
         valid_history(request)
-    usage = await store.read(messages.usage_of, run.session.thread.id)
+    usage = await store.read(runs.total_usage, run.session.thread.id, "actor")
     assert usage == run.session.current.usage
     assert usage.input_tokens > 0
     assert run.session.thread.title == "what is in a.txt?"

@@ -14,7 +14,7 @@ from sakti.store import copies, migrate
 from sakti.store.database import Store
 from sakti.store.maintenance import checks, upkeep
 from sakti.store.models import MODELS
-from sakti.store.threads import messages, removal, threads
+from sakti.store.threads import messages, removal, runs, threads
 from sakti.store.threads.codec import decode, encode
 
 
@@ -171,7 +171,7 @@ async def test_usage_adds_up(store: Store) -> None:
             id=store.ids.new(),
             now=1,
         )
-    assert await store.read(messages.usage_of, thread.id) == Usage(20, 8, 2, 6, 0, 0.5)
+    assert await store.read(runs.total_usage, thread.id, "actor") == Usage(20, 8, 2, 6, 0, 0.5)
 
 
 WRITER = """

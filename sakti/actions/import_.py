@@ -86,7 +86,7 @@ def _roots(program: str | None, path: Path | None, options: ImportOptions) -> li
         return [_root(program, path, options)]
     if path is not None:
         raise Refused("`sakti import all` takes no path; name a program.", code=USAGE)
-    return programs.present(options.home, options.workspace)
+    return programs.list_present(options.home, options.workspace)
 
 
 def _read_pair(text: str) -> tuple[str, str]:
@@ -98,7 +98,7 @@ def _read_pair(text: str) -> tuple[str, str]:
 
 def _root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
     """Return the importer of a program and the place it reads. Raises Refused."""
-    importer = programs.reader(program)
+    importer = programs.make_importer(program)
     place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
     if place is None:
         raise Refused(f"`sakti import {program}` needs the path of a file.", code=USAGE)

@@ -123,7 +123,7 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
-        found = await scope.store.read(stored_threads.recent, scope.resource, 1)
+        found = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
     if thread and not found:
         elsewhere = await scope.store.read(stored_threads.find, None, thread)
         raise Refused(thread_titles.explain_missing(thread, elsewhere))

@@ -38,7 +38,7 @@ def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
 
 
 def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
-    named = _ask(lambda db, resource: opening.newest_threads(db, resource, MANY, deleted))
+    named = _ask(lambda db, resource: opening.list_newest_threads(db, resource, MANY, deleted))
     return ((i if whole else i[-8:], _title(title)) for i, title in named)
 
 
@@ -56,7 +56,7 @@ def _title(title: str) -> str:
 def _ask(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
     """Ask the database about this workspace; empty without one, or for one of another version."""
     try:
-        return opening.ask(common.database_path(), fn, str(common.workspace()))
+        return opening.read_once(common.database_path(), fn, str(common.workspace()))
     except opening.NotReady:
         return []
 

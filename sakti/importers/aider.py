@@ -27,7 +27,7 @@ class Aider(Importer):
             yield Source(self.program, root, root.parent)
             return
         path = root / NAME
-        if not inputs.leads_inside(path, root):
+        if not inputs.is_inside(path, root):
             findings.add(path, 0, "it is a link out of the folder")
         elif path.is_file():
             yield Source(self.program, path, root)
@@ -37,7 +37,7 @@ class Aider(Importer):
         kind, text, index, start, time = "", list[str](), 0, "", 0
         for line in _read(source.path, findings):
             if line.startswith(_START):
-                yield from _block(thread, kind, text, start, index, time)
+                yield from _make_entry(thread, kind, text, start, index, time)
                 start = line.removeprefix(_START).strip()
                 time = _read_start(start)
                 thread = ThreadInfo(
@@ -47,11 +47,11 @@ class Aider(Importer):
                 continue
             of = "user" if line.startswith(_PROMPT.rstrip()) else "printed" if line.startswith(">") else "assistant"
             if of != kind and (line.strip() or of != "assistant"):
-                yield from _block(thread, kind, text, start, index, time)
+                yield from _make_entry(thread, kind, text, start, index, time)
                 index += bool(text)
                 kind, text = of, []
-            text.append(_bare(line, of))
-        yield from _block(thread, kind, text, start, index, time, is_open=True)
+            text.append(_remove_mark(line, of))
+        yield from _make_entry(thread, kind, text, start, index, time, is_open=True)
 
 
 def _read(path: Path, findings: Findings) -> Iterator[str]:
@@ -63,7 +63,7 @@ def _read(path: Path, findings: Findings) -> Iterator[str]:
         findings.add(path, 0, e.strerror or str(e))
 
 
-def _bare(line: str, of: str) -> str:
+def _remove_mark(line: str, of: str) -> str:
     """Return a line without its mark; two spaces at its end are Markdown's line break."""
     line = line.removeprefix(_PROMPT) if of == "user" else line.removeprefix(_PRINTED) if of == "printed" else line
     return line.rstrip(" ") if of != "assistant" else line
@@ -76,7 +76,7 @@ def _read_start(text: str) -> int:
         return 0
 
 
-def _block(
+def _make_entry(
     thread: ThreadInfo | None, kind: str, text: list[str], start: str, index: int, time: int, is_open: bool = False
 ) -> Iterator[Entry]:
     """Yield the entry of consecutive lines of one kind."""

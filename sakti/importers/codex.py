@@ -47,7 +47,7 @@ class Codex(Importer):
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        copies = _copies(root, findings)
+        copies = _find_copies(root, findings)
         paths = [path for pattern in _SESSIONS for path in inputs.files_below(root, pattern, findings)]
         for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
             if not any(session in path.name for session in copies):
@@ -56,11 +56,11 @@ class Codex(Importer):
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         rollout = _Rollout(source.path, findings)
         entries = rollout.entries(offset)
-        originals = iter(()) if offset or rollout.thread.parent else _originals(rollout, source.root)
+        originals = iter(()) if offset or rollout.thread.parent else _read_originals(rollout, source.root)
         yield from _join_fork(entries, originals, rollout.has_copies)
 
 
-def _copies(root: Path, findings: Findings) -> set[str]:
+def _find_copies(root: Path, findings: Findings) -> set[str]:
     """Return the ids of sessions that codex imported from files which are still there."""
     value = inputs.read_json(root / _IMPORTED, findings)
     records = inputs.as_list(value) or inputs.as_list(value, "imports") or inputs.as_list(value, "records")
@@ -73,7 +73,7 @@ def _copies(root: Path, findings: Findings) -> set[str]:
     return copies
 
 
-def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
+def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
     """Yield the entries of the session that a fork goes on from, up to the fork."""
     name, base = inputs.as_text(rollout.head, "forked_from_id"), inputs.as_dict(rollout.head, "history_base")
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
@@ -81,7 +81,7 @@ def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]
     for pattern in _SESSIONS:
         for path in inputs.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
             before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
-            originals = _originals(before, root, depth + 1)
+            originals = _read_originals(before, root, depth + 1)
             entries = before.entries(0, end if isinstance(end, int) else math.inf)
             if not before.has_copies:
                 yield from originals
@@ -188,7 +188,7 @@ class _Rollout:
     def _item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
         kind = inputs.as_text(payload, "type")
         if kind == "message":
-            parts, role = _message(payload), inputs.speaker(payload.get("role"))
+            parts, role = _read_message(payload), inputs.to_role(payload.get("role"))
             if parts and role is not None:  # the others are the program's own
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
@@ -198,12 +198,12 @@ class _Rollout:
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
         elif kind in _CALLS:
-            call = _call(payload)
+            call = _read_call(payload)
             self._names[call.id] = call.name
             yield self._entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
             call_id = inputs.as_text(payload, "call_id")
-            result = _result(payload, self._names.pop(call_id, ""))
+            result = _read_result(payload, self._names.pop(call_id, ""))
             yield self._entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
             yield from self._unknown(line, payload, f"item {kind}")
@@ -215,7 +215,7 @@ class _Rollout:
             yield inputs.raw_entry(self.thread, line, self._path, text)
 
 
-def _message(payload: Json) -> tuple[Part, ...]:
+def _read_message(payload: Json) -> tuple[Part, ...]:
     """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
     parts: list[Part] = []
     is_answer = payload.get("role") == "assistant"
@@ -231,7 +231,7 @@ def _message(payload: Json) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _call(payload: Json) -> ToolCallPart:
+def _read_call(payload: Json) -> ToolCallPart:
     action = inputs.as_dict(payload, "action")
     if payload.get("type") == "local_shell_call":
         return inputs.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
@@ -239,7 +239,7 @@ def _call(payload: Json) -> ToolCallPart:
     return inputs.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
-def _result(payload: Json, name: str) -> Part:
+def _read_result(payload: Json, name: str) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:

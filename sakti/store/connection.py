@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
     Database = object  # a name for annotations: a program that only asks does without peewee (see `reading`)
 
-__all__ = ["Connection", "Database", "Snapshot", "plain"]
+__all__ = ["Connection", "Database", "Snapshot", "wrap_connection"]
 
 
 class Connection(Protocol):
@@ -78,7 +78,7 @@ class Snapshot:
             self._connection.execute("ROLLBACK")
 
 
-def plain(connection: apsw.Connection) -> Database:
+def wrap_connection(connection: apsw.Connection) -> Database:
     """Wrap an apsw connection for functions that use plain SQL, without loading peewee."""
     return cast("Database", _Plain(connection))
 

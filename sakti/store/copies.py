@@ -19,7 +19,7 @@ import apsw
 from sakti.core.errors import StoreError, TaskError
 from sakti.core.types import Json
 from sakti.store import archive_file, database_file, failures, files
-from sakti.store.connection import Snapshot, plain
+from sakti.store.connection import Snapshot, wrap_connection
 from sakti.store.database_file import DatabaseFile
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def copy_to_memory(source: apsw.Connection | None) -> DatabaseFile:
         if source is not None:
             with holder.backup("main", source, "main") as backup:
                 backup.step(-1)
-            holder = _without_log(name, holder)
+            holder = _reopen_without_log(name, holder)
     except BaseException:
         holder.close()
         raise
@@ -64,7 +64,7 @@ def copy_file_to_memory(path: Path) -> DatabaseFile:
             "most. Name another file with SAKTI_DB.",
             code="too_large",
         )
-    archive_file.know(path)
+    archive_file.register_database(path)
     if not size:
         return copy_to_memory(None)
     with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as source:
@@ -86,7 +86,7 @@ def copy_untouched(*paths: Path) -> DatabaseFile:
         with contextlib.closing(apsw.Connection(str(folder / paths[0].name))) as source:
             return copy_to_memory(source)
     finally:
-        files.remove(folder)
+        files.remove_folder(folder)
 
 
 def _open(name: str) -> apsw.Connection:
@@ -96,7 +96,7 @@ def _open(name: str) -> apsw.Connection:
     return connection
 
 
-def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
+def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
     """Clear the header's mark that the copy has a write-ahead log, and return a fresh connection.
 
     In memory there is no such log, and SQLite would not open it.
@@ -138,15 +138,15 @@ def copy(
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} already exists; name another file.", code="exists")
-    part = files.own(target, "part")
+    part = files.make_unfinished_path(target, "part")
     try:
-        files.sweep(target)
+        files.delete_leftovers(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _pages(db.connection(), part)
-        if fault := failures.find(DatabaseFile(str(part))):
+        _copy_pages(db.connection(), part)
+        if fault := failures.find_damage(DatabaseFile(str(part))):
             raise _damage_error(fault)
         with contextlib.closing(apsw.Connection(str(part))) as connection:
-            is_wanted = wanted is None or wanted(plain(connection))
+            is_wanted = wanted is None or wanted(wrap_connection(connection))
         if is_wanted:
             _give_name(part, target, replace=replace)
     except OSError as e:
@@ -163,7 +163,7 @@ def _damage_error(words: str) -> StoreError:
     return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
 
 
-def _pages(source: apsw.Connection, part: Path) -> None:
+def _copy_pages(source: apsw.Connection, part: Path) -> None:
     with contextlib.closing(apsw.Connection(str(part))) as destination:
         # without a transaction, it would restart with every commit of another process
         with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
@@ -193,7 +193,7 @@ def _give_name(part: Path, target: Path, *, replace: bool) -> None:
 def _refuse_existing(db: Database, target: Path) -> None:
     """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
     place = archive_file.path_of(target)
-    if place.exists() and archive_file.any_reference(db) is not None:
+    if place.exists() and archive_file.find_reference(db) is not None:
         raise StoreError(f"{place} already exists; name another file.", code="exists")
 
 
@@ -203,18 +203,18 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
     Raises `StoreError` (full, io).
     """
     place, new_place = archive_file.path_of(path), archive_file.path_of(target)
-    if archive_file.any_reference(db) is None or not place.exists():
+    if archive_file.find_reference(db) is None or not place.exists():
         return None
-    part = files.own(new_place, "part")
+    part = files.make_unfinished_path(new_place, "part")
     try:
-        files.sweep(new_place)
+        files.delete_leftovers(new_place)
         with contextlib.closing(archive_file.connect(place, query_only=True)) as source:
             part.touch(mode=0o600, exist_ok=True)
             with contextlib.closing(apsw.Connection(str(part))) as copy, copy.backup("main", source, "main") as backup:
                 backup.step(-1)
         part.rename(new_place)
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, new_place) from e
+        raise failures.to_archive_error(e, new_place) from e
     finally:
         files.delete_database(part)
     return new_place
@@ -245,7 +245,7 @@ class ForeignDatabase:
                 names = names or [column[0] for column in cursor.get_description()]
                 yield dict(zip(names, row, strict=True))
         except apsw.Error as e:
-            raise _unreadable(self._path, e) from e
+            raise _to_unreadable_error(self._path, e) from e
 
     def table(self, table: str, names: tuple[str, ...], order: str = "rowid", where: str = "") -> Iterator[Json]:
         """Yield rows with those of `names` that a table has; blobs are SQLite's own form of JSON."""
@@ -258,36 +258,36 @@ class ForeignDatabase:
 @contextlib.contextmanager
 def open_foreign(path: Path) -> Generator[ForeignDatabase]:
     """Open a copy of a database and its write-ahead log; it is removed afterwards. Raises `StoreError`."""
-    folder = _copy(path)
+    folder = _copy_until_stable(path)
     try:
         copy = folder / path.name
         try:
             connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         except apsw.Error as e:
-            raise _unreadable(path, e) from e
+            raise _to_unreadable_error(path, e) from e
         with contextlib.closing(connection):
             yield ForeignDatabase(path, connection)
     finally:
-        files.remove(folder)
+        files.remove_folder(folder)
 
 
-def _copy(path: Path) -> Path:
+def _copy_until_stable(path: Path) -> Path:
     """Copy a database until it did not change meanwhile, at most `TRIES` times. Raises `StoreError`."""
     log = path.with_name(f"{path.name}-wal")
     try:
         for attempt in range(TRIES):
-            before = _state(path), _state(log)
+            before = _read_state(path), _read_state(log)
             folder = files.copy_to_folder(p for p in (path, log) if p.is_file())
-            if before == (_state(path), _state(log)) or attempt == TRIES - 1:
+            if before == (_read_state(path), _read_state(log)) or attempt == TRIES - 1:
                 return folder
-            files.remove(folder)
+            files.remove_folder(folder)
     except OSError as e:
         raise StoreError(f"{path} cannot be read: {e.strerror or e}.", code="unreadable") from e
     raise AssertionError("no attempt")
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _read_state(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -295,11 +295,11 @@ def _state(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _unreadable(path: Path, error: Exception) -> StoreError:
+def _to_unreadable_error(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} cannot be read: {error}.", code="unreadable")
 
 
-def beads_issues(path: Path) -> list[Json]:
+def read_beads_issues(path: Path) -> list[Json]:
     """Return the issues of a beads database in the form of its JSONL export.
 
     Raises `TaskError` where it is no such database.

@@ -227,7 +227,7 @@ class Store:
         ):  # fmt: skip
             await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
-        archive_file.forget(self.path)
+        archive_file.close_archive(self.path)
         if self._file is not None:
             self._file.remove()
 
@@ -274,11 +274,11 @@ class Store:
         if keep:
             opening.choose_journal(self._db.connection(), wal=opening.is_wal_safe(Path(database.filename)))
         self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-        user_state.keep_mark_key(self._db)
+        user_state.store_mark_key(self._db)
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
         """Make the connections that write, read and search; the one that writes is open afterwards."""
-        writes, reads = (opening.settings(synchronous=synchronous, writes=writes) for writes in (True, False))
+        writes, reads = (opening.make_pragmas(synchronous=synchronous, writes=writes) for writes in (True, False))
         writer = Connections(database, writes, self._waiting)
         self._file, self._db = database, writer
         self._read_db, self._search_db = (
@@ -295,17 +295,17 @@ class Store:
                 opening.create(self.path, self.clock, wal=opening.is_wal_safe(self.path))
             except opening.NotWritable as e:
                 return self._copy(None, f"{e} Until then nothing is saved.", scratch)
-        if files.writable(self.path):
-            files.sweep(self.path)
+        if files.is_writable(self.path):
+            files.delete_leftovers(self.path)
             for file, mode in files.make_private(self.path):
                 self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
             return DatabaseFile(str(self.path))
-        database = opening.read_only(self.path)
+        database = opening.open_read_only(self.path)
         reason = (
             f"{self.path} is not writable: nothing new is saved. Make the file and its folder writable, or "
             f"{opening.ANOTHER}."
         )
-        if scratch or opening.version_of(database) < migrate.LATEST:
+        if scratch or opening.read_version(database) < migrate.LATEST:
             return self._copy(database, reason, scratch)
         self.read_only_reason = self.not_saved = reason
         return database
@@ -324,7 +324,7 @@ class Store:
         if not scratch:
             self.read_only_reason = reason
         try:
-            return opening.scratch_copy(database, self.clock)
+            return opening.make_scratch_copy(database, self.clock)
         except (OSError, apsw.Error) as e:
             if database is None:
                 raise StoreError(reason, code="read_only") from e
@@ -374,7 +374,7 @@ class Store:
                 self._waiting.limit = 0
                 self._db.connection().pragma("wal_checkpoint", "TRUNCATE")
             memory = copies.copy_to_memory(self._db.connection())
-            if reason := failures.find(memory):
+            if reason := failures.find_damage(memory):
                 raise StoreError(reason, code="damaged")
             self._connect(memory, "FULL")
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
@@ -399,7 +399,7 @@ class Store:
         """Check the complete file; if it is damaged, return the reason and allow only reads."""
         self._looked = time.monotonic()
         opening.mark_checked(self.path)
-        if self._file is None or (fault := failures.find(self._file)) is None:
+        if self._file is None or (fault := failures.find_damage(self._file)) is None:
             return None
         reason = f"{self.path} is damaged ({fault}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason

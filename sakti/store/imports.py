@@ -81,12 +81,12 @@ class Tail(Struct, frozen=True):
     is_last: bool
 
 
-def source(db: Connection, program: str, path: str) -> SourceState | None:
+def get_source(db: Connection, program: str, path: str) -> SourceState | None:
     """Return a file as it was last read."""
     return next(iter(SOURCE.find(db, program=program, path=path)), None)
 
 
-def sources(db: Connection) -> list[SourceState]:
+def list_sources(db: Connection) -> list[SourceState]:
     """Return all files that were read before."""
     return SOURCE.find(db)
 
@@ -96,7 +96,7 @@ def save_source(db: Database, state: SourceState) -> None:
     ImportSourceRow.replace(**SOURCE.values(state)).execute(db)
 
 
-def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
+def find_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
     """Return those of `ids` that were imported before."""
     # SQL: one statement for all ids, which are one parameter
     matches = db.execute_sql(
@@ -132,7 +132,7 @@ def move_threads_back(db: Database, run: str, thread_id: str) -> None:
     )
 
 
-def tail_of(db: Connection, message_id: str) -> Tail | None:
+def find_tail(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
     # SQL: both questions about a message in one statement
     row = db.execute_sql(
@@ -151,7 +151,7 @@ def find_last_imported(db: Database, thread_id: str) -> str | None:
     return imported.order_by(row.message_index.desc()).limit(1).scalar(db)
 
 
-def last_time(db: Database, thread_id: str) -> int:
+def read_last_time(db: Database, thread_id: str) -> int:
     """Return the time of a thread's last message, 0 without one (Unix ms)."""
     row = MessageRow
     times = row.select(row.created_at).where(row.thread_id == thread_id).order_by(row.message_index.desc())
@@ -167,7 +167,7 @@ def is_continued(db: Database, thread_id: str) -> bool:
 
 def remove_entry(db: Database, program: str, entry_id: str) -> None:
     """Remove an entry and its message."""
-    origin = known_entries(db, program, [entry_id]).get(entry_id)
+    origin = find_entries(db, program, [entry_id]).get(entry_id)
     if origin is not None and origin.message_id is not None:
         _remove(db, origin.thread_id, [origin.message_id])
         rows.delete(db, OriginRow, program=program, entry_id=entry_id)
@@ -202,7 +202,7 @@ class RunPart(Struct, frozen=True):
     continued: bool
 
 
-def run_parts(db: Database, run: str) -> list[RunPart]:
+def list_run_parts(db: Database, run: str) -> list[RunPart]:
     """Return what a run added, by thread."""
     row = OriginRow
     messages = fn.COUNT(row.message_id.distinct())
@@ -229,7 +229,7 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
     _remove(db, thread_id, sorted(added))
     rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     if added:
-        threads.touch(db, thread_id, last_time(db, thread_id))
+        threads.touch(db, thread_id, read_last_time(db, thread_id))
     states = {state for (state,) in rows.select(db, MessageRow, ("state",), thread_id=thread_id)}
     return bool(states - {"withheld"})
 
@@ -247,8 +247,8 @@ def remove_groups(db: Database, thread_id: str) -> None:
 
 
 def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
-    for group in group_rows.groups_by_id(db, group_ids):
-        group_rows.unindex(db, group)
+    for group in group_rows.get_groups(db, group_ids):
+        group_rows.unindex_group(db, group)
         rows.delete(db, ObservationRow, group_id=group.id)
         rows.delete(db, GroupRow, id=group.id)
 
@@ -265,7 +265,7 @@ def remove_imported_log(db: Database, record_id: str) -> bool:
 def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figures: Mapping[str, Any]) -> None:
     """Set the figures of a record whose groups were imported."""
     rows.update(db, MemoryRecordRow, record_id, **figures)
-    moves.figures(db, record_id, thread_id, now)
+    moves.update_figures(db, record_id, thread_id, now)
 
 
 def remove_pages(db: Database, actor: str) -> None:
@@ -300,7 +300,7 @@ WHERE t.resource_id = ? AND t.deleted_at IS NULL AND t.parent_id IS NULL
 GROUP BY t.id ORDER BY t.updated_at"""
 
 
-def unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
+def list_unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
     """Return the imported threads of a workspace that have something to observe, the oldest first.
 
     A prompt at the end waits for its answer.

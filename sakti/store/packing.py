@@ -41,9 +41,9 @@ class Progress(Struct, frozen=True):
         return f"{self.done * 100 // max(1, self.total)} % packed"
 
 
-def progress(db: Connection) -> Progress | None:
+def read_progress(db: Connection) -> Progress | None:
     """Return the progress of packing, None when it is complete."""
-    pending = _pending(db)
+    pending = _read_pending(db)
     if not pending:
         return None
     # SQL: works on a schema of an earlier version
@@ -54,7 +54,7 @@ def progress(db: Connection) -> Progress | None:
     return Progress(sum(min(pending.get(step, n), n) for step, n in last.items()), sum(last.values()))
 
 
-def _pending(db: Connection) -> dict[str, int]:
+def _read_pending(db: Connection) -> dict[str, int]:
     """Return the next row of each step that is not finished."""
     # SQL: works on a schema of an earlier version
     return dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
@@ -62,7 +62,7 @@ def _pending(db: Connection) -> dict[str, int]:
 
 def pack_some(db: Database) -> bool:
     """Pack some rows of the first unfinished step; False when packing is complete."""
-    pending = _pending(db)
+    pending = _read_pending(db)
     for step in STEPS:
         if step in pending:
             _PACK[step](db, pending[step])
@@ -83,7 +83,7 @@ def pack_all(db: Database, seconds: float) -> bool:
     return False
 
 
-def _some(db: Database, sql: str, first: int) -> list[Any]:
+def _read_next(db: Database, sql: str, first: int) -> list[Any]:
     """Return the next rows of a query from the pk `first`: at least one, fewer if they are long."""
     batch: list[Any] = []
     length = 0
@@ -96,7 +96,7 @@ def _some(db: Database, sql: str, first: int) -> list[Any]:
     return batch
 
 
-def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
+def _run_for_each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
     """Run `do` for rows until the time of one go is over; return those it was run for, one at least."""
     end = time.perf_counter() + _GO_S
     for number, row in enumerate(rows, 1):
@@ -106,7 +106,7 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
     return rows
 
 
-def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
+def _save_progress(db: Database, step: str, packed: Sequence[Any]) -> None:
     """Record the packed rows of a step; a step without further rows is done."""
     sql, values = "DELETE FROM packing WHERE step = ?", (step,)
     if packed:
@@ -141,9 +141,9 @@ _OLD_ROWS = (
 
 
 def _pack_rows(db: Database, first: int) -> None:
-    batch = _some(db, _OLD_ROWS, first)
-    done = index_upkeep.with_deferred_merge(db, lambda db: _each(batch, partial(_pack_row, db)))
-    _note(db, "rows", done)
+    batch = _read_next(db, _OLD_ROWS, first)
+    done = index_upkeep.with_deferred_merge(db, lambda db: _run_for_each(batch, partial(_pack_row, db)))
+    _save_progress(db, "rows", done)
 
 
 def _pack_row(db: Database, values: Sequence[Any]) -> None:
@@ -180,16 +180,16 @@ def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int 
 
 
 def _pack_messages(db: Database, first: int) -> None:
-    batch = _some(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
+    batch = _read_next(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
     with index_upkeep.past_triggers(db):
-        done = _each(batch, partial(_pack_message, db))
-    _note(db, "messages", done)
+        done = _run_for_each(batch, partial(_pack_message, db))
+    _save_progress(db, "messages", done)
 
 
 def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
     pk, raw, parts = values
     small = codec.pack(parts) if isinstance(parts, str) else parts
-    packed_raw = "" if raw and codec.text_of("", parts) == raw else raw
+    packed_raw = "" if raw and codec.read_text("", parts) == raw else raw
     if (packed_raw, small) != (raw, parts):
         # SQL: works on a schema of an earlier version
         db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (packed_raw, small, pk))
@@ -199,8 +199,8 @@ def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
 
 
 def _pack_trigrams(db: Database, first: int) -> None:
-    batch = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
-    done = _each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
+    batch = _read_next(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
+    done = _run_for_each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
     # as much as comes in: FTS5 merges everything at once if too much remains
     end = time.perf_counter() + _GO_S
     while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
@@ -210,7 +210,7 @@ def _pack_trigrams(db: Database, first: int) -> None:
         for name in _TRIGGERS:
             # SQL: the schema itself, which no model describes
             db.execute_sql(f"DROP TRIGGER packing_{name}")
-    _note(db, "trigrams", done)
+    _save_progress(db, "trigrams", done)
 
 
 _TRIGGERS = ("inserted", "deleted", "outdated", "updated", "messages_outdated", "messages_reworded")  # of the new index

@@ -135,7 +135,7 @@ _PROSE = frozenset(
 )
 
 
-def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
+def find_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first.
 
     Paths and usual words are left out.
@@ -143,22 +143,25 @@ def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
     values = {
         value
         for name, value in env.items()
-        if len(value) >= LEAST and SECRET_NAME.search(name) and _may_be(name.lower()) and _is_own(value)
+        if len(value) >= LEAST
+        and SECRET_NAME.search(name)
+        and _may_name_secret(name.lower())
+        and _is_secret_of_environment(value)
     }
     return tuple(sorted(values, key=lambda v: (-len(v), v)))
 
 
-def _may_be(low: str) -> bool:
+def _may_name_secret(low: str) -> bool:
     """Return whether a name, in lower case, may be a secret's own."""
     return bool(PASSWORD.search(low)) or not _ABOUT.search(low)
 
 
-def _is_own(value: str) -> bool:
+def _is_secret_of_environment(value: str) -> bool:
     ordinary = value.startswith(("/", "~", "./", "unix:", "http://", "https://")) or value.lower() in COMMON
     return not ordinary and len(set(value)) > 3 and not any(c in value for c in "\n\r\0")
 
 
-def stands_for_another(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """Return whether a password in an address is a variable or a placeholder."""
     common = value.lower() in (*COMMON, "pass", "passwd", "pwd", "pw", "secret", "token", "xxx", "foo", "bar")
     return common or bool(_PLACEHOLDER.match(value)) or value[0] in "$%{<[*" or set(value) <= set("x*•.X")
@@ -173,14 +176,14 @@ def kind_of(name: str) -> str:
     return "secret" if "secret" in low else "key"
 
 
-def assigns(name: str, value: str) -> bool:
+def is_secret_value(name: str, value: str) -> bool:
     """Return whether a value under this name, in an object or a form, is a secret."""
     if not LEAST <= len(value) <= 512 or not SECRET_NAME.search(name) or any(c.isspace() for c in value):
         return False
     return is_value(name, value, quoted=True, tight=True)
 
 
-def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
+def find_assigned_secrets(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
     """Yield the secrets assigned to names; `lower` is the text in lower case, same positions."""
     for sign in SIGNS:
         at = lower.find(sign)
@@ -200,7 +203,7 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     longer = _longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
-    start, head = before_name(text, at)
+    start, head = split_before_name(text, at)
     name = head.rpartition(".")[2] + text[at : match.end("rest")]
     if _is_assigned(text, match, start, head, name, longer):
         return name, longer or match.end("value")
@@ -225,7 +228,7 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     return longer.end() if longer else None
 
 
-def before_name(text: str, at: int) -> tuple[str, str]:
+def split_before_name(text: str, at: int) -> tuple[str, str]:
     """Return the line up to a name, and the beginning of the name; `at` is within the name.
 
     A diff's sign or the file and line number of a search are no part of it.
@@ -328,7 +331,7 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
     """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(ENVIRONMENT.match(name) or name.startswith("--"))
-    if not _may_be(low) or _is_no_secret(value, quoted=quoted):
+    if not _may_name_secret(low) or _is_ordinary_value(value, quoted=quoted):
         return False
     if not variable and low.replace("_", "") in value.lower():
         return False
@@ -337,7 +340,7 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
     return bool(_WORD_END.search(name)) and is_random(value, low, quoted=quoted)
 
 
-def _is_no_secret(value: str, *, quoted: bool) -> bool:
+def _is_ordinary_value(value: str, *, quoted: bool) -> bool:
     """Return whether a value is a common word, address, reference, placeholder or chain of names."""
     return bool(
         value.lower() in COMMON
@@ -431,7 +434,7 @@ def _find_name(text: str, lower: str, at: int) -> re.Match[str] | None:
 
 def _is_pair(name: re.Match[str], value: re.Match[str]) -> bool:
     if value["quote"]:
-        return assigns(name["name"], value["quoted"])
+        return is_secret_value(name["name"], value["quoted"])
     if value["sign"] == "=" or not SECRET_NAME.search(name["name"]):
         return False
     tight = not name["quote"]  # else a variable in a program
@@ -440,7 +443,7 @@ def _is_pair(name: re.Match[str], value: re.Match[str]) -> bool:
 
 def _is_apart(text: str, at: int, match: re.Match[str]) -> bool:
     """Return whether a value in a cell, in a block or behind a prompt is a secret."""
-    start, head = before_name(text, at)
+    start, head = split_before_name(text, at)
     name, value = head.rpartition(".")[2] + text[at : match.end("rest")], match["value"]
     random = TURN.search(value[:-1])
     if match["prompt"]:
@@ -456,7 +459,7 @@ def _is_apart(text: str, at: int, match: re.Match[str]) -> bool:
 
 def _is_passphrase(text: str, at: int, match: re.Match[str]) -> bool:
     """Return whether a quoted text with spaces is a passphrase, not a sentence about one."""
-    _, head = before_name(text, at)
+    _, head = split_before_name(text, at)
     name = (head.rpartition(".")[2] + text[at : match.end("rest")]).lower()
     words = match["value"].split()
     if not PASSWORD.search(name) or len(match["value"]) < LEAST or name in match["value"].lower():

@@ -47,7 +47,7 @@ class _MaskingState:
 
     def __init__(self) -> None:
         self.key = randomness.token_bytes(16)
-        self.values = secret_names.of_environment(os.environ)
+        self.values = secret_names.find_environment_values(os.environ)
         self.clean: OrderedDict[str, None] = OrderedDict()
         self.characters = 0
         self._lock = threading.Lock()  # the writer, the reader and who prepares a text all pass here
@@ -92,11 +92,11 @@ def key() -> bytes:
 
 def use_environment(env: Mapping[str, str]) -> None:
     """Mask the values of these variables whose names look secret, in place of those of the process."""
-    _state.values = secret_names.of_environment(env)
+    _state.values = secret_names.find_environment_values(env)
     _state.forget()
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Replace the secrets in `text` by marks; masking twice changes nothing more."""
     if len(text) < secret_names.LEAST or (len(text) >= CLEAN_FROM and _state.knows(text)):
         return text
@@ -110,7 +110,7 @@ def masked(text: str) -> str:
     return text
 
 
-def whole_until(text: str) -> int:
+def find_safe_cut(text: str) -> int:
     """Return where a growing text can be cut without cutting a secret.
 
     That is behind a line, and before an unfinished private key.
@@ -126,22 +126,22 @@ def whole_until(text: str) -> int:
     return begin if begin > 0 and "-----END " not in text[begin:end] else end
 
 
-def masked_lines(text: str) -> str:
+def mask_lines(text: str) -> str:
     """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
     spans = find_secrets(text)
-    return masked(_replace_spans(text, spans, lines=True)) if spans else text
+    return mask_secrets(_replace_spans(text, spans, lines=True)) if spans else text
 
 
-def masked_value(value: Any) -> Any:
+def mask_value(value: Any) -> Any:
     """Mask every text of a JSON value; a text below a name is also judged as that name's value."""
     return _mask_below(value, "")
 
 
 def _mask_below(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        clean = masked(value)
-        if name and clean == value and secret_names.assigns(name, value):
-            return mark(secret_names.kind_of(name), value)
+        clean = mask_secrets(value)
+        if name and clean == value and secret_names.is_secret_value(name, value):
+            return make_mark(secret_names.kind_of(name), value)
         return clean
     if isinstance(value, dict):
         return {k: _mask_below(v, k) for k, v in cast("dict[str, Any]", value).items()}
@@ -155,7 +155,7 @@ def _mask_below(value: Any, name: str) -> Any:
 def mask_output(value: Any) -> Any:
     """Mask secrets in every text of a JSON value, or of a struct's fields, before it leaves the database."""
     if isinstance(value, str):
-        return masked(value)
+        return mask_secrets(value)
     if isinstance(value, dict):
         return {k: mask_output(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
@@ -169,16 +169,16 @@ def mask_output(value: Any) -> Any:
 
 def has_secret(text: str) -> bool:
     """Return whether masking would change `text`."""
-    return masked(text) != text
+    return mask_secrets(text) != text
 
 
-def mark(kind: str, value: str) -> str:
+def make_mark(kind: str, value: str) -> str:
     """Return the mark of a secret."""
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=_state.key, digest_size=2)
     return f"[secret:{kind}:{digest.hexdigest()}]"
 
 
-def marks_in(value: Any) -> tuple[str, ...]:
+def find_marks(value: Any) -> tuple[str, ...]:
     """Return the marks in a text or in the texts of a JSON value, each once, in order."""
     return tuple(dict.fromkeys(_marks(value)))
 
@@ -195,10 +195,10 @@ def _marks(value: Any) -> Iterator[str]:
             yield from _marks(one)
 
 
-def marks_of(source: str) -> frozenset[str]:
+def find_all_marks(source: str) -> frozenset[str]:
     """Return the marks of the secrets in a text, and those that it contains itself."""
-    secret_marks = (mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
-    return frozenset((*secret_marks, *marks_in(source)))
+    secret_marks = (make_mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
+    return frozenset((*secret_marks, *find_marks(source)))
 
 
 def reveal_marks(text: str, source: str) -> str:
@@ -206,13 +206,13 @@ def reveal_marks(text: str, source: str) -> str:
 
     A mark that stands for no value in `source`, or for two, or that `source` itself contains, stays.
     """
-    new_marks = set(marks_in(text)) - set(marks_in(source))
+    new_marks = set(find_marks(text)) - set(find_marks(source))
     if not new_marks:
         return text
     values: dict[str, set[str]] = {}
     for one in find_secrets(source):
         value = source[one.start : one.end]
-        if (name := mark(one.kind, value)) in new_marks:
+        if (name := make_mark(one.kind, value)) in new_marks:
             values.setdefault(name, set()).add(value)
     for name, held in values.items():
         if len(held) == 1:
@@ -243,7 +243,11 @@ def find_secrets(text: str) -> list[Secret]:
 def _spans(text: str) -> list[secret_shapes.Span]:
     # the one letter that becomes two in lower case: positions must stay
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
-    spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    spans = [
+        *_environment(text),
+        *secret_shapes.find_shapes(text, lower),
+        *secret_names.find_assigned_secrets(text, lower),
+    ]
     return [*spans, *secret_names.find_apart(text, lower)]
 
 
@@ -281,7 +285,7 @@ def _replace_spans(text: str, spans: list[Secret], *, lines: bool = False) -> st
     last = 0
     for one in spans:
         value = text[one.start : one.end]
-        out += [text[last : one.start], mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
+        out += [text[last : one.start], make_mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
         last = one.end
     return "".join([*out, text[last:]])
 
@@ -317,9 +321,9 @@ class MaskedStream:
         return rest
 
     def _take(self, end: int) -> str:
-        clean = masked(self._held[:end])
+        clean = mask_secrets(self._held[:end])
         out, self._given = clean[self._given :], max(self._given, len(clean))
         if line := self._held.rfind("\n", 0, end) + 1:
-            self._given = len(masked(self._held[line:end]))
+            self._given = len(mask_secrets(self._held[line:end]))
             self._held = self._held[line:]
         return out

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from sakti.core.lazy import lazy_imports
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 with lazy_imports:  # a question about tasks reads this module, and does without the models
     from sakti.store import models
@@ -159,7 +159,7 @@ def _text_fields() -> dict[tuple[str, str], models.TextField]:
     return {(models.meta_of(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
 
 
-def entering(table: str, column: str, text: str) -> str:
+def mask_for_storage(table: str, column: str, text: str) -> str:
     """Return `text` as a column may hold it: without keys, tokens and passwords.
 
     Raises `KeyError` for a column without texts.
@@ -167,4 +167,4 @@ def entering(table: str, column: str, text: str) -> str:
     if column not in by_name()[table].texts:
         raise KeyError(f"{table}.{column} holds no text: give it another kind in {models.__name__}")
     field = _text_fields().get((table, column))
-    return masked(text) if field is None else field.mask(text)
+    return mask_secrets(text) if field is None else field.mask(text)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from sakti.core.types import TextPart
 from sakti.store import files, rows, secrets
 from sakti.store.connection import Connection, Database
-from sakti.store.memory.records import working_memory
+from sakti.store.memory.records import read_working_memory
 from sakti.store.models import (
     CompactionRow,
     MemoryRecordRow,
@@ -33,7 +33,7 @@ from sakti.store.models import (
     WorkingMemoryRow,
 )
 from sakti.store.tasks import graph
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 
 HISTORY_KEPT = 5_000
 ANSWER = "answer:"  # before a thread's id, the owner in `unsent` of the answer that is being written there
@@ -58,16 +58,16 @@ _MOVED = (
 )
 
 
-def history(db: Database, resource_id: str, limit: int) -> list[str]:
+def list_prompts(db: Database, resource_id: str, limit: int) -> list[str]:
     """Return the newest `limit` prompts, oldest first."""
     row = PromptRow
     newest = row.select(row.text).where(row.resource_id == resource_id).order_by(row.pk.desc()).limit(limit)
     return [text for (text,) in reversed(newest.tuples().execute(db))]
 
 
-def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
+def add_prompt(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
     """Add a prompt and its thread to the history; one that repeats the last is not added."""
-    row, text = PromptRow, entering("prompt_history", "text", text)
+    row, text = PromptRow, mask_for_storage("prompt_history", "text", text)
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
     last = rows.first(db, newest)
     if last and last[1:] == (text, thread_id):
@@ -88,7 +88,7 @@ class Unsent(Struct, frozen=True):
     thread_id: str | None = None
 
 
-def keep_unsent(
+def save_unsent(
     db: Database, resource_id: str, owner: str, unsent: Unsent, now: int, *, is_closing: bool = False
 ) -> None:
     """Persist what `owner`'s window holds unsent; a window that closes leaves it to the next one."""
@@ -111,10 +111,10 @@ def forget_unsent(db: Database, resource_id: str, owner: str) -> None:
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
 
 
-def keep_answer_piece(db: Database, resource_id: str, thread_id: str, piece: str, now: int) -> None:
+def append_answer(db: Database, resource_id: str, thread_id: str, piece: str, now: int) -> None:
     """Append to the stored text of the answer that is being written in a thread."""
     owner = f"{ANSWER}{thread_id}"
-    piece = entering("unsent", "draft", piece)
+    piece = mask_for_storage("unsent", "draft", piece)
     rows.insert(
         db, UnsentRow, resource_id=resource_id, owner=owner, draft=piece, queued=[], updated_at=now, thread_id=thread_id
     )
@@ -149,7 +149,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
         queued += texts
     draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
     unsent = Unsent(draft, queued, threads.pop() if len(threads) == 1 else None)
-    keep_unsent(db, resource_id, owner, unsent, now)
+    save_unsent(db, resource_id, owner, unsent, now)
     return draft, queued
 
 
@@ -181,7 +181,7 @@ def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
     return ["\n".join(p.text for p in one.parts if isinstance(p, TextPart)) for one in newest]
 
 
-def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
+def list_rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
     """Return the workspace's saved rules as (rule, decision)."""
     saved = RuleRow.select(RuleRow.rule, RuleRow.decision).where(RuleRow.resource_id == resource_id)
     saved = saved.order_by(RuleRow.created_at, RuleRow.rule)
@@ -198,7 +198,7 @@ def delete_rule(db: Database, resource_id: str, rule: str) -> None:
     rows.delete(db, RuleRow, resource_id=resource_id, rule=rule)
 
 
-def ui_state(db: Database) -> dict[str, str]:
+def load_ui_state(db: Database) -> dict[str, str]:
     row = UiStateRow
     return dict(row.select(row.key, row.value).where(row.key != MARK_KEY).tuples().execute(db))
 
@@ -214,10 +214,10 @@ def use_mark_key(db: Database) -> None:
     secrets.use_key(_read_key(db) or randomness.token_bytes(16))
 
 
-def keep_mark_key(db: Database) -> None:
+def store_mark_key(db: Database) -> None:
     """Store the key in use, and go by the one that another process stored first."""
     if _read_key(db) is None:
-        value = entering("ui_state", "value", secrets.key().hex())
+        value = mask_for_storage("ui_state", "value", secrets.key().hex())
         # SQL: runs before the schema of the file is known
         db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{MARK_KEY}', ?)", (value,))
     use_mark_key(db)
@@ -232,7 +232,7 @@ def _read_key(db: Database) -> bytes | None:
         return None
 
 
-class KnownFolder(Struct, frozen=True):
+class WorkspaceFolder(Struct, frozen=True):
     """Identity of a workspace's folder; `first_commit` is that of its repository, "" if it is not known."""
 
     root: str
@@ -241,7 +241,7 @@ class KnownFolder(Struct, frozen=True):
     inode: int
     first_commit: str = ""
 
-    def is_same(self, other: KnownFolder) -> bool:
+    def is_same(self, other: WorkspaceFolder) -> bool:
         """Return whether another root may be the same folder under an earlier name."""
         if (self.device, self.inode) == (other.device, other.inode):
             return True
@@ -261,27 +261,27 @@ class Holdings(Struct, frozen=True):
         return not (self.threads or self.tasks or self.page)
 
 
-def get_folder(db: Connection, root: str) -> KnownFolder | None:
+def get_folder(db: Connection, root: str) -> WorkspaceFolder | None:
     """Return the folder that a workspace was last opened in."""
     stored = rows.select(db, UiStateRow, ("value",), key=_KEY + root)
-    return msgspec.json.decode(stored[0][0], type=KnownFolder) if stored else None
+    return msgspec.json.decode(stored[0][0], type=WorkspaceFolder) if stored else None
 
 
-def remember_folder(db: Database, folder: KnownFolder) -> None:
+def remember_folder(db: Database, folder: WorkspaceFolder) -> None:
     """Store the folder of a workspace."""
     set_ui_state(db, _KEY + folder.root, msgspec.json.encode(folder).decode())
 
 
-def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
+def find_same_folders(db: Connection, folder: WorkspaceFolder) -> list[Holdings]:
     """Return the other workspaces that may have been this folder, if anything is stored under them."""
     # SQL: a range of keys by their beginning, on a bare connection too
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
-    others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
-    same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
+    others = [msgspec.json.decode(value, type=WorkspaceFolder) for (value,) in stored]
+    same = [count_holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
     return [holding for holding in same if not holding.is_empty]
 
 
-def holdings(db: Connection, root: str) -> Holdings:
+def count_holdings(db: Connection, root: str) -> Holdings:
     """Count a workspace's data."""
     # SQL: three counts in one statement
     row = db.execute_sql(
@@ -298,7 +298,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
 
     A task whose handle is taken gets another one. If both have a page, the old one's text is added to the newer.
     """
-    moved = holdings(db, old)
+    moved = count_holdings(db, old)
     _free_handles(db, old, new)
     if not rows.select(db, MemoryRecordRow, ("id",), lookup_key=f"resource:{new}"):
         rows.change(db, MemoryRecordRow, {"lookup_key": f"resource:{old}"}, lookup_key=f"resource:{new}")
@@ -306,7 +306,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
     for model in _MOVED:
         rows.change(db, model, {"resource_id": old}, resource_id=new)
     for root in (old, new):
-        graph.tally(db, root)
+        graph.count_states(db, root)
     rows.delete(db, UiStateRow, key=_KEY + old)
     return moved
 
@@ -321,7 +321,7 @@ def _free_handles(db: Database, old: str, new: str) -> None:
 
 
 def _move_page(db: Database, old: str, new: str) -> None:
-    source, target = (working_memory(db, "resource", root) for root in (old, new))
+    source, target = (read_working_memory(db, "resource", root) for root in (old, new))
     if source is None:
         return
     if target is None:

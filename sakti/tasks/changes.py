@@ -23,8 +23,8 @@ from sakti.store.tasks import questions, rows
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT
 from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
-from sakti.store.text_registry import entering
-from sakti.tasks.describe import holder
+from sakti.store.text_registry import mask_for_storage
+from sakti.tasks.describe import name_holder
 
 CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
 SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
@@ -105,14 +105,14 @@ def check_claim(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
     """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
     if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
-            f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
+            f"{task.handle} is claimed by {name_holder(task)}. {doing} it anyway needs force.", code="already_claimed"
         )
 
 
 # --- the log ----------------------------------------------------------------------------------------------
 
 
-def difference(before: Task, after: Task) -> tuple[Json, Json]:
+def find_difference(before: Task, after: Task) -> tuple[Json, Json]:
     """Return the fields that differ: as they were, as they are."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in _LOGGED}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -121,7 +121,7 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    rows.add_event(db, after, action, actor.name, actor.now, difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, find_difference(before, after), batch=batch)
 
 
 def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
@@ -184,8 +184,8 @@ def refuse_open_parts(db: Database, resource_id: str, task_ids: Iterable[str]) -
     Raises `TaskError` (closed).
     """
     for epic in store_graph.find_epics_to_reopen(db, resource_id, task_ids)[:1]:
-        children = store_graph.open_children(db, [epic])[epic]
-        names = questions.handles(db, [epic, children[0]])
+        children = store_graph.list_open_children(db, [epic])[epic]
+        names = questions.map_handles(db, [epic, children[0]])
         raise TaskError(
             f"The epic {names[epic]} is closed, and {names[children[0]]} would be an open part of it;"
             f" `reopen {names[epic]}` opens it for more tasks.",
@@ -228,8 +228,8 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
 
     `new` is a child and its parent that are about to be connected.
     """
-    names = questions.handles(db, cycle)
-    parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
+    names = questions.map_handles(db, cycle)
+    parts = {*store_graph.list_parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
     text = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
     return text + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
@@ -269,9 +269,9 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
     would break.
     """
     out: list[tuple[str, Task]] = []
-    while count and (newest := rows.newest_events(db, actor.resource_id, UNDOABLE, 1)):
+    while count and (newest := rows.list_newest_events(db, actor.resource_id, UNDOABLE, 1)):
         event = newest[0]
-        done = _take_back(db, actor, event)
+        done = _undo_event(db, actor, event)
         rows.mark_events_undone(db, event, actor.now)
         if done:
             details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
@@ -283,18 +283,18 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
     return out
 
 
-def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
+def _undo_event(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
     if event.batch is None:
         task = _undo_one(db, actor, event)
         done = [] if task is None else [(event.action, task)]
         refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
         return done
-    return _take_back_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
+    return _undo_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
 
 
-def _take_back_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
+def _undo_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
     """Undo changes that were made together; imported tasks are deleted."""
-    group = rows.events_of_batch(db, batch)
+    group = rows.list_events_of_batch(db, batch)
     undone = [_undo_one(db, actor, e) for e in group if e.action != "import"]
     changed_tasks = [task for task in undone if task is not None]
     imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
@@ -321,7 +321,7 @@ def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "link":
             return task if rows.remove_link(db, task_id, values["message"]) else None
         case _:
-            return _fields(db, actor, task, event.before or {}, values)
+            return _restore_fields(db, actor, task, event.before or {}, values)
 
 
 def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | None:
@@ -347,7 +347,7 @@ def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task 
     return questions.get(db, task.id)
 
 
-def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
+def _restore_fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
     """Put back the fields that a change touched; changes made to other fields since stay."""
     changes = {k: v for k, v in before.items() if k in _RESTORED and (k not in after or after[k] != v)}
     labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
@@ -384,7 +384,7 @@ def clean_title(value: Any) -> str:
     if len(title) > 500:
         raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
     check_text("title", title)
-    return entering("tasks", "title", title)
+    return mask_for_storage("tasks", "title", title)
 
 
 def check_priority(priority: Any) -> None:
@@ -405,7 +405,7 @@ def clean_labels(values: Sequence[Any]) -> list[str]:
     return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
 
 
-def merged_metadata(before: Json, changes: Any) -> Json:
+def merge_metadata(before: Json, changes: Any) -> Json:
     """Return metadata with `changes` in it; a value of None removes its key."""
     if not isinstance(changes, dict):
         raise TaskError("metadata must be an object of keys and values.", code="invalid")

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions
-from sakti.store.tasks.deadlocks import BLOCKS, PARENT, waits
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT, list_waits
 from sakti.store.tasks.deadlocks import Node as Moment
 from sakti.store.tasks.questions import Task
 
@@ -132,7 +132,7 @@ def ready(graph: Graph) -> list[str]:
 
 def load(db: Database, resource_id: str) -> tuple[dict[str, Task], Graph]:
     """Load all tasks of a workspace, and the graph of them."""
-    tasks = {t.id: t for t in questions.all_live(db, resource_id)}
+    tasks = {t.id: t for t in questions.list_live(db, resource_id)}
     nodes = [Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
     return tasks, build(nodes, [Edge(*e) for e in store_graph.edges(db, resource_id)])
 
@@ -143,10 +143,10 @@ def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:
         return (new.task, new.task)
     ahead: dict[Moment, list[Moment]] = {}
     for edge in edges:
-        for moment, other in waits((edge.task, edge.on, edge.type)):
+        for moment, other in list_waits((edge.task, edge.on, edge.type)):
             ahead.setdefault(moment, []).append(other)
     found: list[tuple[str, ...]] = []
-    for moment, other in waits((new.task, new.on, new.type)):
+    for moment, other in list_waits((new.task, new.on, new.type)):
         if way := _way(ahead, other, moment):
             cycle = (moment[0], *way)
             at = cycle.index(new.task)

@@ -20,7 +20,7 @@ from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.store import files
-from sakti.store.secrets import masked_value
+from sakti.store.secrets import mask_value
 from sakti.store.threads import threads as thread_store
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class Goals:
         block: Json | None = None
         if goal.is_open:
             block = {"text": f"{goal.text}\n\n{_describe_end(goal)}", "index": goal.index}
-        stored = masked_value({KEY: to_builtins(goal), thread_store.PINNED_GOAL: block})
+        stored = mask_value({KEY: to_builtins(goal), thread_store.PINNED_GOAL: block})
         await self._open.add_metadata(stored)
         assert self._open.thread is not None
         self._open.emit(ThreadChanged(self._open.thread))

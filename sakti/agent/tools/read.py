@@ -18,7 +18,7 @@ from sakti.agent.tools.files import MAX_RESULTS, SECONDS, describe_omitted, list
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
-from sakti.store.secrets import masked_lines
+from sakti.store.secrets import mask_lines
 
 MAX_ENTRIES = 1_000  # of a folder
 MAX_LINE = 2_000
@@ -66,7 +66,7 @@ def _split_masked(text: str) -> list[str]:
 
     A very large file is masked by the lines that are shown.
     """
-    return textfile.bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
+    return textfile.bodies(mask_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
 def _describe_form(text: FileText) -> str:

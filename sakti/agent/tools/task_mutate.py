@@ -235,7 +235,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     async def release(run: ToolContext, *, id: str, force: bool = False) -> Json:
         def back(db: Database, actor: service.Actor) -> tuple[Task, Task | None]:
             released = service.release(db, actor, id, force=force)
-            return released, service.active_task(db, run.thread_id, run.thread_id)
+            return released, service.get_active_task(db, run.thread_id, run.thread_id)
 
         task, active = await change(run, back)
         return _build_result(task) | ({"note": f"{active.handle} is the active task."} if active else {})
@@ -243,7 +243,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     async def close(run: ToolContext, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
         def end(db: Database, actor: service.Actor) -> tuple[Task, tuple[Task, ...], list[Task]]:
             task, freed = service.close(db, actor, id, reason, summary, force=force)
-            return task, freed, service.finished_containers(db, task.id)
+            return task, freed, service.list_finished_containers(db, task.id)
 
         task, freed, finished = await change(run, end)
         ready = {"readyToClose": [describe(t) for t in finished]} if finished else {}

@@ -160,7 +160,7 @@ class Reflection:
 
         def begin(db: Database) -> None:  # what would be refused in the end is not asked for
             ids = [g.id for g in groups]
-            memory_store.may_condense(db, window.record.id, ids, corrections)
+            memory_store.require_condensable(db, window.record.id, ids, corrections)
             before.append(self.worker.to_condense(db, window.record.id, ids))
 
         async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:

@@ -74,11 +74,11 @@ async def archive(
             archive_file.create(store.path)
             last = 0
             while last is not None:
-                last = await upkeep.piece(store, partial(_move_some, done=done, before=before, after=last))
+                last = await upkeep.run_piece(store, partial(_move_some, done=done, before=before, after=last))
                 progress(done.messages, messages)
         done.removed = await sweep(store)
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, done.path) from e
+        raise failures.to_archive_error(e, done.path) from e
     return done
 
 
@@ -104,7 +104,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
     size = 0
     # SQL: a condition on packed text, without loading it
     for pk, parts in db.execute_sql(f"SELECT m.pk, m.parts{_OLD} ORDER BY m.pk LIMIT {_ROWS}", (after, before)):
-        rows.append((pk, parts, codec.readable(parts)))
+        rows.append((pk, parts, codec.unpack_or_empty(parts)))
         size += len(parts)
         if size > _LONG:
             break
@@ -112,7 +112,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
         return None
     readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
     with contextlib.closing(archive_file.connect(done.path)) as file:
-        references = archive_file.put(file, [text for *_, text in readable])
+        references = archive_file.store_parts(file, [text for *_, text in readable])
     with index_upkeep.past_triggers(db):  # the text stays
         for (pk, parts, _), reference in zip(readable, references, strict=True):
             # SQL: writes packed bytes past the field's own packing
@@ -134,10 +134,10 @@ async def sweep(store: Store) -> int:
     last: int | None = 0
     try:
         while last is not None:
-            some, last = await upkeep.piece(store, partial(_sweep_some, place=place, after=last))
+            some, last = await upkeep.run_piece(store, partial(_sweep_some, place=place, after=last))
             removed += some
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, place) from e
+        raise failures.to_archive_error(e, place) from e
     return removed
 
 
@@ -157,31 +157,34 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
         return len(gone), keys[-1]
 
 
-def recover(db: Database, path: Path, end: str) -> str:
+def recover_archive(db: Database, path: Path, end: str) -> str:
     """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
 
     `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
     Raises `apsw.Error`, `OSError`.
     """
-    _, problem = checks.archive_problems(db)
-    place, new = archive_file.path_of(path), files.own(archive_file.path_of(path), "recovering")
-    some = archive_file.any_reference(db)
+    _, problem = checks.find_archive_problem(db)
+    place, new = archive_file.path_of(path), files.make_unfinished_path(archive_file.path_of(path), "recovering")
+    some = archive_file.find_reference(db)
     if not problem or some is None or not place.exists():
         return ""
-    number = archive_file.number_of(some)
+    number = archive_file.archive_number_of(some)
     # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
-    keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
+    keys = sorted(
+        {archive_file.key_of(stored) for (stored,) in rows if archive_file.archive_number_of(stored) == number}
+    )
     try:
         copied = _copy_rows(place, new, number, keys)
         if not copied:
             return ""
-        archive_file.forget(path)
-        place.rename(files.beside(place, end))
+        archive_file.close_archive(path)
+        place.rename(files.append_suffix(place, end))
         new.rename(place)
     finally:
         files.delete_database(new)
-    return f"{copied} of {len(keys)} texts in the archive could be read; the damaged one is {files.beside(place, end)}"
+    damaged = files.append_suffix(place, end)
+    return f"{copied} of {len(keys)} texts in the archive could be read; the damaged one is {damaged}"
 
 
 def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
@@ -198,7 +201,7 @@ def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
                 row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
             except apsw.Error:
                 continue
-            if row is not None and codec.readable(row[0] if isinstance(row[0], str | bytes) else None):
+            if row is not None and codec.unpack_or_empty(row[0] if isinstance(row[0], str | bytes) else None):
                 target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
                 copied += 1
     return copied

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
 from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
-from sakti.store.connection import Database, plain
+from sakti.store.connection import Database, wrap_connection
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import checks
@@ -41,16 +41,16 @@ _STEP = 10  # items between two looks at the clock
 _WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
 
 
-async def each(
+async def run_in_pieces(
     store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
 ) -> None:
     """Run `do(db, some)` over all of `items` in pieces; `step` items between two looks at the clock."""
     at = 0
     while at < len(items):
-        at = await piece(store, partial(_from, items=items, at=at, do=do, step=step))
+        at = await run_piece(store, partial(_run_from, items=items, at=at, do=do, step=step))
 
 
-def _from(
+def _run_from(
     db: Database, *, items: Sequence[T], at: int, do: Callable[[Database, Sequence[T]], object], step: int
 ) -> int:
     end = time.perf_counter() + PIECE_S
@@ -61,7 +61,7 @@ def _from(
             return at
 
 
-async def until_done(store: Store, step: Callable[[Database], bool], *, seconds: float | None = None) -> None:
+async def run_until_done(store: Store, step: Callable[[Database], bool], *, seconds: float | None = None) -> None:
     """Run `step(db)` in pieces (of `seconds`) until it returns False."""
 
     def some(db: Database) -> bool:
@@ -71,11 +71,11 @@ async def until_done(store: Store, step: Callable[[Database], bool], *, seconds:
                 return True
         return False
 
-    while await piece(store, some):
+    while await run_piece(store, some):
         pass
 
 
-async def piece(store: Store, work: Callable[[Database], T]) -> T:
+async def run_piece(store: Store, work: Callable[[Database], T]) -> T:
     """Run `work(db)` and rest as long as it took, two pieces at most."""
     began = time.perf_counter()
     done = await store.write(work)
@@ -92,7 +92,7 @@ async def reindex(store: Store) -> None:
         for one in noted:
             items = await store.read(reindexing.items, one)
             # one row at a time: putting a long text into the indexes takes long
-            await each(store, items, partial(reindexing.work_off, noted=one), step=1)
+            await run_in_pieces(store, items, partial(reindexing.work_off, noted=one), step=1)
             await store.write(reindexing.is_done, one)
 
 
@@ -108,7 +108,7 @@ async def reindex_quietly(store: Store) -> None:
 
 async def pack(store: Store) -> None:
     """Pack rows of earlier versions (see `packing`). Raises StoreError if nothing can be written."""
-    await until_done(store, packing.pack_some, seconds=PACK_S)
+    await run_until_done(store, packing.pack_some, seconds=PACK_S)
 
 
 async def pack_quietly(store: Store) -> None:
@@ -124,17 +124,17 @@ async def pack_quietly(store: Store) -> None:
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     findings = await store.read(checks.check)
-    return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
+    return [f if f.ok or not f.is_repairable else await repair_finding(store, f) for f in findings]
 
 
 async def repair_finding(store: Store, finding: Finding) -> Finding:
     """Repair a finding and return what to report then."""
-    return await _MENDING[finding.name](store, finding)
+    return await _REPAIRS[finding.name](store, finding)
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
     pks = await store.read(search_index.unindexed)
-    await each(store, pks, search_index.index_messages)
+    await run_in_pieces(store, pks, search_index.index_messages)
     await reindex(store)
     outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, outcome)
@@ -145,30 +145,30 @@ async def _pack(store: Store, finding: Finding) -> Finding:
     return Finding("space", True, f"was {finding.detail}; packed now")
 
 
-async def _mend_memory(store: Store, _: Finding) -> Finding:
+async def _repair_memory(store: Store, _: Finding) -> Finding:
     wrong = await store.read(memory_integrity.check)
-    done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
+    done = [await store.write(memory_integrity.repair_states, record, store.clock.now()) for record in wrong]
     return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
 
 
 async def _count_tasks(store: Store, _: Finding) -> Finding:
     stale = await store.read(graph.find_stale)
     for resource_id in stale:
-        await each(store, await store.read(graph.task_ids, resource_id), graph.refresh)
-        await store.write(graph.tally, resource_id)
+        await run_in_pieces(store, await store.read(graph.task_ids, resource_id), graph.refresh)
+        await store.write(graph.count_states, resource_id)
     return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
 
 
-async def _mend_task_index(store: Store, finding: Finding) -> Finding:
+async def _repair_task_index(store: Store, finding: Finding) -> Finding:
     await store.write(index_upkeep.empty, finding.name)
-    await each(store, await store.read(checks.unindexed_tasks), checks.index_tasks)
+    await run_in_pieces(store, await store.read(checks.find_unindexed_tasks), checks.index_tasks)
     return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
 
 
-async def _mend_index(store: Store, finding: Finding) -> Finding:
+async def _repair_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
     if await store.read(archive_file.is_missing):
-        return replace(finding, mend=archive_file.MISSING, mendable=False)
+        return replace(finding, advice=archive_file.MISSING, is_repairable=False)
     beyond_filling = any(words in finding.detail for words in ("damaged", checks.DIFFER))
     if beyond_filling or await store.read(index_upkeep.count_orphans, table):
         await rebuild(store, table)
@@ -178,14 +178,14 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
     return Finding(table, True, f"was {finding.detail}; filled")
 
 
-# What mends a finding of that name.
-_MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
+# The repair of a finding, by its name.
+_REPAIRS: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
     "search": _add_messages,
-    "memory": _mend_memory,
+    "memory": _repair_memory,
     "space": _pack,
     "task counts": _count_tasks,
-    search_index.TASKS: _mend_task_index,
-    **dict.fromkeys(search_index.TABLES, _mend_index),
+    search_index.TASKS: _repair_task_index,
+    **dict.fromkeys(search_index.TABLES, _repair_index),
 }
 
 
@@ -196,7 +196,7 @@ async def rebuild_index(store: Store) -> dict[str, int]:
     again, newest first.
     """
     added = await store.read(search_index.unindexed)
-    await each(store, added, search_index.index_messages)
+    await run_in_pieces(store, added, search_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
     return {"texts": await store.read(index_upkeep.texts), "added": len(added)}
@@ -214,8 +214,8 @@ async def rebuild(store: Store, table: str) -> None:
 async def _fill(store: Store, table: str, pks: Sequence[int]) -> None:
     for end in range(len(pks), 0, -_WINDOW):
         window = pks[max(0, end - _WINDOW) : end]
-        await each(store, window, partial(_fill_some, table=table))
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
+        await run_in_pieces(store, window, partial(_fill_some, table=table))
+        await run_until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
 def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
@@ -224,33 +224,33 @@ def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
 
 async def _drop_old_indexes(store: Store) -> None:
     for table in await store.read(index_upkeep.replaced):
-        await until_done(store, partial(index_upkeep.drop_some, table=table))
+        await run_until_done(store, partial(index_upkeep.drop_some, table=table))
 
 
-async def optimize(store: Store) -> None:
+async def optimize_indexes(store: Store) -> None:
     """Merge each search index into one segment and refresh SQLite's statistics.
 
     Searches get faster, and nothing removed is left in the indexes.
     """
     for table in (*search_index.TABLES, search_index.TASKS):
         await _merge_whole(store, table)
-    await store.write(_is_merged)
+    await store.write(_finish_merge)
 
 
-async def merge(store: Store) -> None:
+async def merge_indexes(store: Store) -> None:
     """Merge the segments of the search indexes, as an idle session does."""
     for table in search_index.TABLES:
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
+        await run_until_done(store, partial(index_upkeep.merge_some, table=table))
         if await store.read(index_upkeep.is_scattered, table):
             await _merge_whole(store, table)
 
 
 async def _merge_whole(store: Store, table: str) -> None:
     await store.write(index_upkeep.merge_some, table, whole=True)
-    await until_done(store, partial(index_upkeep.merge_some, table=table))
+    await run_until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
-def _is_merged(db: Database) -> None:
+def _finish_merge(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
     db.connection().pragma("optimize")
 
@@ -267,7 +267,7 @@ COUNTED = (
 )
 
 
-def stats(db: Database, path: Path) -> dict[str, int | str]:
+def collect_stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
     out["bytes"] = _total_size(path)
@@ -305,7 +305,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     if not path.exists():
         raise StoreError(f"{path} is not there.", code="missing")
     opening.refuse_unusable(path)
-    if not files.writable(path):
+    if not files.is_writable(path):
         raise StoreError(f"{path} or its folder is not writable.", code="read_only")
     if not opening.is_alone(path):
         raise StoreError(
@@ -317,7 +317,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
             opening.refuse_foreign(connection, path)
-            if migrate.current_version(plain(connection)) != migrate.LATEST:
+            if migrate.current_version(wrap_connection(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
@@ -331,7 +331,7 @@ def vacuum(path: Path) -> tuple[int, int]:
 
 
 def _total_size(path: Path) -> int:
-    return sum(map(files.size_of, files.all_of(path)))
+    return sum(map(files.size_of, files.list_files(path)))
 
 
 def _vacuum_archive(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Store memory records, one for a thread or for a workspace, and the pages of working memory.
 
-`get_record`, `revision`, `count_corrections` and `working_memory` are raw SQL: every step queries them.
+`get_record`, `revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None
     rows.update(db, MemoryRecordRow, record_id, last_buffered_at_tokens=tokens, last_buffered_at_time=now)
 
 
-def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
+def read_working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
     """Return the newest version of a page and its number."""
     # SQL: each step runs it; building a query takes 80-300 µs
     row = db.execute_sql(_NEWEST, (scope, owner_id)).fetchone()
@@ -159,7 +159,7 @@ def put_working_memory(db: Database, page: PageVersion, *, expected_version: int
 
     Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet) is no longer the newest.
     """
-    current = working_memory(db, page.scope, page.owner_id)
+    current = read_working_memory(db, page.scope, page.owner_id)
     if (current[1] if current else 0) != expected_version:
         raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
     WorkingMemoryRow.insert(

@@ -24,7 +24,7 @@ Node: TypeAlias = tuple[str, bool]
 Edge: TypeAlias = tuple[str, str, str]  # task, depends on, type
 
 
-def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
+def list_waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
     """Return pairs of nodes: because of this edge the first waits for the second."""
     task, on, kind = edge
     if kind == BLOCKS:
@@ -56,13 +56,13 @@ class WaitGraph:
         if edge[0] == edge[1]:
             return (edge[0], edge[0])
         done: list[tuple[Node, Node]] = []
-        for node, other in waits(edge):
+        for node, other in list_waits(edge):
             cycle = self._connect(node, other)
             if cycle is not None:
                 for a, b in done:
                     self._ahead[a].remove(b)
                     self._behind[b].remove(a)
-                return _from(edge[0], cycle)
+                return _rotate(edge[0], cycle)
             done.append((node, other))
         return None
 
@@ -100,7 +100,7 @@ class WaitGraph:
         return came
 
 
-def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
+def _rotate(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
     """Rotate a cycle `b, a, c, b` so that it begins and ends with `task`."""
     at = cycle.index(task)
     return (*cycle[at:-1], *cycle[:at], task)
@@ -109,7 +109,7 @@ def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
 def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
     ahead: dict[Node, list[Node]] = {}
     for edge in edges:
-        for node, other in waits(edge):
+        for node, other in list_waits(edge):
             ahead.setdefault(node, []).append(other)
             ahead.setdefault(other, [])
     return ahead
@@ -157,7 +157,7 @@ def _components(edges: Iterable[Edge]) -> dict[Node, int]:
     return component
 
 
-def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
+def find_cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     """Return the cycles among existing edges, one for each edge that closes one.
 
     Only edges within a component can; components without common edges are handled apart, so that the time stays
@@ -165,7 +165,7 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     """
     edges = list(edges)
     component = _components(edges)
-    within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
+    within = {e: {component[a] for a, b in list_waits(e) if component[a] == component[b]} for e in edges}
     place = _join_sets(within.values())
     apart: dict[int, WaitGraph] = {}
     all_cycles: list[tuple[str, ...]] = []
@@ -217,4 +217,4 @@ def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadl
     edges_of: dict[str, list[Edge]] = {}
     for workspace, task, on, kind in rows:
         edges_of.setdefault(workspace, []).append((task, on, kind))
-    return [Deadlock(workspace, path) for workspace, edges in edges_of.items() for path in cycles(edges)]
+    return [Deadlock(workspace, path) for workspace, edges in edges_of.items() for path in find_cycles(edges)]

@@ -57,7 +57,7 @@ def _get_with_deleted(db: Database, task_id: str) -> Task:
     task = questions.get(db, task_id)
     if task is None:
         ((resource_id,),) = rows.select(db, TaskRow, ("resource_id",), id=task_id)
-        (task,) = questions.matching(db, resource_id, task_id, deleted=True)
+        (task,) = questions.find_matching(db, resource_id, task_id, deleted=True)
     return task
 
 
@@ -73,7 +73,7 @@ def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: in
     graph.refresh_all(db, resource_id)
 
 
-def resource_of(db: Database, task_id: str) -> str | None:
+def find_resource(db: Database, task_id: str) -> str | None:
     """Return the workspace of a task, None if it does not exist."""
     return TaskRow.select(TaskRow.resource_id).where(TaskRow.id == task_id).scalar(db)
 
@@ -144,7 +144,7 @@ def _metadata(db: Database, task_id: str) -> Json:
     return row["metadata"]
 
 
-def by_source(db: Database, resource_id: str, source: str) -> dict[str, ImportedTask]:
+def map_by_source(db: Database, resource_id: str, source: str) -> dict[str, ImportedTask]:
     """Return the tasks imported from `source`, deleted ones too, by their id there."""
     imported = (
         TaskRow.select(TaskRow.id, TaskRow.deleted_at, TaskRow.metadata)
@@ -209,7 +209,7 @@ def remove_link(db: Database, task_id: str, message_id: str) -> bool:
     return TaskMessageRow.delete().where(link).execute(db) == 1
 
 
-def said_about(db: Database, task_id: str, limit: int = 500) -> list[str]:
+def list_linked_messages(db: Database, task_id: str, limit: int = 500) -> list[str]:
     """Return the ids of the messages linked to a task, oldest first.
 
     Each tool call comes with its results, even where those are not linked.
@@ -285,7 +285,7 @@ def find_active_task(db: Database, thread_id: str, holder: str, owner: str | Non
     return task_id
 
 
-def latest_task(db: Database, resource_id: str, holder: str) -> str | None:
+def find_latest_task(db: Database, resource_id: str, holder: str) -> str | None:
     """Return the task that the holder claimed last and still has in progress."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.deleted_at.is_null()
@@ -294,7 +294,7 @@ def latest_task(db: Database, resource_id: str, holder: str) -> str | None:
     return None if row is None else row[0]
 
 
-def orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
+def find_orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
     """Return the tasks held by a thread whose process has ended."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
@@ -304,7 +304,7 @@ def orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
 
 def adopt_claims(db: Database, resource_id: str, holder: str, owner: str) -> None:
     """Make a process the owner of a thread's claims that no other process has."""
-    for task_id in orphaned_tasks(db, resource_id, holder):
+    for task_id in find_orphaned_tasks(db, resource_id, holder):
         TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)
 
 
@@ -338,13 +338,13 @@ def add_event(
     rows.insert(db, TaskEventRow, **who, **change)
 
 
-def newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
+def list_newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
     """Return the newest events of these actions that were not undone, newest first."""
     events = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
     return [TaskEvent(*row) for row in events.limit(limit).execute(db)]
 
 
-def events_of_batch(db: Database, batch: str) -> list[TaskEvent]:
+def list_events_of_batch(db: Database, batch: str) -> list[TaskEvent]:
     """Return the events of one command that were not undone, newest first."""
     return [TaskEvent(*row) for row in _events(TaskEventRow.batch == batch).execute(db)]
 
@@ -355,7 +355,7 @@ def _events(*where: Any) -> Any:
     return row.select(*columns).where(*where, row.undone_at.is_null()).order_by(row.pk.desc()).tuples()
 
 
-def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
+def map_versions(db: Connection, resource_id: str) -> dict[str, int]:
     """Return by task the `updated_at` of the version that was imported last."""
     # SQL: reads JSON inside a column
     rows = db.execute_sql(

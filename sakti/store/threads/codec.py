@@ -32,7 +32,7 @@ from sakti.core.types import (
     plain_text,
 )
 from sakti.store import archive_file
-from sakti.store.secrets import has_secret, masked, masked_value
+from sakti.store.secrets import has_secret, mask_secrets, mask_value
 
 FORMAT = 1
 PACKED_FROM = 200  # characters: below, the bytes of zlib are hardly fewer
@@ -91,12 +91,12 @@ def unpack(stored: str | bytes) -> str:
     return zlib.decompress(stored).decode()
 
 
-def is_there(stored: str | bytes) -> bool:
+def is_readable(stored: str | bytes) -> bool:
     """Return whether stored parts can be read, from the archive if they are there."""
-    return readable(stored) not in ("", _MISSING)
+    return unpack_or_empty(stored) not in ("", _MISSING)
 
 
-def readable(stored: str | bytes | None) -> str:
+def unpack_or_empty(stored: str | bytes | None) -> str:
     """Return the JSON of a stored value, "" if it cannot be read."""
     try:
         return unpack(stored) if stored else ""
@@ -146,14 +146,14 @@ def encode_parts(parts: Sequence[Part]) -> str | bytes:
 
 def _parse(stored: str | bytes) -> list[Json]:
     """Parse stored parts. Raises ValueError."""
-    text = readable(stored)
+    text = unpack_or_empty(stored)
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError):  # halves of surrogate pairs, which the standard library accepts
         return json.loads(text)
 
 
-def text_of(raw_content: str, parts: str | bytes) -> str:
+def read_text(raw_content: str, parts: str | bytes) -> str:
     """Return a stored message's plain text: `raw_content`, else that of its parts.
 
     Parts that cannot be read have none.
@@ -175,23 +175,23 @@ def mask_part(given: Part) -> Part | None:
     """Return a part without secrets; None for reasoning with one, which must not be changed."""
     match given:
         case TextPart(text):
-            return _replace_fields(given, text=masked(text))
+            return _replace_fields(given, text=mask_secrets(text))
         case ThinkingPart(text, _, opaque):
-            return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
+            return None if has_secret(text) or any(map(has_secret, _find_words(opaque))) else given
         case ToolCallPart(_, _, arguments, raw):
-            return _replace_fields(given, arguments=masked_value(arguments), raw=masked(raw))
+            return _replace_fields(given, arguments=mask_value(arguments), raw=mask_secrets(raw))
         case ToolResultPart(content=content, details=details):
-            return _replace_fields(given, content=masked(content), details=masked_value(details))
+            return _replace_fields(given, content=mask_secrets(content), details=mask_value(details))
         case FilePart(path, text):
-            return _replace_fields(given, path=masked(path), text=masked(text))
+            return _replace_fields(given, path=mask_secrets(path), text=mask_secrets(text))
         case OutputPart(command, text):
-            return _replace_fields(given, command=masked(command), text=masked(text))
+            return _replace_fields(given, command=mask_secrets(command), text=mask_secrets(text))
         case MarkerPart(_, text):
-            return _replace_fields(given, text=masked(text))
+            return _replace_fields(given, text=mask_secrets(text))
         case ContextPart(facts):
-            return _replace_fields(given, facts={name: masked(text) for name, text in facts.items()})
+            return _replace_fields(given, facts={name: mask_secrets(text) for name, text in facts.items()})
         case ImagePart(name=name):
-            return _replace_fields(given, name=masked(name))
+            return _replace_fields(given, name=mask_secrets(name))
 
 
 def mask_parts(given: Iterable[Part]) -> tuple[Part, ...]:
@@ -218,17 +218,17 @@ def mask_message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, 
     return structs.replace(given, parts=masked_parts, part_tokens=tokens, tokens=total)
 
 
-def _words(opaque: Any) -> Iterator[str]:
+def _find_words(opaque: Any) -> Iterator[str]:
     """Yield the texts of a reasoning item that are not sealed."""
     if isinstance(opaque, str):
         yield opaque
     elif isinstance(opaque, dict):
         for name, value in cast("Json", opaque).items():
             if name not in SEALED:
-                yield from _words(value)
+                yield from _find_words(value)
     elif isinstance(opaque, list):
         for value in cast("list[Any]", opaque):
-            yield from _words(value)
+            yield from _find_words(value)
 
 
 def _replace_fields(given: Any, **values: Any) -> Any:

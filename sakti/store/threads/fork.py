@@ -24,7 +24,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import replaced
+from sakti.store.log import replacements
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import (
@@ -38,7 +38,7 @@ from sakti.store.models import (
 )
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE, threads.UNDO_OF)
@@ -63,7 +63,7 @@ def fork(
     parent = threads.get(db, thread_id)
     if parent is None:
         raise StoreError("This thread was removed for good.", code="gone")
-    last = _last(db, thread_id, upto)
+    last = _find_last_index(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
     metadata = _metadata_until(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
@@ -90,7 +90,7 @@ def fork(
         if key == f"thread:{thread_id}":
             _copy_memory(db, record_id, copy, last, new_ids, ids)
         else:
-            _covered_already(db, record_id, thread_id, copy, last, ids)
+            _cover_shared_messages(db, record_id, thread_id, copy, last, ids)
     _copy_page(db, thread_id, copy, ids)
     copy_carry_over(db, thread_id, copy.id)
     return copy
@@ -108,7 +108,7 @@ def _metadata_until(metadata: Json, last: int) -> Json:
     return {k: v for k, v in metadata.items() if k not in gone}
 
 
-def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
+def _find_last_index(db: Database, thread_id: str, upto: int | None) -> int | None:
     row = MessageRow
     here = row.thread_id == thread_id
     query = row.select(fn.MAX(row.message_index)).where(here)
@@ -140,7 +140,7 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
+def _cover_shared_messages(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
     """Add an empty group for the messages that the workspace's shared log covers already."""
     end = min(memory.cursor(db, record_id, thread_id), last)
     if end >= 0:
@@ -164,22 +164,22 @@ def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread,
 def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
     """Copy the log up to message `last` into a record of the fork's own."""
     groups = {
-        g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
+        g.id: g for state in ("superseded", "active", "buffered") for g in memory.list_groups(db, record_id, state)
     }  # a reflection's sources are among them
-    log, ready = _log_upto(groups, last)
+    log, ready = _limit_log(groups, last)
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
     states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
-        copy = _copied_group(group, states.get(group.id, "superseded"), new_ids | new_group)
+        copy = _copy_group(group, states.get(group.id, "superseded"), new_ids | new_group)
         copy = replace(copy, record_id=record, thread_id=made.id)
         rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
 
 
-def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
+def _copy_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
     """Return a group with the new ids of itself, its messages and its sources."""
     return replace(
         group,
@@ -194,18 +194,18 @@ def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
     )
 
 
-def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
+def _limit_log(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    log = [part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups)]
+    log = [part for g in groups.values() if g.state == "active" for part in limit_group(g, last, groups)]
     waiting = [g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation")]
     return [part for part in log if part.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
-def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
+def limit_group(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
     if group.end is None or group.end <= last:
         return [group]
-    return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
+    return [part for i in group.merged_group_ids if i in known for part in limit_group(known[i], last, known)]
 
 
 def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
@@ -314,7 +314,7 @@ class CarriedLine(Struct, frozen=True):
     is_sent: bool = True
 
 
-def keep_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
+def store_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
     """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
     threads.update_metadata(db, thread_id, {CARRY_OVER_KEY: head})
     values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]
@@ -329,16 +329,16 @@ def copy_carry_over(db: Database, thread_id: str, new: str) -> None:
 
 def read_carried_text(db: Database, thread_id: str) -> str:
     """Return the current block, "" if it is missing or empty."""
-    head, carried = _read(db, thread_id)
+    head, carried = _read_carried(db, thread_id)
     return "\n".join([head, *(line.text for line in carried)]).strip() if carried else ""
 
 
 def read_carried_lines(db: Database, thread_id: str) -> list[CarriedLine]:
     """Return the lines of the block as it is now."""
-    return _read(db, thread_id)[1]
+    return _read_carried(db, thread_id)[1]
 
 
-def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
+def _read_carried(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
     # SQL: reads JSON inside a column
     stored = db.execute_sql(_CARRIED, (thread_id,)).fetchall()
     if not stored:
@@ -346,7 +346,7 @@ def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
     *_, head, removed = stored[0]
     gone = frozenset[int](json.loads(removed or "[]"))
     carried = [
-        CarriedLine(position, kind, source_id, _current_text(kind, then, now), position in gone)
+        CarriedLine(position, kind, source_id, _choose_text(kind, then, now), position in gone)
         for position, kind, source_id, then, now, *_ in stored
     ]
     return str(head or ""), carried
@@ -372,9 +372,9 @@ def drop_removed_lines(db: Database, thread_id: str) -> None:
     threads.update_metadata(db, thread_id, {REMOVED: None})
 
 
-def _current_text(kind: str, then: str, now: str | None) -> str:
+def _choose_text(kind: str, then: str, now: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
     if kind != "line" or now is None:
         return then
-    now = entering("carry_over", "text", now)
-    return then if replaced.remove_marks(now) in replaced.remove_marks(then) else f"{LINE}{now}"
+    now = mask_for_storage("carry_over", "text", now)
+    return then if replacements.remove_marks(now) in replacements.remove_marks(then) else f"{LINE}{now}"

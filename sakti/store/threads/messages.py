@@ -117,7 +117,7 @@ def describe_request(request: Request) -> SentRequest:
     return SentRequest(description, texts)
 
 
-def keep_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
+def store_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
     """Store the texts of a request that the thread did not send before."""
     blocks = [{"thread_id": thread_id, "hash": name, "text": text} for name, text in texts.items()]
     insert_many(db, RequestBlockRow, blocks, unless_there=True)
@@ -234,29 +234,29 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
     )
 
 
-def _read(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
+def _read_messages(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
     # SQL: each step runs it; building a query takes 80-300 µs
     return [MESSAGE.of(row) for row in db.execute_sql(f"{_SELECT} {condition}", values).fetchall()]
 
 
-def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
+def list_page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
     condition = "thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?"
-    return _read(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
+    return _read_messages(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
 
 
-def version(db: Database) -> int:
+def read_data_version(db: Database) -> int:
     """Return a number that changes with every commit of another connection, in any process."""
     return db.connection().pragma("data_version")
 
 
-def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
+def list_after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Return the messages of a thread with an index above `index`, oldest first."""
     condition = "thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?"
-    return _read(db, condition, (thread_id, index, limit))
+    return _read_messages(db, condition, (thread_id, index, limit))
 
 
-def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
+def list_states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
     """Return (id, index, state) of the messages above an index that were not withheld, oldest first."""
     # SQL: each step runs it; building a query takes 80-300 µs
     return db.execute_sql(
@@ -282,11 +282,11 @@ def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        messages += _read(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
+        messages += _read_messages(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
     return messages
 
 
-def last_of_user(db: Database, thread_id: str) -> Message | None:
+def get_last_of_user(db: Database, thread_id: str) -> Message | None:
     here = (MessageRow.thread_id == thread_id) & (MessageRow.role == "user")
     return MESSAGE.select().where(here).order_by(MessageRow.message_index.desc()).limit(1).get_or_none(db)
 
@@ -323,7 +323,7 @@ def add_step(
     """Record a model call of a thread, with the request if it was `sent` for the chat."""
     usage = call.usage
     if sent is not None:
-        keep_request(db, thread_id, sent.texts)
+        store_request(db, thread_id, sent.texts)
     insert(
         db,
         StepRow,
@@ -353,7 +353,7 @@ class MessageMatch(Struct, frozen=True):
     count: int
 
 
-def places(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
+def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     """Return the messages of a thread with `text` in them, oldest first."""
     words = text.split()
     if not words:
@@ -389,7 +389,7 @@ _SUMMARIES = (
 )
 
 
-class Summarised(Struct, frozen=True):
+class SummarisedRange(Struct, frozen=True):
     """Messages `first` to `last` of a thread, their tokens and their summary."""
 
     first: int
@@ -398,7 +398,7 @@ class Summarised(Struct, frozen=True):
     text: str
 
 
-def summarised_up_to(metadata: Mapping[str, object]) -> tuple[int, int]:
+def read_levels(metadata: Mapping[str, object]) -> tuple[int, int]:
     """Return the index of a thread's first message without level 1, and without level 2."""
     marks = metadata.get(LEVELS_KEY)
     return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
@@ -430,8 +430,8 @@ def put_summaries(
     threads.update_metadata(db, first.thread_id, {LEVELS_KEY: list(marks)})
 
 
-def list_summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
+def list_summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[SummarisedRange]:
     """Return the newest `limit` summaries of a thread for more than `above` tokens each, oldest first."""
     # SQL: reads JSON inside a column
     newest = db.execute_sql(_SUMMARIES, (thread_id, above, limit)).fetchall()
-    return [Summarised(*r) for r in reversed(newest)]
+    return [SummarisedRange(*r) for r in reversed(newest)]

@@ -7,7 +7,7 @@ A deleted message leaves a placeholder at its index, so that indexes and observa
 is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log
 that were made of it stay: they are forgotten one by one.
 
-Raw SQL: the counts of `contents`, which run for each thread of a list, and the rows of search that refer to a message.
+Raw SQL: `count_contents`, which runs for each thread of a list, and the rows of search that refer to a message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sakti.store.models import (
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 from sakti.store.search.index import said_before
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages, threads
 
 _OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
@@ -85,7 +85,7 @@ class Contents(Struct, frozen=True):
         return to_builtins(self)
 
 
-def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
+def get_with_deletion(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     """Return a thread and its deletion time (Unix ms). Raises StoreError if it does not exist."""
     thread = threads.get(db, thread_id)
     if thread is None:
@@ -93,10 +93,10 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     return thread, ThreadRow.select(ThreadRow.deleted_at).where(ThreadRow.id == thread_id).scalar(db)
 
 
-def contents(db: Database, thread_id: str) -> Contents:
+def count_contents(db: Database, thread_id: str) -> Contents:
     """Count a thread's contents. Raises StoreError if it does not exist, not even deleted."""
-    thread, deleted_at = state_of(db, thread_id)
-    messages, tokens = threads.size(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
+    messages, tokens = threads.measure(db, thread_id)
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
     own_lines, shared = db.execute_sql(f"SELECT ({_OWN}), ({_SHARED})", (thread_id, thread_id)).fetchone()
     children = _list_children(db, thread_id, deleted_at)
@@ -118,7 +118,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
     Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
     """
-    thread, deleted_at = state_of(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
     children = _list_children(db, thread_id, None)
@@ -147,7 +147,7 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
 
     Raises `StoreError` where there is none, or it is not deleted.
     """
-    thread, deleted_at = state_of(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
@@ -170,7 +170,7 @@ def list_deleted(db: Database, resource_id: str | None = None, *, before: int | 
     if before is not None:
         query = query.where(row.deleted_at <= before)
     thread_ids = query.order_by(row.deleted_at.desc(), row.pk).tuples().execute(db)
-    return [contents(db, i) for (i,) in thread_ids]
+    return [count_contents(db, i) for (i,) in thread_ids]
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
@@ -204,10 +204,10 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
         raise StoreError(f"There is no message {message_id}.", code="not_found")
     _refuse_busy(db, [message.thread_id], now, "message")
     archive_file.refuse_missing(db, message.thread_id)
-    unit = _with_its_other_half(db, message)
+    unit = _with_tool_counterpart(db, message)
     _unindex(db, unit)
     for one in unit:
-        _empty(db, one)
+        _erase(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
     rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
@@ -225,7 +225,7 @@ def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None
     withheld = messages.get_many(db, message_ids)
     for one in withheld:
         _unindex(db, [one])
-        _empty(db, one, MarkerPart("withheld", reason))
+        _erase(db, one, MarkerPart("withheld", reason))
     for thread_id in {m.thread_id for m in withheld}:
         indices = [m.index for m in withheld if m.thread_id == thread_id]
         _drop_summaries(db, thread_id, min(indices), max(indices))
@@ -237,15 +237,15 @@ def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) ->
 
     Return whether the history had it.
     """
-    row, stored = PromptRow, entering("prompt_history", "text", text)
+    row, stored = PromptRow, mask_for_storage("prompt_history", "text", text)
     had = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
     rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
-    rows.delete(db, UnsentRow, resource_id=resource_id, draft=entering("unsent", "draft", text))
+    rows.delete(db, UnsentRow, resource_id=resource_id, draft=mask_for_storage("unsent", "draft", text))
     _untitle(db, thread_id, text)
     return had
 
 
-def _with_its_other_half(db: Database, message: Message) -> list[Message]:
+def _with_tool_counterpart(db: Database, message: Message) -> list[Message]:
     around = messages.list_between(db, message.thread_id, message.index - 1, message.index + 1)
     unit = [message]
     for other in around:
@@ -256,7 +256,7 @@ def _with_its_other_half(db: Database, message: Message) -> list[Message]:
     return unit
 
 
-def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
+def _erase(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
@@ -317,6 +317,6 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         search_index.remove(db, "message", message.id)
 
 
-def without(found: Sequence[Message]) -> list[Message]:
+def exclude_deleted(found: Sequence[Message]) -> list[Message]:
     """Return the messages that were not deleted."""
     return [m for m in found if not is_message_deleted(m)]

@@ -84,13 +84,13 @@ def get(db: Database, child_id: str) -> ChildRun | None:
     return RUN.select().where(ChildRunRow.child_id == child_id).get_or_none(db)
 
 
-def of_call(db: Database, parent_id: str, call_id: str) -> ChildRun | None:
+def get_by_call(db: Database, parent_id: str, call_id: str) -> ChildRun | None:
     """Return the run that a call of the parent started or resumed last."""
     here = (ChildRunRow.parent_id == parent_id) & (ChildRunRow.call_id == call_id)
     return RUN.select().where(here).get_or_none(db)
 
 
-def of_parent(db: Database, parent_id: str) -> list[ChildRun]:
+def list_children(db: Database, parent_id: str) -> list[ChildRun]:
     """Return the runs of a thread's children, oldest first."""
     return list(RUN.select().where(ChildRunRow.parent_id == parent_id).order_by(ChildRunRow.pk).execute(db))
 
@@ -98,10 +98,10 @@ def of_parent(db: Database, parent_id: str) -> list[ChildRun]:
 def find(db: Database, parent_id: str, name: str) -> ChildRun | None:
     """Return the child of a thread whose id ends with `name`."""
     name = name.strip()
-    return next((r for r in reversed(of_parent(db, parent_id)) if name and r.child_id.endswith(name)), None)
+    return next((r for r in reversed(list_children(db, parent_id)) if name and r.child_id.endswith(name)), None)
 
 
-def goals(db: Database, child_ids: list[str]) -> dict[str, str]:
+def map_goals(db: Database, child_ids: list[str]) -> dict[str, str]:
     """Return the goals of those of these threads that are children."""
     row = ChildRunRow
     return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
@@ -114,7 +114,7 @@ def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str
     """
     return [
         run
-        for run in of_parent(db, parent_id)
+        for run in list_children(db, parent_id)
         if run.state == "running" and run.child_id not in running and not _is_worked_on(db, run.child_id, now)
     ]
 

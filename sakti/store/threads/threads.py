@@ -16,8 +16,8 @@ from sakti.core.types import Json, RunState, Thread
 from sakti.store import files, rows
 from sakti.store.connection import Database
 from sakti.store.models import ChildRunRow, LeaseRow, MessageRow, TaskRow, ThreadRow
-from sakti.store.secrets import masked, masked_value
-from sakti.store.text_registry import entering
+from sakti.store.secrets import mask_secrets, mask_value
+from sakti.store.text_registry import mask_for_storage
 
 TITLE_LIMIT = 60
 LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
@@ -33,8 +33,8 @@ UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and t
 
 def create(db: Database, thread: Thread) -> Thread:
     """Store a new thread and return it as stored, secrets masked."""
-    title = entering("threads", "title", thread.title)
-    stored = structs.replace(thread, title=title, metadata=masked_value(thread.metadata))
+    title = mask_for_storage("threads", "title", thread.title)
+    stored = structs.replace(thread, title=title, metadata=mask_value(thread.metadata))
     rows.insert(db, ThreadRow, **THREAD.values(stored))
     return stored
 
@@ -59,7 +59,7 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     return list(THREAD.select().where(condition).order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
-def recent(
+def list_recent(
     db: Database, resource_id: str | None, limit: int = 50, *, origin: str = "", continued: bool = False
 ) -> list[Thread]:
     """Return the newest threads of a workspace, of all if None, with at least one message.
@@ -90,7 +90,7 @@ def has_own_messages() -> Expression:
     return began_here | fn.EXISTS(own)
 
 
-def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
+def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
     """Return undone branches by the listed thread in which they go on, the newest first."""
     condition = ThreadRow.deleted_at.is_null() & _is_undone_branch()
     if resource_id is not None:
@@ -98,10 +98,10 @@ def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thr
     branches = {t.id: t for t in THREAD.select().where(condition).order_by(ThreadRow.updated_at.desc()).execute(db)}
     out: dict[str, list[Thread]] = {}
     for branch in branches.values():
-        end, seen = goes_on_as(branch), {branch.id}
+        end, seen = find_successor(branch), {branch.id}
         while end in branches and end not in seen:  # undone again
             seen.add(end)
-            end = goes_on_as(branches[end])
+            end = find_successor(branches[end])
         out.setdefault(end, []).append(branch)
     return out
 
@@ -127,7 +127,7 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
     """Rename the thread; a title that the user gave is only changed by the user."""
     unpinned = {} if by_user else {"title_pinned": False}
-    new = entering("threads", "title", title)
+    new = mask_for_storage("threads", "title", title)
     rows.change(db, ThreadRow, {"id": thread_id, **unpinned}, title=new, title_pinned=by_user, updated_at=now)
     return get(db, thread_id)
 
@@ -146,7 +146,7 @@ def _metadata(db: Database, thread_id: str) -> Json | None:
     return json.loads(stored[0][0]) if stored else None
 
 
-def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
+def read_pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
     """Return the plan and the goal, without one whose message is still sent, or that has ended.
 
     `cursor`: the index of the last message that is no longer sent.
@@ -168,10 +168,10 @@ def _is_closed(db: Database, task_id: str) -> bool:
 
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
     """Add pieces of the thread's messages that are not sent again (see `providers.omissions`)."""
-    update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
+    update_metadata(db, thread_id, {LEFT_OUT: {**read_left_out(db, thread_id), **marks}})
 
 
-def left_out(db: Database, thread_id: str) -> dict[str, str]:
+def read_left_out(db: Database, thread_id: str) -> dict[str, str]:
     """Return the pieces of the thread's messages that are not sent again."""
     thread = get(db, thread_id)
     return dict(thread.metadata.get(LEFT_OUT, {})) if thread is not None else {}
@@ -182,12 +182,12 @@ def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
 
 
-def goes_on_as(thread: Thread) -> str:
+def find_successor(thread: Thread) -> str:
     """Return the id of the thread in which an undone one goes on; empty if it was not undone."""
     return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
 
 
-def redone_origin(db: Database, thread: Thread) -> str:
+def find_redone_origin(db: Database, thread: Thread) -> str:
     """Return the id of the thread whose undo led to `thread` and was redone; empty without one."""
     origin = get(db, str(thread.metadata.get(UNDO_OF, "")))
     if origin is None or origin.metadata.get(UNDONE) or is_deleted(db, origin.id):
@@ -216,30 +216,30 @@ _PREVIEW = (
 Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...], RunState | None]"
 
 
-def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
+def list_summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
     """Return recent threads with last words, counts of messages and tokens, undone branches, and children.
 
     The last value is the state of a child.
     """
-    branches = undone_branches(db, resource_id)
-    newest = recent(db, resource_id, limit, origin=origin)
+    branches = list_undone_branches(db, resource_id)
+    newest = list_recent(db, resource_id, limit, origin=origin)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
 
 
-def size(db: Database, thread_id: str) -> tuple[int, int]:
+def measure(db: Database, thread_id: str) -> tuple[int, int]:
     """Return the number of a thread's messages, and their tokens."""
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
     return db.execute_sql(_SIZE, (thread_id,)).fetchone()
 
 
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
-    count, tokens = size(db, thread.id)
+    count, tokens = measure(db, thread.id)
     # SQL: calls a function of this program on packed texts
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
     undone = tuple(_summary(db, b) for b in branches)
-    children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
+    children = () if thread.parent_id else tuple(_summary(db, c) for c in list_children(db, thread.id))
     state = _state_of_child(db, thread) if thread.parent_id else None
-    return thread, masked(preview), count, tokens, undone, children, state
+    return thread, mask_secrets(preview), count, tokens, undone, children, state
 
 
 def _state_of_child(db: Database, thread: Thread) -> RunState | None:
@@ -253,7 +253,7 @@ def _state_of_child(db: Database, thread: Thread) -> RunState | None:
     return "running" if any(files.is_owner_running(owner) for (owner,) in owners.execute(db)) else "interrupted"
 
 
-def children_of(db: Database, thread_id: str) -> list[Thread]:
+def list_children(db: Database, thread_id: str) -> list[Thread]:
     """Return the children of a thread, oldest first."""
     row, run = ThreadRow, ChildRunRow
     child_ids = [i for (i,) in run.select(run.child_id).where(run.parent_id == thread_id).tuples().execute(db)]

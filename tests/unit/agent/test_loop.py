@@ -42,7 +42,7 @@ def context(message: Message) -> str:
 async def stored(recorded: Recorded) -> list[Message]:
     thread = recorded.session.thread
     assert thread is not None
-    return await recorded.session.workspace.store.read(messages.after, thread.id, -1)
+    return await recorded.session.workspace.store.read(messages.list_after, thread.id, -1)
 
 
 def without_context(message: Message) -> Message:
@@ -453,12 +453,12 @@ async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store,
     await run.ask("go on and close it")
     await run.ask("something else")
     rows = await stored(run)
-    (task,) = await store.read(tasks.all_live, run.session.workspace.resource_id)
+    (task,) = await store.read(tasks.list_live, run.session.workspace.resource_id)
     assert task.status == "closed"
     during = [m.task_id == task.id for m in rows]
     # create is before the claim; its answer, the next turn and the closing call are inside; what follows is not
     assert during == [False] * 4 + [True] * 4 + [False] * (len(rows) - 8)
-    linked = await store.read(tasks.linked_messages, task.id)
+    linked = await store.read(tasks.list_linked_messages, task.id)
     assert [m["relation"] for m in linked] == ["reference"] + ["output"] * 4
 
 

@@ -92,7 +92,7 @@ async def test_two_turns_at_once_share_nothing_but_the_workspace(store: Store, t
     await asyncio.gather(*(runner.submit(f"work in {name}") for name, (_, runner) in turns.items()))
     await asyncio.gather(*(runner.wait() for _, runner in turns.values()))
     for name, (thread, runner) in turns.items():
-        rows = await store.read(stored_messages.after, thread.id, -1)
+        rows = await store.read(stored_messages.list_after, thread.id, -1)
         saved = [e.message for e in events if isinstance(e, MessageSaved) and e.message.thread_id == thread.id]
         assert [m.id for m in saved] == [m.id for m in rows]
         assert [m.role for m in rows] == ["user", *("assistant", "tool") * 4, "assistant"]

@@ -87,10 +87,10 @@ async def test_a_write_goes_on_when_the_other_is_done(store: Store, lock: apsw.C
             lock.execute("COMMIT")
 
     store.on_wait = on_wait
-    await store.write(user_state.add_history, "/w", "kept", 1)
+    await store.write(user_state.add_prompt, "/w", "kept", 1)
     await asyncio.sleep(0)
     assert told[0] is not None and told[-1] is None
-    assert await store.read(user_state.history, "/w", 5) == ["kept"]
+    assert await store.read(user_state.list_prompts, "/w", 5) == ["kept"]
 
 
 async def test_it_gives_up_with_the_reason_and_runs_nothing(store: Store, lock: apsw.Connection) -> None:
@@ -105,14 +105,14 @@ async def test_it_gives_up_with_the_reason_and_runs_nothing(store: Store, lock: 
 async def test_who_is_cancelled_while_waiting_writes_nothing_later(store: Store, lock: apsw.Connection) -> None:
     waits = asyncio.Event()
     store.on_wait = lambda seconds: waits.set()
-    work = asyncio.create_task(store.write(user_state.add_history, "/w", "too late", 1))
+    work = asyncio.create_task(store.write(user_state.add_prompt, "/w", "too late", 1))
     await waits.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     lock.execute("COMMIT")
-    await store.write(user_state.add_history, "/w", "next", 1)
-    assert await store.read(user_state.history, "/w", 5) == ["next"]
+    await store.write(user_state.add_prompt, "/w", "next", 1)
+    assert await store.read(user_state.list_prompts, "/w", 5) == ["next"]
 
 
 async def test_a_full_disk_is_named(store: Store) -> None:
@@ -122,10 +122,10 @@ async def test_a_full_disk_is_named(store: Store) -> None:
 
     await store.write(fill)
     with pytest.raises(StoreError, match="no space left") as caught:
-        await store.write(user_state.add_history, "/w", "x" * 100_000, 1)
+        await store.write(user_state.add_prompt, "/w", "x" * 100_000, 1)
     assert (caught.value.code, caught.value.retryable) == ("full", True)
     await store.write(lambda db: db.execute_sql("PRAGMA max_page_count = 1000000"))
-    await store.write(user_state.add_history, "/w", "x" * 100_000, 1)
+    await store.write(user_state.add_prompt, "/w", "x" * 100_000, 1)
 
 
 async def test_upkeep_never_waits(store: Store, lock: apsw.Connection) -> None:

@@ -116,7 +116,7 @@ def test_a_process_killed_in_mid_change_has_changed_nothing(tmp_path: Path, chan
 
     def state(db: Any) -> Any:
         tasks, pure = graph.load(db, "/w")
-        board = service.board(db, "/w", 0)
+        board = service.load_board(db, "/w", 0)
         assert [t.id for t in board.ready] == graph.ready(pure)
         assert {t.id for t in board.blocked} == {t for t in tasks if graph.find_blockers(pure, t)}
         return tasks, board

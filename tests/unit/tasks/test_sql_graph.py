@@ -70,22 +70,22 @@ async def crash(store: Store, actor: Actor, op: tuple[Any, ...]) -> Store:
         play(db, actor, op)
         raise InterruptedError
 
-    before = await store.read(task_store.all_live, "/w")
+    before = await store.read(task_store.list_live, "/w")
     with contextlib.suppress(InterruptedError, TaskError):
         await store.write(half)
     await store.close()
     again = await Store.open(store.path, clock=store.clock, ids=store.ids, synchronous="NORMAL")
-    assert await again.read(task_store.all_live, "/w") == before
+    assert await again.read(task_store.list_live, "/w") == before
     return again
 
 
 def same(db: Any) -> None:
     tasks, state = reference.load(db, "/w")
-    board = service.board(db, "/w", 0)
+    board = service.load_board(db, "/w", 0)
     assert [t.id for t in board.ready] == reference.ready(state)
     assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == reference.ready(state)
     blocked = {t: why for t in state.nodes if (why := reference.find_blockers(state, t))}
-    found = task_graph.reasons(db, tasks)
+    found = task_graph.find_reasons(db, tasks)
     assert {t: sorted(found[t]) for t in blocked} == {
         t: sorted([(t, b) for b in w.by] + list(w.inherited)) for t, w in blocked.items()
     }
@@ -94,7 +94,7 @@ def same(db: Any) -> None:
     assert board.counts[:2] == (len(board.ready), len(board.blocked))
     edges = [reference.Edge(*e) for e in task_graph.edges(db, "/w")]
     for a in tasks:
-        assert set(task_graph.open_children(db, [a]).get(a, ())) == set(reference.open_children(state, a))
+        assert set(task_graph.list_open_children(db, [a]).get(a, ())) == set(reference.open_children(state, a))
         for b in tasks:
             for kind in (BLOCKS, PARENT):
                 wanted = find_cycle(edges, reference.Edge(a, b, kind))

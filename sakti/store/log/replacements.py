@@ -56,7 +56,7 @@ def mark(date: str, time: str, seen_from: str) -> str:
     return f" [earlier; see {format_moment(date, time, seen_from)}]"
 
 
-def note(replaced: Earlier, seen_from: str) -> str:
+def format_note(replaced: Earlier, seen_from: str) -> str:
     """Format the note of a newer line on the words it replaces.
 
     `replaced` has the older line's date and time.
@@ -66,14 +66,14 @@ def note(replaced: Earlier, seen_from: str) -> str:
     return f" [replaces {format_moment(replaced.date, replaced.time, seen_from)}: {short}]"
 
 
-def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
+def add_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
     """Return a line's text with one mark behind each replaced part."""
     plain = MARK.sub("", content)
-    ends = ((place(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
-    return insert(content, {end: words for end, words in ends if end is not None})
+    ends = ((find_end(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
+    return insert_marks(content, {end: words for end, words in ends if end is not None})
 
 
-def place(content: str, text: str) -> int | None:
+def find_end(content: str, text: str) -> int | None:
     """Return the offset in a line at which the words of `text` end; None if it lacks them."""
     match = re.search(re.escape(text), content, re.IGNORECASE) if text else None
     note_at = NOTE.search(content)
@@ -82,7 +82,7 @@ def place(content: str, text: str) -> int | None:
     return match.end()
 
 
-def insert(text: str, marks: Mapping[int, str]) -> str:
+def insert_marks(text: str, marks: Mapping[int, str]) -> str:
     """Insert marks into a text at offsets that ignore existing marks, never two at one place."""
     moved: list[tuple[int, str]] = []
     for end, words in marks.items():
@@ -107,7 +107,7 @@ def find_replacements(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]
         for one in () if newer.dead else newer.metadata.get(KEY, ()):
             entry, words = Earlier(one["text"], newer.date, newer.time), one["text"].casefold()
             for n in range(number):
-                if words in folded[n] and place(plain[n], entry.text) is not None:
+                if words in folded[n] and find_end(plain[n], entry.text) is not None:
                     out[rows[n].id] = _with_entry(out.get(rows[n].id, ()), entry)
     return out
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs, to_builtins
+from msgspec import to_builtins
 
 from sakti.actions.scope import bar, confirm
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
@@ -66,9 +66,10 @@ async def recover(scope: Scope) -> Value:
     return Text(
         tuple(out),
         json={
-            **structs.asdict(recovered),
             "path": str(recovered.path),
             "kept": str(recovered.damaged),
+            "rows": recovered.rows,
+            "repaired": recovered.repaired,
             "lost": recovered.lost_rows,
         },
     )

@@ -5,7 +5,7 @@ entries into threads and messages, `service` drives an import. Here is the table
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
 `actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text
-that the program wrote must never come in as the user's.
+that the program wrote must never be imported as the user's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_importer(program: str) -> Importer:
 
 
 async def find_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
-    """Return what `list_present` does, without holding up the event loop."""
+    """Run `list_present` without blocking the event loop."""
     return await asyncio.to_thread(list_present, home, workspace)
 
 

@@ -45,12 +45,12 @@ class Aider(Importer):
                 )
                 kind, text, index = "", [], 0
                 continue
-            of = "user" if line.startswith(_PROMPT.rstrip()) else "printed" if line.startswith(">") else "assistant"
-            if of != kind and (line.strip() or of != "assistant"):
+            line_kind = _find_kind(line)
+            if line_kind != kind and (line.strip() or line_kind != "assistant"):
                 yield from _make_entry(thread, kind, text, start, index, time)
                 index += bool(text)
-                kind, text = of, []
-            text.append(_remove_mark(line, of))
+                kind, text = line_kind, []
+            text.append(_remove_mark(line, line_kind))
         yield from _make_entry(thread, kind, text, start, index, time, is_open=True)
 
 
@@ -63,10 +63,17 @@ def _read(path: Path, findings: Findings) -> Iterator[str]:
         findings.add(path, 0, e.strerror or str(e))
 
 
-def _remove_mark(line: str, of: str) -> str:
+def _find_kind(line: str) -> str:
+    if line.startswith(_PROMPT.rstrip()):
+        return "user"
+    return "printed" if line.startswith(_PRINTED.rstrip()) else "assistant"
+
+
+def _remove_mark(line: str, kind: str) -> str:
     """Return a line without its mark; two spaces at its end are Markdown's line break."""
-    line = line.removeprefix(_PROMPT) if of == "user" else line.removeprefix(_PRINTED) if of == "printed" else line
-    return line.rstrip(" ") if of != "assistant" else line
+    if kind == "assistant":
+        return line
+    return line.removeprefix(_PROMPT if kind == "user" else _PRINTED).rstrip(" ")
 
 
 def _read_start(text: str) -> int:

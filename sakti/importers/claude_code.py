@@ -1,7 +1,7 @@
 """Read the history of claude-code: JSON lines for each session and child, and typed prompts.
 
-A line is a block of an answer, a prompt, a result, or something of the program. Lines form a tree by `uuid` and
-`parentUuid`; a forked session repeats the lines of its parent with their ids. Written by version 2.1.
+A line is a block of an answer, a prompt, a result, or the program's own. Lines form a tree by `uuid` and `parentUuid`;
+a forked session repeats the lines of its parent with their ids. This is the format of version 2.1.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ClaudeCode(Importer):
 
 
 def _make_thread(path: Path, findings: Findings) -> ThreadInfo:
-    """Return the thread of a file, without what its lines tell."""
+    """Return the thread of a file, without the fields that its lines contain."""
     if path.parent.name != "subagents":
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
@@ -216,7 +216,7 @@ def _read_result(block: Json) -> tuple[Part, ...]:
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
-    """Return what the user typed of a text."""
+    """Return the text that the user typed as parts: none if the program wrote it."""
     text = _REMINDER.sub("", text)
     return () if _NOTICE.match(text) else inputs.text_part(text)
 
@@ -236,7 +236,7 @@ def _report_unknown_line(
 
 
 def _read_prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-    """Yield the typed prompts of sessions that have no transcript any more."""
+    """Yield the typed prompts of sessions whose transcript was deleted."""
     on_disk = {path.stem for path in source.root.glob(_SESSIONS)}
     for line in inputs.read_lines(source.path, offset, findings):
         value = line.value or {}

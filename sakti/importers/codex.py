@@ -1,7 +1,7 @@
 """Read the history of codex: a rollout of JSON lines for each session.
 
-Only lines of type `response_item` are taken: events repeat them. A fork names the session that it goes on from and up
-to which line; older versions copied these lines. Written by version 0.169.
+Only lines of type `response_item` are imported: events repeat them. A fork names the session that it continues and the
+line at which it begins; older versions copied the lines before. This is the format of version 0.169.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINES = frozenset(
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
 COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
-_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events behind an answer
+_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events after an answer
 _DEEPEST = 20  # forks of forks
 _ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
@@ -61,7 +61,7 @@ class Codex(Importer):
 
 
 def _find_copies(root: Path, findings: Findings) -> set[str]:
-    """Return the ids of sessions that codex imported from files which are still there."""
+    """Return the ids of sessions that codex imported from files that still exist."""
     value = inputs.read_json(root / _IMPORTED, findings)
     records = inputs.as_list(value) or inputs.as_list(value, "imports") or inputs.as_list(value, "records")
     copies: set[str] = set()
@@ -74,7 +74,7 @@ def _find_copies(root: Path, findings: Findings) -> set[str]:
 
 
 def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
-    """Yield the entries of the session that a fork goes on from, up to the fork."""
+    """Yield the entries of the session that a fork continues, up to the fork."""
     name, base = inputs.as_text(rollout.head, "forked_from_id"), inputs.as_dict(rollout.head, "history_base")
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
@@ -91,7 +91,7 @@ def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[E
 
 
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
-    """Yield the entries of a fork: copies under the ids of their originals, the rest behind them."""
+    """Yield the entries of a fork: copies under the ids of their originals, then the rest."""
     last = ""
     originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:
@@ -121,7 +121,7 @@ class _Rollout:
 
     @property
     def has_copies(self) -> bool:
-        """Whether a fork repeats the lines before it."""
+        """Return whether a fork repeats the lines before it."""
         return "history_base" not in self.head
 
     def entries(self, offset: int, end: float = math.inf) -> Iterator[Entry]:
@@ -150,7 +150,7 @@ class _Rollout:
             yield from self._unknown(line, value, kind)
 
     def _read_head(self) -> Json:
-        """Return what the first line tells of the session."""
+        """Return the session's data from the first line."""
         for line in inputs.read_lines(self._path, 0, Findings()):
             if line.value is not None and line.value.get("type") == "session_meta":
                 return self._read_meta(inputs.as_dict(line.value, "payload"))

@@ -1,4 +1,4 @@
-"""Read files and values of other programs, of which nothing is certain: types, times, encodings.
+"""Read files and values of other programs, whose types, times and encodings may be anything.
 
 JSON lines are read from an offset on, with a bound for each line.
 """
@@ -231,7 +231,7 @@ def short_hash(*pieces: object) -> str:
 
 
 def read_status(path: Path) -> os.stat_result | None:
-    """Return the status of a file, None if it is missing or its name is none."""
+    """Return the status of a file, None if it is missing or its name is invalid."""
     try:
         return path.stat()
     except (OSError, ValueError):
@@ -241,8 +241,8 @@ def read_status(path: Path) -> os.stat_result | None:
 class Line(Struct, frozen=True):
     """Line of a file.
 
-    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None if it is no
-    JSON object; then `text` is what it says. `is_cut`: the file ends in it.
+    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None and `text`
+    its content if it is no JSON object. `is_cut`: the file ends in it.
     """
 
     number: int
@@ -274,7 +274,7 @@ def _read_lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line
         is_cut = not data.endswith(b"\n") and not dropped
         if data.strip():
             yield _parse_line(data, dropped, Line(number, start, end, None, is_cut=is_cut), path, findings)
-        if is_cut:  # what is written behind it meanwhile belongs to this line
+        if is_cut:  # the program may be writing the rest of this line
             return
         findings.read_to = start = end
 

@@ -1,11 +1,11 @@
 """Read the database of Mastra: threads, messages of both shapes of content, and its memory.
 
 The new shape is JSON with `"format": 2` and parts, whatever the column `type` says. The old one is a plain string or an
-array of parts. Written by `@mastra/memory` 1.31 on libSQL.
+array of parts. This is the format of `@mastra/memory` 1.31 on libSQL.
 
-Of its memory, working memory becomes a page. The newest generation of a record becomes the active group of one here,
-older ones its superseded past, with their times. Groups cover the messages that Mastra observed, so that they are not
-observed again.
+Working memory becomes a page. The newest generation of a memory record becomes an active group, older ones become
+superseded groups, with their times. Groups cover the messages that Mastra observed, so that they are not observed
+again.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class _Covered(Struct, frozen=True):
 
 
 def _write_record(db: Database, writer: ImportWriter, record: Generations) -> str:
-    """Store the groups of a record; return why not, if it cannot be done."""
+    """Store the groups of a record; return the reason if that is impossible, else ""."""
     newest = record.rows[-1]
     covered = [c for i, t in record.threads if (c := _find_covered(db, writer, record, i, t)) is not None]
     state = inputs.short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
@@ -344,7 +344,7 @@ def _set_figures(db: Database, record_id: str, thread_id: str, rows: Sequence[Js
 def _find_covered(
     db: Database, writer: ImportWriter, record: Generations, thread_id: str, thread: ThreadInfo
 ) -> _Covered | None:
-    """Return the observed messages of a thread: up to its cursor, and those behind it without a gap."""
+    """Return the observed messages of a thread: up to its cursor, and later ones without a gap."""
     origin = imports.find_entries(db, writer.program, [THREAD + thread.id]).get(THREAD + thread.id)
     if origin is None:
         return None
@@ -362,13 +362,13 @@ def _find_covered(
 
 
 def _message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
-    """Return the messages here of some of Mastra's, with the results of their calls."""
+    """Return the ids that messages of Mastra have here, with those of the results of their calls."""
     keys = [key for i in ids for key in (entry_id(thread, i), results_id(thread, i))]
     return {o.message_id for o in imports.find_entries(db, writer.program, keys).values() if o.message_id}
 
 
 class _Groups:
-    """Makes the groups of one record."""
+    """Build the groups of one record."""
 
     def __init__(self, writer: ImportWriter, record_id: str, is_shared: bool) -> None:
         self._writer, self._record_id, self._is_shared = writer, record_id, is_shared
@@ -449,7 +449,7 @@ class _Groups:
 
 
 def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
-    """Store a page of working memory unless there is one; return why not, if it is another one."""
+    """Store a page of working memory; return the reason if another one exists, else ""."""
     origin = imports.find_entries(db, writer.program, [THREAD + page.thread.id]).get(THREAD + page.thread.id)
     if origin is None:
         return ""

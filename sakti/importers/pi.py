@@ -46,7 +46,7 @@ def _read_header(path: Path) -> Json:
 
 
 def _find_prefix(source: Source, header: Json) -> str:
-    """Return what makes the ids of entries unique: the session in which they were first written.
+    """Return the prefix that makes ids of entries unique: the session in which they were first written.
 
     A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
     after its id.
@@ -64,7 +64,7 @@ def _find_prefix(source: Source, header: Json) -> str:
 
 
 def _find_session(path: Path, root: Path) -> Path | None:
-    """Return where a session is, also if the folder of all of them was moved."""
+    """Return the path of a session, also if the folder of the sessions was moved."""
     for place in (path, root / "sessions" / path.parent.name / path.name):
         if path.name and inputs.is_file(place) and inputs.is_inside(place, root):
             return place

@@ -1,4 +1,4 @@
-"""Find the history of other programs, import it, follow it, and take an import back."""
+"""Import the history of other programs, follow it, and undo an import."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ Progress = Callable[[str, int, int], None]  # program, bytes read, bytes in all
 class ImportOptions(Struct, frozen=True):
     """Options of an import.
 
-    `here` is the id of the only workspace to import, `since` a time (Unix ms) after which a thread must have gone on,
-    `renamed` pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
-    unfinished answer for the next time.
+    `here` is the id of the only workspace to import. Threads without an entry after `since` (Unix ms) are left out.
+    `renamed`: pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
+    unfinished answer to the next import.
     """
 
     workspace: Path
@@ -117,7 +117,7 @@ class Service:
         return self._workspaces[folder]
 
     def _map(self, folder: str) -> str:
-        """Return a folder after moves; a resource of Mastra is a folder, too, if it was mapped to one."""
+        """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
             mapped = map_folder(name, self._options.renamed)
@@ -135,7 +135,7 @@ class Service:
         return report
 
     async def measure(self, importer: Importer, root: Path) -> SourceReport:
-        """Return the size of a program's sources, which takes no reading."""
+        """Return the size of a program's sources without reading them."""
         sources = await asyncio.to_thread(self._list_sources, importer, root, Findings())
         return SourceReport(importer.program, str(root), size=sum(map(_measure, sources)))
 
@@ -160,7 +160,7 @@ class Service:
         return work.finish()
 
     def _list_sources(self, importer: Importer, root: Path, findings: Findings) -> list[Source]:
-        """Return the sources below a folder; those whose name is no text are reported."""
+        """Return the sources below a folder; names that are not UTF-8 are reported."""
         sources: list[Source] = []
         for source in importer.find(root, findings):
             path = os.path.realpath(source.path)
@@ -242,7 +242,7 @@ class _ProgramImport:
             await store.write(self._save, replace(now, offset=read_to), earlier)
 
     def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
-        """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
+        """Store the offset up to which a source was read; `before`: state of an import that read its beginning."""
         counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
@@ -261,13 +261,13 @@ class _ProgramImport:
         self._report.child_threads += before.counts.get("children", 0)
 
     async def _choose_threads(self, source: Source) -> set[str] | None:
-        """Return the threads of a source that the options choose by their time; None: all."""
+        """Return the threads of a source that are recent enough; None: all."""
         if self._service.options.since is None:
             return None
         return await asyncio.to_thread(self._find_recent_threads, source)
 
     def _find_recent_threads(self, source: Source) -> set[str]:
-        """Return the threads of a source that went on after the time asked for."""
+        """Return the threads of a source with an entry after the requested time."""
         newest: dict[str, int] = {}
         for entry in self._importer.entries(source, 0, Findings()):
             newest[entry.thread.id] = max(entry.time, newest.get(entry.thread.id, 0))
@@ -494,7 +494,7 @@ def _find_state(source: Source) -> SourceState | None:
 
 
 def _resume_at(before: SourceState | None, now: SourceState) -> int:
-    """Return the offset up to which a file was read, 0 if it is another one."""
+    """Return the offset at which reading continues, 0 for another file."""
     if before is None or not before.path.endswith(".jsonl"):
         return 0
     is_same_file = (before.device, before.inode) == (now.device, now.inode) and before.offset <= now.offset
@@ -528,7 +528,7 @@ async def watch(
 
 
 class UndoPlan(Struct, frozen=True):
-    """What an undo removes; `stays`: threads that were continued here."""
+    """Threads and tasks that an undo removes; `stays`: threads that were continued here."""
 
     run: str
     parts: tuple[RunPart, ...]
@@ -551,13 +551,13 @@ class UndoPlan(Struct, frozen=True):
 
 
 def plan_undo(db: Database, run: str) -> UndoPlan:
-    """Return what a run added."""
+    """List the threads and tasks that a run added."""
     tasks = {e.task_id for e in task_rows.list_events_of_batch(db, run) if e.action == "import"}
     return UndoPlan(run, tuple(imports.list_run_parts(db, run)), tuple(sorted(tasks)))
 
 
 async def undo(store: Store, plan: UndoPlan) -> list[str]:
-    """Remove what a run added; return why threads stay."""
+    """Remove the threads, messages and tasks that a run added; return why threads stay."""
     problems = [f"{part.title!r} was continued here and stays" for part in plan.stays]
     stays = {part.thread_id for part in plan.stays}
     for part in plan.goes:

@@ -1,6 +1,6 @@
-"""Read the history of vibe: for each session a snapshot in chunks and the journal behind it.
+"""Read the history of vibe: for each session a snapshot in chunks, and a journal of later changes.
 
-Hashes of chunks and records are not checked. Written by version 3.0.
+Hashes of chunks and records are not checked. This is the format of version 3.0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Vibe(Importer):
 
 
 def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
-    """Return the entries of a session in their order: those of the snapshot, changed by the journal."""
+    """Return the entries of a session in order: those of the snapshot with the changes of the journal."""
     generation = inputs.as_text(current, "generation")
     manifest: Json = {}
     if generation:

@@ -1,6 +1,6 @@
 """Turn entries of other programs into threads and messages, a batch in each transaction.
 
-The writer keeps nothing between batches: where an entry goes is read from the database, so an import can be killed at
+The writer has no state between batches: the place of an entry is read from the database, so an import can be killed at
 any point and repeated.
 """
 
@@ -129,7 +129,7 @@ class _Batch:
         self.origins[entry_id] = self.new[entry_id] = origin
 
     def _note(self, entry: Entry) -> None:
-        """Map a line without a message to the message that it hangs on."""
+        """Map a line without a message to the message of its parent."""
         origin = self.origins.get(entry.parent) or self.origins.get(THREAD + entry.thread.id)
         if origin is None:
             return
@@ -163,7 +163,7 @@ class _Batch:
     def _thread_after(
         self, info: ThreadInfo, current: EntryOrigin | None, thread_id: str, message_id: str, time: int
     ) -> Thread | None:
-        """Return the thread of the message before, if it goes on there, else a fork at that message."""
+        """Return the thread of the previous message if that is its last one, else a fork at that message."""
         thread, tail = self._load(thread_id), imports.find_tail(self._db, message_id)
         if thread is None or tail is None:
             return None

@@ -92,7 +92,7 @@ def list_sources(db: Connection) -> list[SourceState]:
 
 
 def save_source(db: Database, state: SourceState) -> None:
-    """Store up to where a file was read."""
+    """Store a file's state, and up to which offset it was read."""
     ImportSourceRow.replace(**SOURCE.values(state)).execute(db)
 
 
@@ -108,7 +108,7 @@ def find_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, 
 
 
 def add_origins(db: Database, program: str, run: str, origins: Mapping[str, EntryOrigin]) -> None:
-    """Remember what entries became."""
+    """Store the thread and the message of new entries."""
     added = [
         {"entry_id": entry, "thread_id": origin.thread_id, "message_id": origin.message_id}
         for entry, origin in origins.items()
@@ -117,12 +117,12 @@ def add_origins(db: Database, program: str, run: str, origins: Mapping[str, Entr
 
 
 def move_thread(db: Database, program: str, source_thread: str, thread_id: str) -> None:
-    """Let a source thread go on in another thread here."""
+    """Continue a source thread in another thread."""
     rows.change(db, OriginRow, {"program": program, "entry_id": THREAD + source_thread}, thread_id=thread_id)
 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
-    """Let source threads that a run moved into a fork go on in the thread before it."""
+    """Continue source threads that a run moved into a fork in the thread before it again."""
     # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
@@ -203,7 +203,7 @@ class RunPart(Struct, frozen=True):
 
 
 def list_run_parts(db: Database, run: str) -> list[RunPart]:
-    """Return what a run added, by thread."""
+    """Return the threads to which a run added messages, with the numbers of these."""
     row = OriginRow
     messages = fn.COUNT(row.message_id.distinct())
     listed = row.select(row.thread_id, messages).where(row.run_id == run).group_by(row.thread_id).tuples().execute(db)
@@ -235,7 +235,7 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
-    """Forget the entries of a run, but for threads that stay; sources are read from their beginning."""
+    """Forget the entries of a run, except those of threads that stay; sources are read from their beginning."""
     for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
         rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     ImportSourceRow.update(offset=0, size=-1).execute(db)

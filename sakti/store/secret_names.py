@@ -2,7 +2,8 @@
 
 Names alone would mask half of any program, so the value has to look like one too: no type, call, variable, path or
 placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.
-`find_assigned` finds values directly behind their names, `find_apart` those in table cells, YAML blocks and prompts.
+`find_assigned_secrets` finds values directly behind their names, `find_apart` those in table cells, YAML blocks and
+prompts.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _LINE_END = lazy_pattern(r"[\t\0\u2400]|[ ]{0,40}(?:\r?\n|\r|\Z)")
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
 _ALPHANUMERIC = lazy_pattern(r"[A-Za-z\d]+")
-_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closed bracket
-_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # signs that hardly a call has
+_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closing bracket
+_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # rare in calls
 _RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
 # What grep, a diff, `git blame` or `nl` print in front of a line; a file's name may have spaces.
 _LINE_PREFIX = lazy_pattern(
@@ -48,11 +49,11 @@ _LINE_PREFIX = lazy_pattern(
     r"|[^\s:]{1,250}:(?![/=])"
 )
 _LONGEST_PREFIX = 400  # characters
-_PREFIXES = 4  # of one line: a search in what a search printed
+_PREFIXES = 4  # of one line: a search may run over the output of another
 _LINE_NUMBER = lazy_pattern(r"\d{1,7}:")
-_BEHIND_ANOTHER = ": |\u2502\0\u2400\t"  # what separates a line from a prefix that is not known
+_PREFIX_ENDS = ": |\u2502\0\u2400\t"  # between an unknown prefix and its line
 _BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
-# words that end a name which tells about a secret instead of being one
+# ends of names that describe a secret instead of naming one
 _ABOUT = lazy_pattern(
     r"(?:(?<!credential)s|name|names|id|ids|file|path|dir|folder|url|uri|type|types|field|fields|len|length|count|size"
     r"|class|prefix|suffix|regex|pattern|format|label|env|var|header|param|policy|manager|provider|arn|ref|hint|error"
@@ -249,14 +250,14 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     """Return whether the value up to the first bracket is a secret, judged by the text before it."""
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
-    if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
+    if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in sentences
         return _is_secret_word(name, value)
     spoken = sign.strip(" \t:") == "is"
     if spoken and not (PASSWORD.search(name.lower()) and TURN.search(value)):
         return False
     if len(value) < LEAST or not _is_end_of_value(text, match, start):
         return False
-    alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
+    alone = not start.rstrip(" -")[-1:].strip(_PREFIX_ENDS)
     line = quoted or (sign == ": " and alone and _LINE_END.match(text, match.end("value")) is not None)
     tight = sign in ("=", ":", ">") or bare or spoken
     return is_value(name, value, quoted=quoted, tight=tight, line=line)
@@ -270,7 +271,7 @@ def _is_secret_word(name: str, value: str) -> bool:
 
 
 def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
-    """Return whether the text around a value leaves it a value: no code, no line number, no sentence."""
+    """Return whether a value ends where it was matched: it is no part of code, a line number or a sentence."""
     sign, quoted = match["sign"], bool(match["quote"])
     if sign == ">" and start[-1:] != "<":
         return False
@@ -320,7 +321,7 @@ def _is_reference(value: str, *, quoted: bool) -> bool:
 
 
 def _is_jumbled(value: str) -> bool:
-    """Return whether letters, digits and symbols take turns as they do in a generated password."""
+    """Return whether letters, digits and symbols alternate as in a generated password."""
     runs = _RUNS.findall(value)
     symbols = {c for c in value if not c.isalnum()} - set("_-./:")
     mixed = len(symbols) > 1 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -353,7 +354,7 @@ def _is_ordinary_value(value: str, *, quoted: bool) -> bool:
 
 
 def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool) -> bool:
-    """Judge a value under a name that means a secret."""
+    """Judge a value whose name means a secret."""
     if WORDS.match(value):
         return False
     if value.isalpha():
@@ -378,7 +379,7 @@ def _is_word_or_number(value: str) -> bool:
 
 
 def is_random(value: str, low: str, *, quoted: bool) -> bool:
-    """Judge a value under a name that mostly means something else: only a random one is a secret."""
+    """Judge a value whose name mostly means something else: only a random value is a secret."""
     if _is_word_or_number(value):
         return False
     turns = len(TURN.findall(value))

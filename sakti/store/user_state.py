@@ -35,9 +35,9 @@ from sakti.store.models import (
 from sakti.store.tasks import graph
 from sakti.store.text_registry import mask_for_storage
 
-HISTORY_KEPT = 5_000
-ANSWER = "answer:"  # before a thread's id, the owner in `unsent` of the answer that is being written there
-NEWEST = 100  # messages that may be what was not yet forgotten as unsent
+HISTORY_LIMIT = 5_000
+ANSWER = "answer:"  # before a thread's id: owner in `unsent` of the answer that is being written there
+NEWEST = 100  # messages compared with unsent texts: a window may end before it clears its draft
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
 
 MARK_KEY = "mark_key"  # in ui_state
@@ -76,7 +76,7 @@ def add_prompt(db: Database, resource_id: str, text: str, now: int, thread_id: s
         rows.delete(db, PromptRow, pk=last[0])
     rows.insert(db, PromptRow, resource_id=resource_id, text=text, created_at=now, thread_id=thread_id)
     here = row.resource_id == resource_id
-    oldest = row.select(row.pk).where(here).order_by(row.pk.desc()).limit(1).offset(HISTORY_KEPT)
+    oldest = row.select(row.pk).where(here).order_by(row.pk.desc()).limit(1).offset(HISTORY_LIMIT)
     row.delete().where(here, row.pk <= oldest).execute(db)
 
 
@@ -91,7 +91,7 @@ class Unsent(Struct, frozen=True):
 def save_unsent(
     db: Database, resource_id: str, owner: str, unsent: Unsent, now: int, *, is_closing: bool = False
 ) -> None:
-    """Persist what `owner`'s window holds unsent; a window that closes leaves it to the next one."""
+    """Store the unsent texts of `owner`'s window; a window that closes leaves them to the next one."""
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
     if unsent.draft.strip() or unsent.queued:
         rows.insert(
@@ -139,22 +139,22 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     """
     row = UnsentRow
     unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
-    gone = [r for r in unsent if _is_abandoned(r.owner, now - r.updated_at)]
+    abandoned = [r for r in unsent if _is_abandoned(r.owner, now - r.updated_at)]
     drafts: list[str] = []
     queued: list[str] = []
-    for one in gone:
+    for one in abandoned:
         rows.delete(db, UnsentRow, pk=one.pk)
         draft, texts = _subtract_texts(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
         drafts += filter(None, (draft,))
         queued += texts
-    draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
+    draft, threads = "\n\n".join(drafts), {r.thread_id for r in abandoned}
     unsent = Unsent(draft, queued, threads.pop() if len(threads) == 1 else None)
     save_unsent(db, resource_id, owner, unsent, now)
     return draft, queued
 
 
 def _is_abandoned(owner: str, age: int) -> bool:
-    """Return whether a window has closed, of whose text nothing changed for `age` ms."""
+    """Return whether a window is closed, whose text was last changed `age` ms ago."""
     if owner.startswith(ANSWER):
         return False
     return not owner or age > UNTOUCHED_MS or not files.is_owner_running(owner)
@@ -168,13 +168,13 @@ def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple
             sent.remove(text)
         else:
             unsent.append(text)
-    # a draft is kept while it is typed: it may be the beginning of a text that was sent
+    # drafts are stored while they are typed: this may be the beginning of a text that was sent
     words = draft.strip()
     return "" if not words or any(text.startswith(words) for text in sent) else draft, unsent
 
 
 def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
-    """Return the texts of the user's messages since a time: a window may end before it clears its draft."""
+    """Return the texts of the user's newest messages since a time."""
     row = MessageRow
     here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)
     newest = here.order_by(row.created_at.desc()).limit(NEWEST).execute(db)
@@ -215,7 +215,7 @@ def use_mark_key(db: Database) -> None:
 
 
 def store_mark_key(db: Database) -> None:
-    """Store the key in use, and go by the one that another process stored first."""
+    """Store the key in use, or use the one that another process stored first."""
     if _read_key(db) is None:
         value = mask_for_storage("ui_state", "value", secrets.key().hex())
         # SQL: runs before the schema of the file is known
@@ -312,7 +312,7 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
 
 
 def _free_handles(db: Database, old: str, new: str) -> None:
-    """Give those tasks of `old` another handle whose own is taken in `new`."""
+    """Give tasks of `old` a new handle if theirs is taken in `new`."""
     taken, mine = ({h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old))
     for handle in sorted(taken & mine):
         free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | mine)

@@ -175,7 +175,7 @@ class _Import(Struct):
         return task.id
 
     def _update(self, before: ImportedTask, fields: Json) -> Task:
-        """Change what changed in the source since the last import; what only changed here stays."""
+        """Apply what changed in the source since the last import; changes made here stay."""
         old = _to_fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}
         task = questions.get(self.db, before.task_id)
@@ -191,7 +191,7 @@ class _Import(Struct):
         return task
 
     def import_all(self, issues: Iterable[Json], imported: Mapping[str, ImportedTask]) -> list[tuple[str, Json, Json]]:
-        """Import issues; return the id of each, what it said before, and what it says."""
+        """Import issues; return the id of each, its former version ({} if new), and the issue."""
         pairs: list[tuple[str, Json, Json]] = []
         for issue in issues:
             name = str(issue["id"])
@@ -248,7 +248,7 @@ class _Import(Struct):
     def _put(self, edge: tuple[str, str, str], *, was_there: bool) -> bool:
         task, on, kind = edge
         added = rows.add_edge(self.db, task, on, kind, self.actor.now, count=False)
-        if added and was_there:  # the edges of what is new go with it
+        if added and was_there:  # undoing the import removes a new task with its edges
             self._log_edge(edge, add=True)
         return added
 
@@ -319,7 +319,7 @@ def _description(issue: Json) -> str:
 def _list_notes(issue: Json) -> Iterable[str]:
     status, kind = issue.get("status") or "open", issue.get("issue_type") or "task"
     if status not in STATUSES:
-        yield f"its status {status!r} became open" + ("; what blocks it are its edges" if status == "blocked" else "")
+        yield f"its status {status!r} became open" + ("; its edges say what blocks it" if status == "blocked" else "")
     if kind not in TYPES:
         yield f"its type {kind!r} became task"
 

@@ -26,8 +26,8 @@ from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
 from sakti.store.text_registry import mask_for_storage
 from sakti.tasks.describe import name_holder
 
-CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
-SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
+CLAIM_MS = 60 * 60 * 1000  # a chat renews its claim; it ends an hour after the last renewal
+SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell renews none
 REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
 NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
 
@@ -101,11 +101,14 @@ class Actor(Struct, frozen=True):
         return task.session_id in (self.session_id, *self.also)
 
 
-def check_claim(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
-    """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
+def check_claim(actor: Actor, task: Task, verb: str, *, force: bool) -> None:
+    """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task.
+
+    `verb` names the change that was requested.
+    """
     if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
-            f"{task.handle} is claimed by {name_holder(task)}. {doing} it anyway needs force.", code="already_claimed"
+            f"{task.handle} is claimed by {name_holder(task)}. Use force to {verb} it anyway.", code="already_claimed"
         )
 
 
@@ -366,7 +369,7 @@ def check_text(name: str, value: Any) -> None:
     if isinstance(value, str):
         if match := _BAD.search(value):
             what = "a NUL character" if match[0] == "\x00" else "half of a surrogate pair"
-            raise TaskError(f"{name} has {what} at position {match.start()}; send it without.", code="bad_text")
+            raise TaskError(f"{name} has {what} at position {match.start()}; remove it.", code="bad_text")
     elif isinstance(value, dict):
         for key, each in cast("dict[Any, Any]", value).items():
             check_text(name, key)

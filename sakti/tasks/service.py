@@ -1,7 +1,7 @@
 """Change tasks. Every change is one transaction with an event in the log.
 
 The functions take the open database first: they run through `Store.write` or `Store.read`. Errors are `TaskError`
-with a sentence and a code. A task that somebody else holds is changed only with `force`.
+with a sentence and a code. A task claimed by another holder is changed only with `force`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ __all__ = [
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
-DECAY_AT_ONCE = 10  # old tasks that shrink behind a close, which somebody waits for
+DECAY_AT_ONCE = 10  # old tasks that shrink after a close: its caller waits
 
 
 # --- fields -----------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
         raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(UPDATABLE)} can.", code="invalid")
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
-    check_claim(actor, task, "Changing", force=force)
+    check_claim(actor, task, "change", force=force)
     fields = _clean_fields({k: v for k, v in changes.items() if k not in ("labels", "metadata")})
     if "type" in fields:
         _check_epics(db, task, fields["type"])
@@ -268,7 +268,7 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
-    check_claim(actor, task, "Releasing", force=force)
+    check_claim(actor, task, "release", force=force)
     released = apply_change(db, actor, task, "release", status="open", **NO_CLAIM)
     before = rows.find_latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
     _end_work(db, actor, task, before)
@@ -289,7 +289,7 @@ def _end_work(db: Database, actor: Actor, task: Task, following: str | None = No
             thread_store.update_metadata(db, thread.id, {"active_task_id": following})
 
 
-# --- the end and a new beginning --------------------------------------------------------------------------
+# --- closing and reopening --------------------------------------------------------------------------------
 
 
 def close(
@@ -309,7 +309,7 @@ def close(
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
         _refuse_open_children(db, task)
-    check_claim(actor, task, "Closing", force=force)
+    check_claim(actor, task, "close", force=force)
     parts = _list_open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
     with_it = f"Closed with {task.handle}: {summary.strip()}"
@@ -394,7 +394,7 @@ def depend(
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
         check_choice("type", kind, EDGE_TYPES)
-    check_claim(actor, task, "Changing", force=force)
+    check_claim(actor, task, "change", force=force)
     if add:
         kind = kind or BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
@@ -444,13 +444,13 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     return task
 
 
-# --- out of sight -----------------------------------------------------------------------------------------
+# --- deletion and age -------------------------------------------------------------------------------------
 
 
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
     """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
     task = find(db, actor.resource_id, text)
-    check_claim(actor, task, "Deleting", force=force)
+    check_claim(actor, task, "delete", force=force)
     _end_work(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
     rows.add_event(db, task, "delete", actor.name, actor.now)

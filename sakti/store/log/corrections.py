@@ -27,15 +27,15 @@ from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
 FIELDS = ("current_task", "suggested_response")
-_SAME_TASK_SHARE = 0.7  # of the words of the shorter of two texts: so many in both, and they say the same
-SHORT = 60  # words of a text that is compared by its words; a longer one has any words
+_SAME_TASK_SHARE = 0.7  # two texts are the same task if they share this part of the shorter one's words
+SHORT = 60  # words: a longer text shares most words with any other, so it is not compared
 _LABEL = lazy_pattern(r"(?:^|(?<=\s))(?:Primary|Secondary|Its task|Last thread):\s+")
 _LEAD = lazy_pattern(r"^(?:-> )?[A-Z][\w' ]{1,40}: ")
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
 GROUP, LINE = GroupRow, ObservationRow
-SAME_SHARE = 0.7  # of the words of a line that a reflection merged: so many, and the reflection's line says the same
+SAME_SHARE = 0.7  # a merged line repeats a reflection's line if it shares this part of its words
 _WORD = lazy_pattern(r"\w+")
 _FIELDS = ("pinned", "edited", "forgotten")
 _CHANGED = (
@@ -99,9 +99,9 @@ def list_task_texts(values: Iterable[Json]) -> list[str]:
 
 
 def clear_titles(db: Database, thread_id: str, texts: Iterable[str]) -> None:
-    """Clear titles that repeat one of these texts and that no user gave, in a thread's workspace.
+    """Clear generated titles that repeat one of these texts, in all threads of a thread's workspace.
 
-    Also those that come with groups, which would be the thread's next ones.
+    Titles stored with groups are cleared too: they would become the thread's next ones.
     """
     plain_texts = _plain_texts(texts)
     row, group = ThreadRow, GroupRow
@@ -130,7 +130,7 @@ def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
 
 
 def _repeats(task: str, texts: Sequence[str]) -> bool:
-    """Return whether a part of a task says what one of some plain texts says. Pure."""
+    """Return whether a part of a task repeats one of some plain texts. Pure."""
     parts = [part for text in _LABEL.split(task) if (part := _plain_words(text))]
     return any(part in text or _is_same(part.split(), text.split()) for part in parts for text in texts)
 
@@ -159,7 +159,7 @@ class LineCorrection(Struct, frozen=True):
 
 
 def find_line(db: Database, record_id: str, text: str) -> str:
-    """Return the id of the line in a record's log that `text` is, or is the end of.
+    """Return the id of the line in a record's log whose id is `text` or ends with it.
 
     Raises `MemoryFailure` (not_found, ambiguous).
     """
@@ -190,10 +190,8 @@ def correct_line(
 ) -> LineCorrection:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
-    Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words; tasks
-    that repeat the line are cleared. A
-    buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
-    unchanged).
+    Forgetting includes lines of merged groups that say the same, and tasks that repeat the line. A buffered reflection
+    made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty, unchanged).
     """
     changes = _fields_changed_by(action, text)
     row = _get_row(db, record_id, line_id)
@@ -282,7 +280,7 @@ def read_log_at(db: Database, record_id: str, time: int) -> list[LogLine]:
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
         " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
-        # while a reflection that was taken back later stood in its place, it was not in the log
+        # it was not in the log while a reflection, undone since, replaced it
         " AND NOT EXISTS (SELECT 1 FROM json_each(g.metadata, '$.away') w"
         " WHERE json_extract(w.value, '$[0]') <= ? AND json_extract(w.value, '$[1]') > ?)",
         (record_id, time, time, time, time, time),

@@ -97,7 +97,7 @@ def erase_tasks(db: Database, thread_id: str, indices: Sequence[int], texts: Seq
 
 
 def erase_copies(db: Database, texts: Iterable[str]) -> None:
-    """Erase texts wherever memory repeats them, and the kept requests that have them."""
+    """Erase texts wherever memory repeats them, and delete stored requests that contain them."""
     for text in texts:
         for form in dict.fromkeys((text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])):
             for table, column in _COPIES:
@@ -122,7 +122,7 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
 
 
 def _index_next(db: Database, group_id: str, number: int) -> None:
-    """Index the line behind a changed one again: search keeps the text before each line beside it."""
+    """Index the line after a changed one again: its search row contains the text before it."""
     line = ObservationRow
     behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
     for pk in rows.first(db, behind.order_by(line.line)) or ():
@@ -138,7 +138,7 @@ def _list_texts(row: Json) -> Sequence[str]:
 
 # --- a thread in shared logs ----------------------------------------------------------------------------------
 
-# A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
+# The row of a line or of a reflection to delete; a line whose note on replaced words is to be removed.
 Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
 
 
@@ -159,7 +159,7 @@ def begin_erasure(db: Database, thread_id: str, now: int) -> None:
         GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
     _reassign(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
     integrity.repair_states(db, record_id, now)
-    # after it: nothing is put into a gap of this thread any more
+    # last: the repair would fill gaps of this thread with its discarded groups
     _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
     recount_log(db, resource_id, now)
 

@@ -18,7 +18,7 @@ from sakti.store.connection import Database
 Kind: TypeAlias = Literal[
     "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed", "stopped"
 ]
-AT_ONCE = 1_000  # ms: what goes into the log within them was observed while somebody waited, and is one event
+AT_ONCE = 1_000  # ms: a group activated within them was observed in the foreground, and is one event
 
 
 class MemoryEvent(Struct, frozen=True):

@@ -68,8 +68,8 @@ _SAID = (
     " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
 )
 _ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
-TURNS = 10  # newest ones that a forecast looks at: few make it jump
-ENOUGH = 5  # of them, from which on the largest and the smallest are left out
+TURNS = 10  # newest turns that a forecast averages
+ENOUGH = 5  # turns from which on the largest and the smallest are left out
 
 
 class LogLine(Struct, frozen=True):
@@ -328,7 +328,7 @@ def find_group_of_line(db: Database, line_id: str) -> str:
 
 
 def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
-    """Tell whether a workspace has other threads than this one."""
+    """Return whether a workspace has other threads than this one."""
     row = ThreadRow
     others = row.select(row.id).where(row.resource_id == resource_id, row.id != thread_id, row.deleted_at.is_null())
     return bool(others.limit(1).tuples().execute(db))
@@ -351,14 +351,14 @@ def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[Log
 def build_carry_over(
     db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
 ) -> CarryOver | None:
-    """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
+    """Return the earlier work that a new thread of a workspace begins with; None without an earlier thread."""
     row, message = ThreadRow, MessageRow
-    held = message.select(message.pk).where(message.thread_id == row.id)
+    messages = message.select(message.pk).where(message.thread_id == row.id)
     columns = row.id, row.title, row.metadata, row.updated_at
     others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
-    open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
-    open_ones = open_ones.where(threads.has_own_messages())
-    newest = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
+    visible = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(messages))
+    visible = visible.where(threads.has_own_messages())
+    newest = visible.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
     earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
     if not earlier:
         return None
@@ -404,9 +404,9 @@ class Pass(Struct, frozen=True):
 class Figures(Struct, frozen=True):
     """Figures of one record.
 
-    `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
-    Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
-    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the context.
+    `observation` and `reflection` are the newest ones, `generations` all reflections that were not discarded or undone.
+    Findings of the faithfulness check: `marked_lines` of the log with `claims` that their source lacks, and important
+    lines and paths that the log's reflections dropped. `ready_lines` are buffered, not yet in the context.
     """
 
     observation: Pass | None = None
@@ -420,9 +420,9 @@ class Figures(Struct, frozen=True):
 
 
 def average_turn_tokens(db: Database, thread_id: str) -> int | None:
-    """Return the tokens of messages that a turn brought lately; None before there are two.
+    """Return the mean tokens of the newest turns, None if there are fewer than two.
 
-    The mean of the newest turns, without the largest and the smallest where there are enough.
+    If there are enough, the largest and the smallest are left out.
     """
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -431,12 +431,12 @@ def average_turn_tokens(db: Database, thread_id: str) -> int | None:
         (thread_id,),
     ).fetchall()
     turns: list[int] = []
-    under_way = 0
+    total = 0
     for role, tokens in rows:
-        under_way += tokens
+        total += tokens
         if role == "user":
-            turns.append(under_way)
-            under_way = 0
+            turns.append(total)
+            total = 0
         if len(turns) == TURNS:
             break
     if len(turns) >= ENOUGH:

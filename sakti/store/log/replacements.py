@@ -1,7 +1,7 @@
-"""Mark what newer lines of a log replace; computed from stored rows, so that older text never changes.
+"""Mark words of log lines that newer lines replace; computed from stored rows, so that older text never changes.
 
-A newer line keeps in its metadata the words of the older line that it replaces. Marks and notes also occur, in the
-same form, in texts that were written later than both.
+The metadata of the newer line has the words of the older one that it replaces. Reflections repeat marks and notes in
+the same form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 KEY = "replaces"  # of a line's metadata: a list of {"text", "date", "time"}
-NOTED = 60  # characters of what is replaced that a newer line repeats
+NOTE_LIMIT = 60  # characters of replaced words that a newer line repeats
 MARK = lazy_pattern(r" ?\[earlier; see (?P<when>[^\[\]\n]{1,60})\]")
 NOTE = lazy_pattern(r" ?\[replaces (?P<when>[^\[\]\n:]{1,40}(?::\d\d)?): (?P<text>[^\[\]\n]{1,200})\]")
 _YEAR = lazy_pattern(r",?\s+\d{4}$")
@@ -62,7 +62,7 @@ def format_note(replaced: Earlier, seen_from: str) -> str:
     `replaced` has the older line's date and time.
     """
     words = " ".join(replaced.text.translate({ord("["): "(", ord("]"): ")"}).split())
-    short = words if len(words) <= NOTED else words[: NOTED - 1].rstrip() + "…"
+    short = words if len(words) <= NOTE_LIMIT else words[: NOTE_LIMIT - 1].rstrip() + "…"
     return f" [replaces {format_moment(replaced.date, replaced.time, seen_from)}: {short}]"
 
 

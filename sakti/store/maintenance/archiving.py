@@ -1,7 +1,7 @@
 """Move parts of old messages to the archive, still searchable, and delete unreferenced archive rows.
 
-A piece is stored in the archive first, and then referred to, within one transaction on the database: where it is killed
-in between the archive has rows that nobody refers to, and `sweep` removes them. Indexes keep what they hold.
+A piece is stored in the archive before the messages refer to it, in one transaction on the database. If the process is
+killed in between, `sweep` removes the archive's unreferenced rows. The search indexes do not change.
 
 Raw SQL: conditions over messages, the log and tasks.
 """
@@ -26,7 +26,7 @@ from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
-SHORT = 200  # bytes: to refer to less would take as much
+SHORT = 200  # bytes: a reference to less would save nothing
 ROOM = 2  # times the moved bytes: for the archive, and for the database's write-ahead log
 _ROWS, _LONG = 50, 200_000  # messages and bytes that are moved in one go
 _SWEPT = 500  # rows of the archive that are compared at once
@@ -58,13 +58,13 @@ async def archive(
 ) -> Archived:
     """Move the parts of observed messages before a time (Unix ms) that no open task links to.
 
-    `progress` hears of messages moved, of how many. What is moved stays moved where it is interrupted; the next run
-    goes on. Raises `StoreError`: read_only where
-    nothing is saved, full where there is no room, archive where the archive is missing.
+    `progress` is called with the number of messages moved and their total. An interrupted run keeps what it moved, and
+    the next one continues. Raises `StoreError`: read_only if nothing is saved, full without room on the disk, archive
+    if the archive is missing.
     """
     if store.not_saved or store.read_only_reason:
         raise StoreError(store.not_saved or store.read_only_reason or "", code="read_only")
-    await upkeep.pack(store)  # what refers to a message's text has to be the same before and behind
+    await upkeep.pack(store)  # search rows refer to a message's text only once it is packed
     done = Archived(archive_file.path_of(store.path))
     await store.read(archive_file.refuse_missing)
     messages, size = await store.read(_count, before)
@@ -93,7 +93,7 @@ def _require_room(path: Path, size: int) -> None:
     if free < needed:
         raise StoreError(
             f"Archiving needs {needed / 1e6:,.0f} MB of free disk space in {path.parent}, of which {free / 1e6:,.0f} MB"
-            " are there: free some, then run it again. Nothing was moved.",
+            " are available: free some space, then run it again. Nothing was moved.",
             code="full",
         )
 
@@ -123,9 +123,9 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
 
 
 async def sweep(store: Store) -> int:
-    """Remove from the archive what no message refers to any more; return how many rows.
+    """Remove archive rows that no message refers to any more; return how many.
 
-    Those that were removed or masked, and what a killed run left. Raises `StoreError`.
+    Their messages were removed or masked, or a run was killed. Raises `StoreError`.
     """
     place = archive_file.path_of(store.path)
     if store.not_saved or store.read_only_reason or not place.exists():
@@ -160,7 +160,7 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
 def recover_archive(db: Database, path: Path, end: str) -> str:
     """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
 
-    `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
+    `db`: the database at `path`. Return what was done; "" if it is intact or missing, or nothing in it can be read.
     Raises `apsw.Error`, `OSError`.
     """
     _, problem = checks.find_archive_problem(db)

@@ -24,7 +24,7 @@ from sakti.store.threads import codec
 
 TOLD = 400  # characters of a file's problem that are shown
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
-DIFFER = "texts differ"  # said of an index that has to be rebuilt
+DIFFER = "texts differ"  # marks an index that has to be rebuilt
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
@@ -33,7 +33,7 @@ ARCHIVE = "Put a copy of it from a backup in its place; the other messages are n
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `advice` says what to do where it is not `ok`; `is_repairable`: `upkeep.repair_finding` repairs it.
+    `advice` says what to do if it is not `ok`; `is_repairable`: `upkeep.repair_finding` repairs it.
     """
 
     name: str
@@ -52,7 +52,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     findings = _to_integrity_finding(rest)
     if rest:
         return findings
-    if missing := migrate.find_missing(db):  # what else is looked at needs them
+    if missing := migrate.find_missing(db):  # the other checks need them
         return [*findings, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
     unreadable = failures.find_unreadable_column(db.connection())
     findings.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
@@ -61,7 +61,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     findings.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
     archive = _check_archive(db, deep=deep)
     findings.append(archive)
-    # with an archive missing no text in it can be compared
+    # without the archive its texts cannot be compared
     findings += [
         _check_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES
     ]
@@ -144,7 +144,7 @@ def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Findi
         what.append("it is damaged")
     else:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
-        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
+        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n]
         if deep and not what and (n := index_upkeep.count_differing(db, table)):
             what.append(f"{n} {DIFFER}")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
@@ -209,7 +209,7 @@ _TO_READ_MS = 5_000
 
 
 def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
-    """Return all findings on the database at `path`, in the order in which a person would ask. Read-only.
+    """Return all findings on the database at `path`: its place and file first, then its contents. Read-only.
 
     `deep`: each indexed text is also compared with its index.
     """
@@ -290,7 +290,7 @@ def _check_contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[F
         return [_describe_file_error(e)]
     except apsw.Error as e:
         return [_describe_unreadable(e, path)]
-    except Exception as e:  # a query that was never meant for what it found
+    except Exception as e:  # a query met data that it was not written for
         return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
     finally:
         connection.close()

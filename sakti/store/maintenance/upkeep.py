@@ -1,8 +1,6 @@
 """Run long work on the database in short transactions; other windows wait a tenth of a second at most.
 
 Each piece works for `PIECE_S` and is followed by an equal pause, in which waiting writers get the lock.
-
-Raw SQL: one pragma.
 """
 
 from __future__ import annotations
@@ -36,9 +34,9 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
-PACK_S = 0.01  # for what nobody waits for: a commit, and one long text, take that long again
+PACK_S = 0.01  # for background work: a commit, or one long text, takes as long again
 _STEP = 10  # items between two looks at the clock
-_WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
+_WINDOW = 2_000  # texts indexed at a time: the newest window first, oldest first within it, which is faster
 
 
 async def run_in_pieces(
@@ -97,7 +95,7 @@ async def reindex(store: Store) -> None:
 
 
 async def reindex_quietly(store: Store) -> None:
-    """Run `reindex`; if it fails now, the next start tries again."""
+    """Run `reindex`; after a failure the next start tries again."""
     if store.read_only_reason:
         return
     try:
@@ -112,7 +110,7 @@ async def pack(store: Store) -> None:
 
 
 async def pack_quietly(store: Store) -> None:
-    """Run `pack`; if it fails now, the next start goes on."""
+    """Run `pack`; after a failure the next start continues."""
     if store.read_only_reason:
         return
     try:
@@ -156,7 +154,7 @@ async def _count_tasks(store: Store, _: Finding) -> Finding:
     for resource_id in stale:
         await run_in_pieces(store, await store.read(graph.task_ids, resource_id), graph.refresh)
         await store.write(graph.count_states, resource_id)
-    return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
+    return Finding("task counts", True, f"{len(stale)} workspaces had wrong counts: counted again")
 
 
 async def _repair_task_index(store: Store, finding: Finding) -> Finding:
@@ -192,8 +190,8 @@ _REPAIRS: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
 async def rebuild_index(store: Store) -> dict[str, int]:
     """Rebuild the search indexes.
 
-    Return `texts` that are covered and `added`, messages that were missing. Meanwhile search finds what is indexed
-    again, newest first.
+    Return the numbers of indexed `texts` and of messages that were missing (`added`). Meanwhile search finds what is
+    indexed again, newest first.
     """
     added = await store.read(search_index.unindexed)
     await run_in_pieces(store, added, search_index.index_messages)
@@ -303,7 +301,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     full, damaged, read_only, missing.
     """
     if not path.exists():
-        raise StoreError(f"{path} is not there.", code="missing")
+        raise StoreError(f"{path} does not exist.", code="missing")
     opening.refuse_unusable(path)
     if not files.is_writable(path):
         raise StoreError(f"{path} or its folder is not writable.", code="read_only")

@@ -1,7 +1,7 @@
 """Change the state of memory: the only place where a group is added or changes its state.
 
-`advance` runs inside the caller's transaction and checks the rows as they are there, whatever the caller believed. A
-move that would break an invariant raises `MemoryFailure` and nothing has happened:
+`advance` runs inside the caller's transaction and checks the stored rows, not what the caller has read. A move that
+would break an invariant raises `MemoryFailure` and changes nothing:
 
 - a group covers only messages behind the cursor, and no index is covered by two groups;
 - a group becomes active only right behind the cursor (withheld messages aside), so nothing is skipped;
@@ -111,7 +111,7 @@ def add_report(db: Database, group: Group, lines: Sequence[NewLine]) -> None:
 
 
 def require_condensable(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
-    """Check that a reflection of these groups may be stored; asked before its model is called, too.
+    """Check that a reflection of these groups may be stored; called before its model is, too.
 
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
@@ -140,14 +140,14 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> MoveResult:
     if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
         raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
-    entering = _choose_groups(db, record_id, thread_id, move.group_ids)
-    if entering:
-        _activate_groups(db, entering, now)
-    entered = tuple(structs.replace(g, state="active", activated_at=now) for g in entering)
+    chosen = _choose_groups(db, record_id, thread_id, move.group_ids)
+    if chosen:
+        _activate_groups(db, chosen, now)
+    activated = tuple(structs.replace(g, state="active", activated_at=now) for g in chosen)
     if not move.reflection:
-        return MoveResult(entered)
-    reflection, removed = _activate_reflection(db, record_id, thread_id, now, alone=not entering)
-    return MoveResult(entered, reflection, removed)
+        return MoveResult(activated)
+    reflection, removed = _activate_reflection(db, record_id, thread_id, now, alone=not chosen)
+    return MoveResult(activated, reflection, removed)
 
 
 def _choose_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[str]) -> list[Group]:

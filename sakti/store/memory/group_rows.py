@@ -27,7 +27,7 @@ from sakti.store.search.query import STOP_WORDS, WORD
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 SECTIONS = "sections"
-TITLE = "thread_title"  # what a group's thread was called when it was made: a later name changes no earlier block
+TITLE = "thread_title"  # in a group's metadata: its thread's title at that time, so that a new one changes no old block
 LOOKED_AT = 2_000  # messages of one group
 HEAD = 4_000  # characters of each
 
@@ -123,8 +123,8 @@ def list_groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
 def list_current_groups(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
     """Return the active and buffered groups of a record, in the order of `list_groups`.
 
-    Only the state and times of a group ever change, and what a reflection notes of its activation: the others that are
-    `known` are not read again.
+    Groups in `known` are not read again: only the state and times of a group change, and a reflection's metadata when
+    it is activated.
     """
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(

@@ -145,14 +145,14 @@ def compute_states(
 ) -> dict[str, GroupState]:
     """Compute the states that groups of one record should have and do not.
 
-    `spans` are in the order of creation. `observed_to`: how far its threads were once said to be observed. Pure but
-    for `between`.
+    `spans` are in the order of creation. `observed_to`: the last observed indexes that an earlier version stored, by
+    thread. Pure except for `between`.
     """
     return _StateRules(spans, between, observed_to or {}).settle()
 
 
 def find_wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
-    """Map a record's groups in a wrong state to the right one; empty if memory is consistent."""
+    """Map a record's groups in a wrong state to the right one."""
     # SQL: looks at groups in states that should not be
     rows = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"

@@ -29,7 +29,7 @@ class Add(Struct, frozen=True):
     """Store a finished observation or reflection, made under a lease.
 
     It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
-    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is released with it.
+    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is then released.
     """
 
     group: Group
@@ -43,8 +43,8 @@ class Add(Struct, frozen=True):
 class Activate(Struct, frozen=True):
     """Activate buffered groups of one thread, oldest first; with `reflection`, the buffered one too.
 
-    A reflection of a log that has changed since is discarded instead. `revision`: the record's, if the groups were
-    chosen by everything that was buffered then and may be activated only as long as that holds.
+    A reflection of a log that has changed since is discarded instead. `revision`: that of the record when the groups
+    were chosen, if they may be activated only while it is the same.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class UndoCompaction(Struct, frozen=True):
 
 
 class UndoReflection(Struct, frozen=True):
-    """Undo a reflection, the newest where `generation` is None.
+    """Undo a reflection, the newest if `generation` is None.
 
     Nothing is condensed automatically for the next `interval` tokens of the log.
     """

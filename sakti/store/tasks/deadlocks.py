@@ -4,8 +4,8 @@ A task has a begin and an end. It begins after the end of each task that it wait
 its parent's begin waits for; it ends after its own begin, and a container after its children. So in `x part of E, x
 waits for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E's end waits for x's.
 
-A node is (task, is_end). The step from an end to its own begin is left out: an end waits for all that its begin does.
-Status does not count: a closed task can be reopened.
+A node is (task, is_end). The step from an end to its own begin is left out: an end waits for everything that its begin
+waits for. Status does not count: a closed task can be reopened.
 
 Raw SQL: one recursive walk.
 """
@@ -71,33 +71,33 @@ class WaitGraph:
         for each in (node, other):
             rank.setdefault(each, len(rank))
         if rank[other] > rank[node]:
-            came = self._reach(other, self._ahead, lowest=rank[node])
-            if node in came:
-                way = [node]
-                while way[-1] != other:
-                    way.append(came[way[-1]])
-                return (node[0], *(task for task, _ in reversed(way)))
-            later = self._reach(node, self._behind, highest=rank[other])
-            moved = [*sorted(came, key=rank.__getitem__), *sorted(later, key=rank.__getitem__)]
+            earlier = self._walk(other, self._ahead, lowest=rank[node])
+            if node in earlier:
+                path = [node]
+                while path[-1] != other:
+                    path.append(earlier[path[-1]])
+                return (node[0], *(task for task, _ in reversed(path)))
+            later = self._walk(node, self._behind, highest=rank[other])
+            moved = [*sorted(earlier, key=rank.__getitem__), *sorted(later, key=rank.__getitem__)]
             for each, place in zip(moved, sorted(rank[n] for n in moved), strict=True):
                 rank[each] = place
         self._ahead.setdefault(node, []).append(other)
         self._behind.setdefault(other, []).append(node)
         return None
 
-    def _reach(
+    def _walk(
         self, start: Node, steps: dict[Node, list[Node]], *, lowest: int = -1, highest: int = 1 << 62
     ) -> dict[Node, Node]:
         """Return the nodes reached within these ranks, each with its predecessor."""
-        came = {start: start}
+        predecessors = {start: start}
         stack = [start]
         while stack:
             node = stack.pop()
             for other in steps.get(node, ()):
-                if other not in came and lowest <= self._rank[other] <= highest:
-                    came[other] = node
+                if other not in predecessors and lowest <= self._rank[other] <= highest:
+                    predecessors[other] = node
                     stack.append(other)
-        return came
+        return predecessors
 
 
 def _rotate(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,8 +160,8 @@ def _components(edges: Iterable[Edge]) -> dict[Node, int]:
 def find_cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     """Return the cycles among existing edges, one for each edge that closes one.
 
-    Only edges within a component can; components without common edges are handled apart, so that the time stays
-    proportional to their number.
+    Only edges within a component can close one. Components without common edges are handled one by one, so that the
+    time stays proportional to their number.
     """
     edges = list(edges)
     component = _components(edges)

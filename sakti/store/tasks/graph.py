@@ -157,7 +157,7 @@ def find_reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tupl
 
 
 def find_waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
-    """Return the tasks that `seeds` (id, priority) wait for: the best priority, and the task that waits.
+    """Return the tasks that `seeds` (id, priority) wait for, each with the best priority and the task that waits.
 
     A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
     about `most` tasks.
@@ -273,46 +273,46 @@ def list_parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str,
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
     """Return the shortest cycle `task, …, task` that the edge would close, or None.
 
-    Begins and ends are walked apart (`deadlocks`), from both ends, the smaller frontier first: a task that nothing
-    waits for ends the search at once.
+    Begins and ends are separate nodes (`deadlocks`). The search runs from both sides, the smaller frontier first: a
+    task that nothing waits for ends it at once.
     """
     if task == on:
         return (task, task)
     if kind == BLOCKS:
-        way = _find_path(db, (on, True), ((task, False), (task, True)))
-        return None if way is None else (task, *way)
+        path = _find_path(db, (on, True), ((task, False), (task, True)))
+        return None if path is None else (task, *path)
     down = _find_path(db, (on, False), ((task, False), (task, True)))
     up = _find_path(db, (task, True), ((on, True),))
-    ways = [(task, *w) for w in (down,) if w] + [(*w, task) for w in (up,) if w]
-    return min(ways, key=len, default=None)
+    paths = [(task, *p) for p in (down,) if p] + [(*p, task) for p in (up,) if p]
+    return min(paths, key=len, default=None)
 
 
 def find_deadlock_at(db: Connection, task: str) -> tuple[str, ...] | None:
     """Return a cycle `task, …, task` through a task's existing edges, or None."""
     for side in (False, True):
         for first in _list_ahead(db, [(task, side)]):
-            if way := _find_path(db, first[1], ((task, side),)):
-                return (task, *way)
+            if path := _find_path(db, first[1], ((task, side),)):
+                return (task, *path)
     return None
 
 
 def _find_path(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] | None:
     """Return the tasks on the shortest path from `start` to one of `goals`, or None."""
-    came: dict[Node, Node | None] = {start: None}
-    goes: dict[Node, Node | None] = dict.fromkeys(goals)
+    before: dict[Node, Node | None] = {start: None}
+    after: dict[Node, Node | None] = dict.fromkeys(goals)
     ahead, behind = [start], list(goals)
-    meeting = [n for n in goes if n in came]
+    meeting = [n for n in after if n in before]
     while not meeting:
         if not ahead or not behind:
             return None
         # No task waits for a new one, so that walk ends at once.
         if 2 * len(ahead) < len(behind):
-            ahead = _visit(_list_ahead(db, ahead), came)
-            meeting = [n for n in ahead if n in goes]
+            ahead = _visit(_list_ahead(db, ahead), before)
+            meeting = [n for n in ahead if n in after]
         else:
-            behind = _visit(_list_behind(db, behind), goes)
-            meeting = [n for n in behind if n in came]
-    return min((_join_paths(came, goes, n) for n in meeting), key=len)
+            behind = _visit(_list_behind(db, behind), after)
+            meeting = [n for n in behind if n in before]
+    return min((_join_paths(before, after, n) for n in meeting), key=len)
 
 
 def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) -> list[Node]:
@@ -325,13 +325,13 @@ def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) ->
     return frontier
 
 
-def _join_paths(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
-    way: list[Node] = [meeting]
-    while (before := came[way[0]]) is not None:
-        way.insert(0, before)
-    while (after := goes[way[-1]]) is not None:
-        way.append(after)
-    return tuple(task for task, _ in way)
+def _join_paths(before: dict[Node, Node | None], after: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
+    path: list[Node] = [meeting]
+    while (previous := before[path[0]]) is not None:
+        path.insert(0, previous)
+    while (following := after[path[-1]]) is not None:
+        path.append(following)
+    return tuple(task for task, _ in path)
 
 
 def _list_ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:

@@ -2,8 +2,7 @@
 
 Neither a million messages nor a word that every task has makes a search slow. Tasks with all words come first, then
 tasks where they are prefixes, then tasks with some of them; if nothing matches, the general search with its typing
-corrections runs. Of a word that more than `COMMON` tasks have only the newest `COMMON` are ranked; rarer words are
-always looked up whole.
+corrections runs. For a word in more than `COMMON` tasks only the newest `COMMON` are ranked.
 
 Raw SQL: `sakti tasks` runs it without peewee (see the package).
 """
@@ -28,7 +27,7 @@ from sakti.store.text_registry import mask_for_storage
 with lazy_imports:
     from sakti.store.search import search as text_search
 
-# What is not a column of its own: computed when it is read. Metadata without what an import keeps of its source.
+# Fields that are computed when they are read; metadata without the original that an import keeps.
 _COMPUTED = {
     "labels": "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)",
     "holder_title": "(SELECT th.title FROM threads th WHERE th.id = t.session_id)",
@@ -284,7 +283,7 @@ def read_counts(db: Connection, resource_id: str, type: str | None = None) -> di
 
 
 def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
-    """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
+    """Describe the board in a line: the task in progress, preferably the thread's, and how many are ready."""
     by_state = read_counts(db, resource_id)
     # SQL: reads JSON inside a column
     row = db.execute_sql(
@@ -319,7 +318,7 @@ def list_closed_since(db: Connection, resource_id: str, since: int, limit: int) 
         return shown, len(shown)
     counted = "(SELECT 1 FROM tasks t WHERE {} LIMIT ?)"
     total = _count(db, counted.format(where), (resource_id, since, _COUNTED))
-    if total == _COUNTED:  # what else is closed is mostly less; how much that is in all is kept
+    if total == _COUNTED:  # mostly fewer tasks were closed earlier: subtract those from the stored total
         total = read_counts(db, resource_id)["closed"]
         for other in ("t.closed_at < ?", "t.closed_at IS NULL AND ? IS NOT NULL"):
             others = counted.format(where.replace("t.closed_at >= ?", other))
@@ -348,7 +347,7 @@ class TaskFilter(Struct, frozen=True):
 def select(
     db: Connection, resource_id: str, wanted: TaskFilter, *, limit: int = 20, offset: int = 0
 ) -> tuple[list[Task], int]:
-    """Return tasks that match a filter, most urgent first, and their number."""
+    """Return a page of the tasks that match a filter, most urgent first, and the number of all."""
     states, where = _STATES[wanted.status], ["t.resource_id = ?"]
     label, assignee = wanted.label, wanted.assignee
     values: list[object] = [resource_id]
@@ -367,7 +366,7 @@ def select(
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
         total = _count(db, f"{source} WHERE {some}", (*values, *states))
-        if assignee is not None or total <= FEW:  # few have it: begin at those
+        if assignee is not None or total <= FEW:  # few match: read these and sort them
             few = f"{source} WHERE {some} {_ORDER} LIMIT ? OFFSET ?"
             return _read_tasks(db, few, (*values, *states, limit, offset)), total
         source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"

@@ -1,8 +1,8 @@
 """Write the rows of tasks: labels, search entries, edges, links to messages, claims, change log.
 
 The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim also has an owner, the
-process that runs the thread: when that process ends the claim is free at once, but the thread still has it when it is
-opened again. A claim without an owner, or of another machine, lasts until its lease ends.
+process that runs the thread: when that process ends, others may claim the task at once; if nobody does, the thread
+still has it when it is opened again. A claim without an owner, or of another machine, lasts until its lease ends.
 
 Raw SQL: a list of ids as one parameter, JSON in the log of changes, and `find_active_task`, which runs with every
 message.
@@ -331,7 +331,7 @@ def add_event(
     *,
     batch: str | None = None,
 ) -> None:
-    """Log a change; `values`: what it changed, before and after."""
+    """Log a change; `values`: the changed fields before and after."""
     before, after = values
     change: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
     who = {"task_id": task.id, "resource_id": task.resource_id, "action": action, "actor": actor}

@@ -4,9 +4,9 @@ The fork has a memory record of its own. The log of the copied messages is copie
 twice; a reflection that covers later messages is replaced by its sources. Messages behind the copied log are
 unobserved.
 
-A new thread may also begin with a block of earlier work. It names the source of each piece, and stays as it was when
-the thread began, so that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected
-lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed_lines`).
+A new thread may also begin with a block of earlier work. Each piece has its source. The block does not change later, so
+that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected lines. A line that
+the user removed is dropped when the prefix changes anyway (`drop_removed_lines`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE, threads.UNDO_OF)
-_LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
+_LOG = ("away",)  # in a group's metadata: when a reflection, which is not copied, replaced it
 
 
 def fork(
@@ -57,8 +57,8 @@ def fork(
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
-    `undo`: it goes on in the original's place, under its name. Costs stay with the original. The messages of an
-    unfinished turn are left out. Raises `StoreError` if there is no such thread, or no message.
+    `undo`: it continues the original under its title. Costs stay with the original. The messages of an unfinished turn
+    are left out. Raises `StoreError` if there is no such thread, or no message.
     """
     parent = threads.get(db, thread_id)
     if parent is None:
@@ -99,7 +99,7 @@ def fork(
 def _metadata_until(metadata: Json, last: int) -> Json:
     """Return the metadata of a thread without that of messages after index `last`."""
     gone = set(_OF_THREAD)
-    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
+    if (metadata.get("task_index") or -1) > last:  # a later message set the task
         gone |= {"current_task", "suggested_response", "task_index"}
     if (metadata.get("plan") or {}).get("index", -1) > last:
         gone |= {"plan", threads.PINNED_PLAN}
@@ -277,8 +277,8 @@ def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
 # --- carried-over work ----------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["thread", "line", "task"]
-CARRY_OVER_KEY = "carry_over"  # key in a thread's metadata: the text above the pieces; present once they were searched
-REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines that the user removed
+CARRY_OVER_KEY = "carry_over"  # in a thread's metadata: the text above the pieces; set once they were chosen
+REMOVED = "carry_over_removed"  # in a thread's metadata: positions of the lines that the user removed
 LINE = "* "
 _CARRIED = (
     "SELECT c.position, c.kind, c.source_id, c.text, coalesce(o.edited, o.content),"
@@ -293,7 +293,7 @@ _CARRIED = (
 
 
 class CarriedPiece(Struct, frozen=True):
-    """One line of the block, and the thread, log line or task it is about."""
+    """One line of the block, and the thread, log line or task that it is about."""
 
     kind: Kind
     source_id: str
@@ -315,7 +315,7 @@ class CarriedLine(Struct, frozen=True):
 
 
 def store_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
-    """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
+    """Store the block that a thread begins with: `head` above the pieces; no pieces mean no block."""
     threads.update_metadata(db, thread_id, {CARRY_OVER_KEY: head})
     values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]
     if values:
@@ -344,23 +344,23 @@ def _read_carried(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]
     if not stored:
         return "", []
     *_, head, removed = stored[0]
-    gone = frozenset[int](json.loads(removed or "[]"))
+    removed_positions = frozenset[int](json.loads(removed or "[]"))
     carried = [
-        CarriedLine(position, kind, source_id, _choose_text(kind, then, now), position in gone)
-        for position, kind, source_id, then, now, *_ in stored
+        CarriedLine(position, kind, source_id, _choose_text(kind, text, current), position in removed_positions)
+        for position, kind, source_id, text, current, *_ in stored
     ]
     return str(head or ""), carried
 
 
 def mark_removed(db: Database, thread_id: str, position: int, *, removed: bool) -> None:
-    """Remember that the user removed a line, or wants it back."""
+    """Store whether the user removed a line."""
     gone = {line.position for line in read_carried_lines(db, thread_id) if line.is_removed} - {position}
     gone |= {position} if removed else set()
     threads.update_metadata(db, thread_id, {REMOVED: sorted(gone) or None})
 
 
 def has_removed(db: Database, thread_id: str) -> bool:
-    """Tell whether the user removed lines that are still sent."""
+    """Return whether the user removed lines that are still sent."""
     return any(line.is_removed for line in read_carried_lines(db, thread_id))
 
 
@@ -372,9 +372,10 @@ def drop_removed_lines(db: Database, thread_id: str) -> None:
     threads.update_metadata(db, thread_id, {REMOVED: None})
 
 
-def _choose_text(kind: str, then: str, now: str | None) -> str:
+def _choose_text(kind: str, carried: str, current: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
-    if kind != "line" or now is None:
-        return then
-    now = mask_for_storage("carry_over", "text", now)
-    return then if replacements.remove_marks(now) in replacements.remove_marks(then) else f"{LINE}{now}"
+    if kind != "line" or current is None:
+        return carried
+    current = mask_for_storage("carry_over", "text", current)
+    is_same = replacements.remove_marks(current) in replacements.remove_marks(carried)
+    return carried if is_same else f"{LINE}{current}"

@@ -1,13 +1,13 @@
 """Store messages, appended once, and requests: blocks by the hash of their text, messages by index.
 
-Memory never changes or deletes the text of a message. A block that was sent before costs its hash only, so that a step
-takes some hundred bytes however long its request is.
+Memory never changes or deletes the text of a message. A block that was sent before is stored as its hash only, so that
+a step takes some hundred bytes however long its request is.
 
-Ten older messages may have a summary: the first of them holds it and where it ends; each also holds, and is found by,
-what was taken from it. The thread's metadata holds the first message without a summary of level 1, and of level 2.
+Ten older messages may have a summary, stored in the first of them with its last index; search finds each of them by the
+part of the summary that was taken from it. The thread's metadata has the first indexes without levels 1 and 2.
 
-Raw SQL: what every step reads or writes (appending, pages, seals), because building the query costs more than running
-it, and the search for literal text. The rest is peewee's.
+Raw SQL: statements of every step (appending, pages, seals), because building the query costs more than running it, and
+the search for literal text.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def describe_request(request: Request) -> SentRequest:
 
 
 def store_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
-    """Store the texts of a request that the thread did not send before."""
+    """Store the texts of a request that the thread has not sent before."""
     blocks = [{"thread_id": thread_id, "hash": name, "text": text} for name, text in texts.items()]
     insert_many(db, RequestBlockRow, blocks, unless_there=True)
 
@@ -166,8 +166,8 @@ def read_request_texts(db: Database, thread_id: str) -> dict[str, str]:
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
     """Append `message` to its thread and index it; return it with its index.
 
-    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
-    where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index.
+    Raises `StoreError` (gone) if the thread does not exist.
     """
     message = codec.mask_message(message)
     # SQL: each step runs it; building a query takes 80-300 µs
@@ -189,7 +189,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
 def add_context(db: Database, message: Message) -> bool:
     """Store the changed parts and tokens of `message` after context was added to it.
 
-    False where the message is already sealed for observation and may not change.
+    Return False if the message is sealed for observation and may not change any more.
     """
     changed = (
         MessageRow.update(parts=message.parts, part_tokens=message.part_tokens, token_count=message.tokens)
@@ -292,7 +292,7 @@ def get_last_of_user(db: Database, thread_id: str) -> Message | None:
 
 
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
-    """Seal messages that a buffering is about to read: from then on they never change."""
+    """Seal messages that an observation is about to read: from then on they never change."""
     for start in range(0, len(ids), 500):
         some = ids[start : start + 500]
         marks = ",".join("?" * len(some))
@@ -358,7 +358,7 @@ def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     words = text.split()
     if not words:
         return []
-    # LIKE knows the case of ASCII only: any other character is looked at here
+    # LIKE ignores case in ASCII only: any other character matches here, and `pattern` decides
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
     pattern = phrase(text)
     # SQL: calls a function of this program on packed texts
@@ -415,13 +415,13 @@ def put_summaries(
     messages: Sequence[Message],
     level: int,
     text: str,
-    taken: Mapping[str, str],
+    extracts: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
-    """Store the summary of consecutive messages; `taken`: message id → extracted text."""
+    """Store the summary of consecutive messages; `extracts`: message id → text taken from it."""
     first, last = messages[0], messages[-1]
     for message in messages:
-        part = taken.get(message.id, "")
+        part = extracts.get(message.id, "")
         update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
         search_index.summarise(db, "message", message.id, part)
     summary = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}

@@ -3,7 +3,8 @@
 A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). Its lines
 in a log shared by the workspace stay until it is purged (`purging`).
 
-A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours hold. Its text
+A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours stay valid. Its
+text
 is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log
 that were made of it stay: they are forgotten one by one.
 
@@ -45,7 +46,7 @@ _SHARED = (
     " JOIN observational_memory r ON r.id = g.record_id"
     " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'"
 )
-PURGED = "purged"  # of a thread's metadata: what it held is going
+PURGED = "purged"  # in a thread's metadata: its contents are being removed for good
 
 MARK = MarkerPart("deleted", "This message was deleted.")
 
@@ -120,7 +121,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
-        raise StoreError(f"The thread {thread.title!r} is deleted already.")
+        raise StoreError(f"The thread {thread.title!r} is already deleted.")
     children = _list_children(db, thread_id, None)
     _refuse_busy(db, [thread_id, *children], now, "thread")
     for each in (thread_id, *children):
@@ -221,7 +222,7 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
 
 
 def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None:
-    """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
+    """Remove the text of messages that a guardrail stopped from every place; the reason stays."""
     withheld = messages.get_many(db, message_ids)
     for one in withheld:
         _unindex(db, [one])

@@ -20,15 +20,15 @@ from sakti.store.secrets import mask_secrets, mask_value
 from sakti.store.text_registry import mask_for_storage
 
 TITLE_LIMIT = 60
-LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
+LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, and the provider that refused each
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
-HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
+HOLD_LIMITED = "hold_limited"  # … and whether requests contain only the newest messages until then
 
-# In a thread's metadata: texts that stay with the model, with the index of the message that holds each first (-1:
-# none); a plan also has the epic whose end ends it.
+# In a thread's metadata: texts that stay in requests, each with the index of the first message that contains it (-1:
+# none); a plan also has the epic that ends it when it is closed.
 PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
 UNDO_OF = "undo_of"  # in the metadata of a thread that an undo made: the id of the thread with the undone turns
-UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
+UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread that continues it
 
 
 def create(db: Database, thread: Thread) -> Thread:
@@ -64,10 +64,10 @@ def list_recent(
 ) -> list[Thread]:
     """Return the newest threads of a workspace, of all if None, with at least one message.
 
-    `origin`: only those imported from that program; `continued`: not those that were only imported.
+    `origin`: only those imported from that program; `continued`: without those that were only imported.
 
-    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them. So are
-    children, which are listed under their parents.
+    Undone branches are left out: another thread continues them, and `/redo` or their id opens them. So are children,
+    which are listed under their parents.
     """
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
     here = ThreadRow.deleted_at.is_null() & ThreadRow.parent_id.is_null() & ~_is_undone_branch()
@@ -83,7 +83,7 @@ def list_recent(
 
 
 def has_own_messages() -> Expression:
-    """Match threads that began here, or went on here after they were imported."""
+    """Match threads that were not imported, or were continued here after that."""
     began_here = fn.json_extract(ThreadRow.metadata, "$.origin.program").is_null()
     not_imported = fn.json_extract(MessageRow.metadata, "$.imported").is_null()
     own = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
@@ -91,23 +91,23 @@ def has_own_messages() -> Expression:
 
 
 def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
-    """Return undone branches by the listed thread in which they go on, the newest first."""
+    """Return undone branches by the listed thread that continues them, the newest first."""
     condition = ThreadRow.deleted_at.is_null() & _is_undone_branch()
     if resource_id is not None:
         condition &= ThreadRow.resource_id == resource_id
     branches = {t.id: t for t in THREAD.select().where(condition).order_by(ThreadRow.updated_at.desc()).execute(db)}
     out: dict[str, list[Thread]] = {}
     for branch in branches.values():
-        end, seen = find_successor(branch), {branch.id}
-        while end in branches and end not in seen:  # undone again
-            seen.add(end)
-            end = find_successor(branches[end])
-        out.setdefault(end, []).append(branch)
+        successor, seen = find_successor(branch), {branch.id}
+        while successor in branches and successor not in seen:  # undone again
+            seen.add(successor)
+            successor = find_successor(branches[successor])
+        out.setdefault(successor, []).append(branch)
     return out
 
 
 def _is_undone_branch() -> Expression:
-    """Match threads that were undone, unchanged since, and go on in a thread that lists show."""
+    """Match threads that were undone, are unchanged since, and are continued by a listed thread."""
     successor = ThreadRow.alias()
     went_to = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
     undone_at = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at")
@@ -125,7 +125,7 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
-    """Rename the thread; a title that the user gave is only changed by the user."""
+    """Rename the thread; only the user changes a title that the user chose."""
     unpinned = {} if by_user else {"title_pinned": False}
     new = mask_for_storage("threads", "title", title)
     rows.change(db, ThreadRow, {"id": thread_id, **unpinned}, title=new, title_pinned=by_user, updated_at=now)
@@ -178,12 +178,12 @@ def read_left_out(db: Database, thread_id: str) -> dict[str, str]:
 
 
 def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
-    """Mark a thread that goes on as the thread `went_to` after an undo; "": unmark."""
+    """Mark a thread that the thread `went_to` continues after an undo; "": unmark."""
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
 
 
 def find_successor(thread: Thread) -> str:
-    """Return the id of the thread in which an undone one goes on; empty if it was not undone."""
+    """Return the id of the thread that continues an undone one; "" if it was not undone."""
     return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
 
 
@@ -205,7 +205,7 @@ def set_mode(db: Database, thread_id: str, mode: str) -> None:
     rows.update(db, ThreadRow, thread_id, mode=mode)
 
 
-# asked for each thread of a list
+# run for each thread of a list
 _SIZE = "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?"
 _PREVIEW = (
     "SELECT substr(sakti_text(raw_content, parts), 1, 200) FROM messages WHERE thread_id = ?"

@@ -262,7 +262,7 @@ MUTANTS = (
     M(
         "marks-note-whole",
         f"{MARKS}:format_note",
-        "words if len(words) <= NOTED else",
+        "words if len(words) <= NOTE_LIMIT else",
         "words if True else",
         by="tests/unit/memory/test_marking.py::test_of_what_is_replaced_a_new_line_repeats_the_beginning",
     ),

@@ -117,7 +117,7 @@ def test_what_was_said_twice_is_named_once() -> None:
 def test_of_what_is_replaced_a_new_line_repeats_the_beginning() -> None:
     note = replacements.format_note(Earlier("a [b] " + "long " * 50, "Jan 15, 2026", "12:00"), "Jan 15, 2026")
     assert note.startswith(" [replaces 12:00: a (b) long") and note.endswith("…]")
-    assert len(note) < replacements.NOTED + 30 and replacements.remove_marks(f"x{note}") == "x"
+    assert len(note) < replacements.NOTE_LIMIT + 30 and replacements.remove_marks(f"x{note}") == "x"
     # the words in a note are no statement of the line
     assert replacements.find_end("The port is 9090. [replaces 12:00: The port is 8080]", "The port is 8080") is None
 

@@ -489,7 +489,7 @@ async def test_an_error_that_nobody_meant_is_looked_behind(path: Path) -> None:
 
     with pytest.raises(KeyError):
         await store.read(trip)
-    store._looked = float("-inf")
+    store._checked_at = float("-inf")
     await store.write(lambda db: db.execute_sql("UPDATE messages SET parts = '[' WHERE id = 'm0-0'"))
     with pytest.raises(StoreError, match="is damaged"):
         await store.read(messages.list_page, "t0")

@@ -44,9 +44,9 @@ def test_it_tells_about_every_second_and_when_it_is_over() -> None:
     play(waiting)
     assert 4.0 <= time.now < 4.2 and waiting.waited >= 4.0
     assert [None if t is None else int(t) for t in told] == [0, 1, 2, 3]
-    waiting.over()
+    waiting.end_wait()
     assert told[-1] is None and waiting.waited == 0.0
-    waiting.over()
+    waiting.end_wait()
     assert told.count(None) == 1
 
 
@@ -54,7 +54,7 @@ def test_a_short_wait_says_nothing() -> None:
     time, told = Time(), list[float | None]()
     waiting = BusyHandler(0.4, told.append, clock=time.clock, sleep=time.sleep)
     assert play(waiting) > 5
-    waiting.over()
+    waiting.end_wait()
     assert told == []
 
 
@@ -62,7 +62,7 @@ def test_no_limit_means_one_try_and_given_up_ends_it() -> None:
     time = Time()
     assert play(BusyHandler(0, clock=time.clock, sleep=time.sleep)) == 0
     waiting = BusyHandler(90, clock=time.clock, sleep=time.sleep)
-    waiting.given_up = lambda: time.now > 1
+    waiting.is_cancelled = lambda: time.now > 1
     play(waiting)
     assert 1 < time.now < 1.2
 

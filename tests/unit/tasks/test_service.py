@@ -318,7 +318,7 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
     [
         (
             '{"id": "b", "title": "x\\u0000"}',
-            "Line 3: the task.title has a NUL character at position 1; send it without.",
+            "Line 3: the task.title has a NUL character at position 1; remove it.",
         ),
         ('{"id": "b", "title": ""}', "Line 3: A task needs a title."),
         ('{"id": "b"', "Line 3 is not JSON"),

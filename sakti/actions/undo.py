@@ -126,7 +126,7 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
     if thread:
         threads = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
-        threads = await scope.store.read(stored_threads.recent, scope.resource, 1)
+        threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
     if thread and not threads:
         elsewhere = await scope.store.read(stored_threads.find, None, thread)
         raise Refused(thread_titles.explain_missing(thread, elsewhere))

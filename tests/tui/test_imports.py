@@ -49,7 +49,7 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 async def count_threads(app: SaktiApp) -> int:
-    return len(await app.session.workspace.store.read(threads.summaries, "/home/dev/shop", 50))
+    return len(await app.session.workspace.store.read(threads.list_summaries, "/home/dev/shop", 50))
 
 
 async def type_command(app: SaktiApp, pilot, text: str) -> None:

@@ -28,7 +28,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.text import one_line
 from sakti.core.types import Json, list_arguments
-from sakti.store.secrets import marks_in
+from sakti.store.secrets import find_marks
 
 _VERSION = (["--version"], ["--help"], ["version"])
 
@@ -209,7 +209,7 @@ def _explain_remote(tool: RemoteFacts) -> str:
 
 def _is_for_plan(tool: RemoteFacts, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call only reads, and sends no stored secret."""
-    return tool.reads_only and not marks_in(dict(arguments))
+    return tool.reads_only and not find_marks(dict(arguments))
 
 
 def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:

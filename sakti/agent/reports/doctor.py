@@ -23,7 +23,7 @@ from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import checks as maintenance_checks
-from sakti.store.opening import sqlite_info
+from sakti.store.opening import check_sqlite
 from sakti.version import __version__
 
 with lazy_imports:
@@ -83,7 +83,7 @@ async def examine(
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = find_ripgrep()
@@ -208,7 +208,7 @@ def _broken_modes() -> list[Line]:
 
 
 def _files(path: Path) -> list[Line]:
-    version, wal = sqlite_info()
+    version, wal = check_sqlite()
     out = [
         Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
         Line("database", True, str(path)),

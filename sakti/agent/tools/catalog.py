@@ -73,7 +73,7 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
         return await store.read(queries.ready, resource_id, limit)
 
     async def show(run: ToolContext, *, id: str) -> Json:
-        return await store.read(queries.show, resource_id, id)
+        return await store.read(queries.show_task, resource_id, id)
 
     async def list_(
         run: ToolContext,

@@ -27,7 +27,7 @@ from tests.bench.repair.judging import Verdict
 from tests.bench.repair.results import Result
 
 with lazy_imports:
-    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import runs
 
 STEPS, SECONDS = 60, 900
 OUTPUTS = "outputs"
@@ -200,4 +200,4 @@ async def _usage(session: Session) -> Usage:
     """Return the usage of the repair, including the calls of memory."""
     if session.thread is None:
         return Usage()
-    return await session.workspace.store.read(stored_messages.usage_of, session.thread.id)
+    return await session.workspace.store.read(runs.total_usage, session.thread.id)

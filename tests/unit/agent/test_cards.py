@@ -59,7 +59,7 @@ async def test_a_question_waits_for_a_day_and_its_answer_is_the_users(store: Sto
     }
     await run.ask("and now?")
     await run.session.compact()
-    lines = await store.read(memory_log.log_lines, run.session.current.engine.record_id)
+    lines = await store.read(memory_log.read_lines, run.session.current.engine.record_id)
     text = "\n".join(x.content for x in lines if x.content.startswith("User stated"))
     assert 'My decision on "Which database should the cache use, Redis needs a server" is: SQLite.' in text
     assert 'My decision on "Where" is: home, cloud, and the lab.' in text
@@ -137,7 +137,7 @@ async def planning(store: Store, tmp_path: Path, *answers: Answer | str) -> Reco
 
 
 async def board(store: Store, run: Recorded) -> list[Task]:
-    return sorted(await store.read(questions.all_live, run.session.workspace.board_id), key=lambda t: t.created_at)
+    return sorted(await store.read(questions.list_live, run.session.workspace.board_id), key=lambda t: t.created_at)
 
 
 async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store: Store, tmp_path: Path) -> None:

@@ -367,7 +367,7 @@ async def observed_elsewhere(path: Path, first: str) -> AsyncGenerator[tuple[Dri
     mine = await Driver.make(path, BUFFERED, clock=other.clock)
     mine.patience = 30
     await mine.open()
-    mine.said = await mine.store.read(messages.after, "t1", -1)
+    mine.said = await mine.store.read(messages.list_after, "t1", -1)
     yield other, mine
     await other.close()
     await mine.close()

@@ -85,14 +85,14 @@ async def test_switched_off_it_is_said_and_nothing_is_written(store: Store, tmp_
         await off.add_note("t1", "use tabs")
     refused = await mutate(store, tmp_path, enabled=False)("# A\nb")
     assert (refused["success"], refused["code"]) == (False, "off")
-    assert await store.read(rows.working_memory, "resource", str(tmp_path)) is None
+    assert await store.read(rows.read_working_memory, "resource", str(tmp_path)) is None
 
 
 async def test_the_scope_decides_which_page_is_written_unless_one_is_named(store: Store, tmp_path: Path) -> None:
     where = str(tmp_path)
     own = pages(store, tmp_path, scope="thread")
     await own.add_note("t1", "only here")
-    assert await store.read(rows.working_memory, "resource", where) is None
+    assert await store.read(rows.read_working_memory, "resource", where) is None
     assert "- only here" in (await own.read_thread_page("t1"))
     assert (await mutate(store, tmp_path, scope="thread")("# Stack\nPython"))["success"]
     assert "Python" in await own.read_thread_page("t1")

@@ -88,7 +88,7 @@ async def test_a_turn_reads_log_and_page_and_writes_nothing(tmp_path: Path, scop
     await engine.wait_idle()
     assert await driver.store.read(rows) == before
     assert driver.observer.inputs == []
-    assert await driver.store.read(memory_log.log_lines, engine.record_id)
+    assert await driver.store.read(memory_log.read_lines, engine.record_id)
     await driver.close()
 
 

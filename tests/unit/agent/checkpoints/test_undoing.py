@@ -53,7 +53,7 @@ async def worked(store, tmp_path):
 
 
 async def listed(store, session) -> list[str]:
-    return [t.id for t in await store.read(stored_threads.recent, session.workspace.resource_id)]
+    return [t.id for t in await store.read(stored_threads.list_recent, session.workspace.resource_id)]
 
 
 async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_again(store, tmp_path):
@@ -101,7 +101,7 @@ def texts(found) -> list[str]:
 async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(store, tmp_path):
     here, root = await worked(store, tmp_path)
     session = here.session
-    first, whole, after = session.thread.id, await store.read(messages.after, session.thread.id, -1), tree(root)
+    first, whole, after = session.thread.id, await store.read(messages.list_after, session.thread.id, -1), tree(root)
     found = undoing.make_undoing(session)
     preview = await found.preview()
     assert [t.text for t in preview.turns] == ["now run it"]
@@ -115,7 +115,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id != first
     assert session.thread.title
     assert texts(await session.views.transcript(session.thread.id)) == ["write one", "written"]
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     assert await listed(store, session) == [session.thread.id]  # the undone branch is no entry of its own
     again = undoing.make_undoing(session)
     assert [t.files for t in await again.turns()] == [1]  # what was before the fork is known in it
@@ -124,7 +124,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id == first
     assert await listed(store, session) == [first]
     assert tree(root) == after
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     gone = await store.read(thread_removal.list_deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
@@ -174,7 +174,7 @@ async def test_conversation_alone_leaves_the_files(store, tmp_path):
     await here.ask("go on")
     fork = here.session.thread.id
     await undoing.make_undoing(here.session).redo()
-    assert await store.read(thread_removal.contents, fork)  # kept: something was said in it
+    assert await store.read(thread_removal.count_contents, fork)  # kept: something was said in it
     await here.session.close()
 
 
@@ -345,7 +345,7 @@ async def test_a_thread_whose_first_turn_is_undone_goes_on_empty(store, tmp_path
     assert again.session.thread.id != first
     await again.ask("second question")
     assert [m.text for m in again.provider.requests[-1].messages] == ["second question"]
-    assert [m.text for m in await store.read(messages.after, first, -1)] == ["first question", "first answer"]
+    assert [m.text for m in await store.read(messages.list_after, first, -1)] == ["first question", "first answer"]
     await again.session.close()
     last = await start(store, root, ["third answer"], continue_last=True)
     assert last.session.thread.id == again.session.thread.id

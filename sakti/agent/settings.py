@@ -28,12 +28,9 @@ from sakti.core.config import (
     takes,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-
-with lazy_imports:
-    from sakti.memory import policy
-    from sakti.memory.working import schema as page_schema
+from sakti.memory import policy
+from sakti.memory.working import schema as page_schema
 
 HERE = "this window"  # set on the command line, or while it runs
 

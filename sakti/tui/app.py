@@ -195,7 +195,7 @@ class SaktiApp(App[int]):
             self.push_screen(SafePalette())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for name, command in registry.chat().items():
+        for name, command in registry.chat_commands().items():
             text = f"/{name}"
             yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
         yield SystemCommand("Task board", "show the tasks in columns, full screen", self._open_board)

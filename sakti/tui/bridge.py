@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import describe_compaction, stale_leases, taken_back
 from sakti.core.events import (
+    TURN_ENDS,
     AgentFinished,
     AgentProgress,
     AgentStarted,
@@ -43,7 +44,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
-from sakti.tui.transcript.build import ENDS, make_end_notice
+from sakti.tui.transcript.build import make_end_notice
 from sakti.tui.widgets.approval import summarise_question
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     chat.panes.load_usage()
     chat.show_git()
     chat.host.start_worker(chat.ask_about_new_files, group="trust")
-    chat.notifier.end_turn(event.error_title or ENDS.get(event.status, "The answer is ready"))
+    chat.notifier.end_turn(event.error_title or TURN_ENDS.get(event.status, "The answer is ready"))
     if event.status == "answered":
         return
     text = event.error or ""

@@ -78,7 +78,7 @@ async def read_clipboard_image(env: Mapping[str, str], workspace: Path) -> bytes
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    return data if content.look(data) is not None else None
+    return data if content.read_image_header(data) is not None else None
 
 
 async def save_clipboard_image(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
@@ -99,7 +99,7 @@ def store_pasted_image(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - PASTED_IMAGES_S:
                 old.unlink()
-    info = content.look(data)
+    info = content.read_image_header(data)
     end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -26,7 +26,7 @@ ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "command printf on
 
 async def stored(run: Recorded) -> list[Message]:
     assert run.session.thread is not None
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 async def question(run: Recorded) -> None:

@@ -9,7 +9,7 @@ from sakti.agent.session.queries import Views
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.threads import messages, threads
 from sakti.tasks import service
-from sakti.tasks.queries import board as read_board
+from sakti.tasks.queries import load_board as read_board
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.task_card import TaskCardScreen, TreeScreen

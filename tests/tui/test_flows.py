@@ -11,7 +11,7 @@ from msgspec import structs
 from textual import events
 
 from sakti.actions import registry
-from sakti.actions.line import Typed, file_choices, fuzzy, query_at
+from sakti.actions.line import Typed, file_choices, match_fuzzy, query_at
 from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import SaktiError, StoreError
@@ -163,7 +163,12 @@ async def test_files_are_completed_and_ignored_ones_are_not(running, session):
 
 def test_fuzzy_prefers_names_and_short_paths():
     paths = ["docs/session-notes/a.md", "src/auth/session.py", "session.py", "src/s_e_s_s.py", "x.py"]
-    assert fuzzy("sess", paths, 8) == ["session.py", "src/auth/session.py", "docs/session-notes/a.md", "src/s_e_s_s.py"]
+    assert match_fuzzy("sess", paths, 8) == [
+        "session.py",
+        "src/auth/session.py",
+        "docs/session-notes/a.md",
+        "src/s_e_s_s.py",
+    ]
     many = [f"folder{n % 97}/file{n}.py" for n in range(50_000)]
     assert file_choices("file4999", many)[0].label.endswith(("file4999.py", "file49990.py"))
 
@@ -693,12 +698,12 @@ async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width
 async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks(running, session):
     async with running((100, 30)) as (app, _):
         await session.submit("go")
-        for name, action in registry.chat().items():
+        for name, action in registry.chat_commands().items():
             if action.after_turn:
                 with pytest.raises(Refused, match=f"stop it with Esc, then {action.after_turn}"):
                     await app.chat.conversation.run(f"/{name}")
                 assert app.screen is app.chat, name
-        assert registry.chat()["undo"].after_turn and registry.chat()["model"].after_turn
+        assert registry.chat_commands()["undo"].after_turn and registry.chat_commands()["model"].after_turn
 
 
 async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):

@@ -43,13 +43,13 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
         return Found()
 
     monkeypatch.setattr(welcome, "look", look)
-    monkeypatch.setattr("sakti.providers.registry.select", select_nothing)
+    monkeypatch.setattr("sakti.providers.registry.select_model", select_nothing)
     options = Options(workspace, load(overrides=("memory.model=extractive",)).config, env={})
     return SaktiApp(Session(options, clock=store.clock, counter=Estimator(), store=store))
 
 
 async def count_threads(app: SaktiApp) -> int:
-    return len(await app.session.workspace.store.read(threads.summaries, "/home/dev/shop", 50))
+    return len(await app.session.workspace.store.read(threads.list_summaries, "/home/dev/shop", 50))
 
 
 async def type_command(app: SaktiApp, pilot, text: str) -> None:
@@ -137,7 +137,7 @@ async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         opened = await import_.import_in_chat.run(Scope(app.session, lambda value: None))
-        listed = await opened.instead()
+        listed = await opened.fallback()
         assert [line[:14] for line in listed.text] == ["1. claude-code", "2. codex      "]
         card = await listed.pick(2)
         assert "360 new" in card.rows[0][1] and await count_threads(app) == 2

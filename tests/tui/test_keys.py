@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from sakti.core.config import load
@@ -87,7 +85,7 @@ async def test_a_project_may_not_set_keys(tmp_path):
     file.write_text('[keys]\n"app.search" = "ctrl+l"\n')
     found = load(project_file=file)
     assert dict(found.config.keys) == {} and "a project may not set keys.app.search" in found.warnings[0]
-    assert dataclasses.asdict(found.config)["keys"] == {}
+    assert found.config.keys == {}
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 
 from sakti.core.config import Config, UiSettings
@@ -25,7 +25,7 @@ def called(monkeypatch):
 
 
 def configure(session, how):
-    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(notify=how))
+    session.workspace.config = replace(Config(), ui=UiSettings(notify=how))
 
 
 async def approval(app, session, pilot):
@@ -69,7 +69,7 @@ def test_nothing_in_a_text_can_end_the_sequence_early():
 
 
 async def test_reduced_motion_stops_what_blinks_and_glides(session):
-    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(reduced_motion=True))
+    session.workspace.config = replace(Config(), ui=UiSettings(reduced_motion=True))
     app = SaktiApp(session)
     async with app.run_test() as pilot:
         assert app.animation_level == "none"

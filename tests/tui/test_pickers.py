@@ -92,7 +92,7 @@ async def test_help_has_every_command_and_every_key(running):
             "".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i)
         )
         flat = " ".join(text.split())
-        for name in registry.chat():
+        for name in registry.chat_commands():
             assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ Earlier log" in flat
         for name, owner in list_parts(chat_parts()):

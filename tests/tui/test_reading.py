@@ -399,7 +399,7 @@ async def test_the_store_finds_words_in_one_thread(store):
     await store.write(write)
 
     async def found(text):
-        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.places, "t1", text)]
+        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.find_text, "t1", text)]
 
     assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
     assert await found("100%") == [("m0", 0, 1)]

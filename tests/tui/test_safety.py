@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -182,7 +181,7 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
 async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
     found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
-    session.workspace.config = dataclasses.replace(session.workspace.config, ui=config.ui)
+    session.workspace.config = replace(session.workspace.config, ui=config.ui)
     session.views.past = [LogChange(NOW, EVIL), LogChange(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):

@@ -594,7 +594,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         assert await session.current.engine.reflect_now()
         await session.new_thread()
         await settle(app, pilot)
-        first = (await store.read(thread_store.summaries, session.workspace.resource_id, 10))[0][0].id
+        first = (await store.read(thread_store.list_summaries, session.workspace.resource_id, 10))[0][0].id
         await search(app, pilot, "courier password")
         sources = [getattr(row, "source", "") for row in app.screen.result_list.rows]
         app.screen.result_list.move_to(sources.index("compacted"))
@@ -603,7 +603,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await settle(app, pilot)
         assert session.thread.id == first
         assert said in screen_text(app)
-        assert app.chat.transcript._marked == (await store.read(message_store.page, first, before=1))[0].id
+        assert app.chat.transcript._marked == (await store.read(message_store.list_page, first, before=1))[0].id
         await pilot.press("alt+left")
         await settle(app, pilot)
         assert session.thread.id != first

@@ -61,7 +61,7 @@ def first(store, tmp_path, chain, monkeypatch):
     found = SimpleNamespace(value=Found(runtime=True))
 
     async def look(env, settings):
-        return replace(found.value, keyring=keys.keyring_name(), kept=keys.kept_keys())
+        return replace(found.value, keyring=keys.get_keyring_name(), kept=keys.list_stored_keys())
 
     monkeypatch.setattr(welcome, "look", look)
     monkeypatch.setattr("sakti.providers.registry._is_installed", lambda: False)
@@ -76,7 +76,7 @@ def first(store, tmp_path, chain, monkeypatch):
     async def nobody(*args, **kwargs):
         return None
 
-    monkeypatch.setattr("sakti.providers.registry.select", nobody)
+    monkeypatch.setattr("sakti.providers.registry.select_model", nobody)
     return start
 
 
@@ -264,9 +264,9 @@ async def test_when_the_welcome_is_due(tmp_path, said, options, threads, wanted)
 
 
 def test_a_keyring_that_loses_keys_is_named(chain):
-    assert keys.keyring_name() == ""
+    assert keys.get_keyring_name() == ""
     with pytest.raises(SaktiError, match="set X_API_KEY in the environment"):
-        keys.keep_key("X_API_KEY", "secret")
+        keys.store_key("X_API_KEY", "secret")
 
 
 async def test_the_tour_and_the_setup_are_reached_from_the_chat(running, monkeypatch):

@@ -80,7 +80,7 @@ class Commands:
             if value is not None:
                 self.draw(value)
         elif not await self._open(value.view, value.data):
-            await self.show(await value.instead() if value.instead is not None else None)
+            await self.show(await value.fallback() if value.fallback is not None else None)
 
     async def _open(self, view: str, data: Any) -> bool:
         """Open a view; False if the window has none of that name."""

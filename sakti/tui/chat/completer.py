@@ -17,7 +17,6 @@ from sakti.actions.line import (
     prompt_choices,
     skill_choices,
 )
-from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted
 from sakti.core.types import ModelInfo
@@ -35,7 +34,7 @@ class Completer:
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
-        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
+        self._files = session.workspace.file_list
         self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # loaded once while a name is typed
 
@@ -72,7 +71,7 @@ class Completer:
 
     def _skills(self) -> list[Skill]:
         """Return the skills that no built-in command hides."""
-        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat()]
+        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat_commands()]
 
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt; with `send`, also send a complete command."""

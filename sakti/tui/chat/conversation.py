@@ -144,7 +144,7 @@ class Conversation(Vertical):
             case "command":
                 await self._host.run_typed(typed)
             case "unknown":
-                raise line.unknown(typed)
+                raise line.unknown_command_error(typed)
             case "shell":
                 await self._run_shell(text, typed.argument)
             case "note":

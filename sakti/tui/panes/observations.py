@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from sakti.core.text import one_line, sanitise
-from sakti.core.types import Json, plain_values
+from sakti.core.types import Json, join_values
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import PaneTitle, TimeBar
@@ -166,7 +166,7 @@ def _make_observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> O
 
 def _show_fields(line: LogLine) -> tuple[str, ...]:
     fields: Json = line.metadata.get("mode_specific") or {}
-    return tuple(one_line(f"{name}: {plain_values(value)}", 300) for name, value in fields.items())
+    return tuple(one_line(f"{name}: {join_values(value)}", 300) for name, value in fields.items())
 
 
 def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:

@@ -291,7 +291,7 @@ class BoardScreen(Panel[None]):
         """Apply a change and reload the board; offer to force a refused one."""
         refused = False
         try:
-            done = await changes.change(self.host.session, name, *args, force=force)
+            done = await changes.change_task(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = f"No task is called “{one_line(args[-1], 40)}”." if e.code == "not_found" else e.message
             refused = e.code == "already_claimed" and name in FORCEABLE

@@ -69,7 +69,7 @@ def make_help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[S
             groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
     groups.setdefault("Everywhere", []).append(TYPING)
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
-    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
+    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat_commands().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
     skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
     yours = (

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
-from sakti.actions.import_ import COUNTED, NO_HISTORY, describe
+from sakti.actions.import_ import COUNTED, NO_HISTORY, describe_source
 from sakti.actions.line import Typed
 from sakti.agent.reports import mcp_view
 from sakti.agent.tools import background
@@ -123,14 +123,14 @@ class JobsScreen(Panel[None]):
 
     def _refresh(self) -> None:
         jobs = self.host.session.list_jobs()
-        running = sum(not background.is_over(job) for job in jobs.values())
+        running = sum(not background.has_ended(job) for job in jobs.values())
         self.set_title(f"Background commands  {running} running")
         self.result_list.set_rows(list(jobs.items()))
 
     def _draw(self, row: tuple[str, Running | StoredJob], width: int, palette: Palette) -> list[Line]:
         number, job = row
         is_followed = number == self._followed
-        output = background.last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
+        output = background.read_last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
         head: list[Line] = [
             [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
             [Segment("     "), Segment(background.describe_state(job), palette.faint)],
@@ -338,7 +338,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         source, percent = cast("tuple[SourceReport, int]", row)
         box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
         is_counted = percent == COUNTED
-        text = describe(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        text = describe_source(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
         color = palette.text if source.new or not is_counted else palette.muted
         lines = wrap([(text, color)], max(8, width - 2))
         note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"

@@ -83,7 +83,7 @@ class TaskCardScreen(Panel[None]):
 
     async def _do(self, name: str) -> None:
         try:
-            message = await changes.change(self.host.session, name, self._task_id)
+            message = await changes.change_task(self.host.session, name, self._task_id)
         except TaskError as e:
             message = e.message
         self.post_message(BoardChanged())
@@ -178,7 +178,7 @@ class TreeScreen(Panel[None]):
 
     async def _show(self, task_id: str) -> None:
         try:
-            rows = await changes.tree(self.host.session, task_id)
+            rows = await changes.read_tree(self.host.session, task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return

@@ -28,7 +28,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.plan import PlanItem
-    from sakti.agent.checkpoints.undoing import Past, Undoing, UndoPreview, What
+    from sakti.agent.checkpoints.undoing import PastTurn, Undoing, UndoPreview, What
     from sakti.core.clock import Clock
 
 with lazy_imports:
@@ -69,7 +69,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        title = shorten(words.format_title(preview.turns[0]), 30)
+        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {title!r}"
 
     def list_keys(self) -> Keys:
         """Return the keys that apply to this preview."""
@@ -167,7 +168,7 @@ class RewindScreen(ListPanel):
         Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
-    def __init__(self, turns: Sequence[Past], now: int) -> None:
+    def __init__(self, turns: Sequence[PastTurn], now: int) -> None:
         super().__init__("")
         self._turns, self._now = turns, now
         self._what = 0
@@ -180,15 +181,15 @@ class RewindScreen(ListPanel):
         what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(SCOPES))
         self.set_title(f"Rewind to before:  {what}")
 
-    def rows(self, text: str) -> list[Past]:
+    def rows(self, text: str) -> list[PastTurn]:
         return [t for t in reversed(self._turns) if text.lower() in t.text.lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        past: Past = row
+        past: PastTurn = row
         files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
         right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
-        title = Segment(fit_width(words.title_of(past), room).ljust(room), palette.text)
+        title = Segment(fit_width(words.format_title(past), room).ljust(room), palette.text)
         return [[title, Segment(right, palette.muted)]]
 
     def action_what(self) -> None:
@@ -203,7 +204,7 @@ async def choose_turn(host: Host, return_to_prompt: Callable[[str], None]) -> No
     """Let the user choose a turn, then preview its undo; `return_to_prompt` puts its text into the prompt."""
     if host.session.thread is None:
         return
-    undo = undoing.of_session(host.session)
+    undo = undoing.make_undoing(host.session)
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:

@@ -221,7 +221,7 @@ class WelcomeScreen(Panel[None]):
         self.choices.focus()
 
     async def _store_key(self, variable: str, key: str) -> None:
-        await asyncio.to_thread(stored_keys.keep_key, variable, key)
+        await asyncio.to_thread(stored_keys.store_key, variable, key)
         provider = next(p.name for p in provider_presets.PRESETS.values() if variable in p.keys)
         await self._use_model(provider)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from sakti.core.events import TURN_ENDS
 from sakti.core.text import FOLD_LINES, byte_size, count_lines, counted, one_line, sanitise
 from sakti.core.types import (
     PASTED,
@@ -31,21 +32,10 @@ from sakti.tui.transcript.blocks import (
 from sakti.tui.transcript.chunks import split
 from sakti.tui.transcript.tool import ToolBlock
 
-ENDS = {
-    "interrupted": "Interrupted",
-    "limit": "Stopped at a limit",
-    "length": "The answer was cut",
-    "repetition": "Stopped",
-    "tripwire": "Withheld",
-    "refused": "Refused",
-    "no_model": "No model",
-    "error": "No answer",
-}
-
 
 def make_end_notice(status: str, title: str, text: str, message_id: str = "") -> NoticeBlock:
     tone = "error" if status in ("error", "no_model") else "warning"
-    return NoticeBlock(message_id, tone=tone, title=title or ENDS.get(status, status), text=text)
+    return NoticeBlock(message_id, tone=tone, title=title or TURN_ENDS.get(status, status), text=text)
 
 
 def find_end_notice(message: Message) -> NoticeBlock | None:

@@ -124,7 +124,7 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        call = types.unwrap(call)
+        call = types.unwrap_call(call)
         self.name = one_line(_get_name(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}

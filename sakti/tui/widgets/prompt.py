@@ -53,7 +53,7 @@ class Placeholders:
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
-        return self._sign(f"image {one_line(path.name, 40)} {core_content.in_words(size)}", mention(path))
+        return self._sign(f"image {one_line(path.name, 40)} {core_content.format_size(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
         sign, number = f"[{what}]", 1

@@ -178,6 +178,23 @@ async def test_a_failure_says_when_it_is_tried_again(tmp_path):
     await driver.close()
 
 
+@pytest.mark.parametrize("number", [20, 90])
+async def test_the_reason_of_a_failure_is_wrapped_and_read_in_full_on_enter(running, session, number):
+    reason = " ".join(f"word{n}" for n in range(number))
+    async with running((120, 35)) as (app, pilot):
+        session.emit(scene("/w").current.status)
+        fields = {"error": reason, "failed_at": NOW}
+        session.emit(MemoryOperation("activation", "failed", "c", "reflection", "r", (), {}, fields))
+        await settle(app, pilot)
+        pane = " ".join("".join(s.text for s in line).strip() for line in app.chat.sidebar.memory._lines(38))
+        assert (reason in pane) == (number == 20) and (" …" in pane) == (number == 90)
+        app.chat.sidebar.memory.action_events()
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert reason[:500] in " ".join(screen_text(app).replace("│", " ").split())
+
+
 async def test_the_pane_shows_reason_and_time(running, session):
     async with running((140, 40)) as (app, pilot):
         session.emit(MemoryOperation("buffering", "failed", "c", "observation", "r", (), {}, {"error": "rate limit"}))

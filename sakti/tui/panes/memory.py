@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LABEL = 13
 LEAST = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
 NAMES = ("Messages", "Observations")
+MOST = 6  # lines of a reason or a note
 MOST_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -182,7 +183,7 @@ class MemoryPane(Widget, can_focus=True):
             self.failed = ""
             return MemoryEvent(when, "stopped", text=f"{event.operation_type} stopped by you")
         reason = str(event.fields.get("error") or event.fields.get("reason") or "")
-        self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+        self.failed = f"{event.operation_type} failed: {one_line(reason, 600)}"
         return MemoryEvent(when, "failed", text=self.failed)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -246,8 +247,9 @@ def _failure_lines(failed: str, retry_at: int | None, width: int, palette: Palet
 
 
 def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
-    """Return a text in at most three lines."""
-    return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
+    """Return a text in at most `MOST` lines, with … where it is cut; Enter shows all of it."""
+    lines = textwrap.wrap(text, max(8, width), max_lines=MOST, placeholder=" …")
+    return [[Segment(line, style)] for line in lines]
 
 
 def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
@@ -260,7 +262,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        lines += _wrap_plain(one_line(status.note, 200), palette.warn, width)
+        lines += _wrap_plain(one_line(status.note, 300), palette.warn, width)
     return lines
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 13
 MIN_BAR = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
 GAUGE_NAMES = ("Messages", "Observations")
+MAX_LINES = 6  # of a reason or a note
 MAX_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -182,7 +183,7 @@ class MemoryPane(Widget, can_focus=True):
             self.failed = ""
             return MemoryEvent(when, "stopped", text=f"{event.operation_type} stopped by you")
         reason = str(event.fields.get("error") or event.fields.get("reason") or "")
-        self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+        self.failed = f"{event.operation_type} failed: {one_line(reason, 600)}"
         return MemoryEvent(when, "failed", text=self.failed)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -243,8 +244,9 @@ def _draw_failure(failed: str, retry_at: int | None, width: int, palette: Palett
 
 
 def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
-    """Return a text in at most three lines."""
-    return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
+    """Return a text in at most `MAX_LINES` lines, with … where it is cut; Enter shows all of it."""
+    lines = textwrap.wrap(text, max(8, width), max_lines=MAX_LINES, placeholder=" …")
+    return [[Segment(line, style)] for line in lines]
 
 
 def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
@@ -257,7 +259,7 @@ def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        lines += _wrap_plain(one_line(status.note, 200), palette.warn, width)
+        lines += _wrap_plain(one_line(status.note, 300), palette.warn, width)
     return lines
 
 

@@ -259,15 +259,16 @@ class MemoryEventsScreen(ListPanel):
 
 def make_event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """Return the result of an event: its text, or a diff of the log for a reflection."""
+    what, _, reason = event.text.partition(": ") if event.kind == "failed" else (in_a_line(event), "", "")
     facts = (
-        ("what", in_a_line(event)),
+        ("what", what),
         ("tokens", sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
         ("messages", _describe_range(groups)),
         ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
-        ("focus" if event.kind in ("compacted", "undone") else "why", one_line(event.text, 300)),
+        ("focus" if event.kind in ("compacted", "undone") else "why", "" if reason else one_line(event.text, 300)),
     )
     card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
-    before, after = _get_lines(merged), _get_lines(groups)
+    before, after = _get_lines(merged), reason.splitlines() or _get_lines(groups)
     if merged:
         diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
         return [card, DiffBlock(diff="\n".join(diff))]

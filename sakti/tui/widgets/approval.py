@@ -92,7 +92,7 @@ def lay_out_approval(
     answered: int = 0,
     keyboard: Keyboard = "question",
 ) -> tuple[list[Line], bool]:
-    """Lay out question `at` in full, followed by a list if there are several; `answered` ones are counted, too.
+    """Lay out question `at` in full, then a list if there are several; `answered` ones are counted.
 
     Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
     first.

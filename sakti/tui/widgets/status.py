@@ -262,7 +262,7 @@ class StatusLine(Widget):
         return text
 
     def _get_approval_style(self, warn: Style, muted: Style) -> Style:
-        """Return the style of the approval mode; less strict modes stand out."""
+        """Return the style of the approval mode, more striking for less strict modes."""
         if self.approval[0] == "full":
             return self._style("danger")
         return warn if self.approval[0] == "auto" else muted

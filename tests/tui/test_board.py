@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -109,6 +111,7 @@ async def test_a_blocker_is_named_by_title_or_by_number_where_several_match(runn
         await pilot.press("2", "enter")
         await settle(app, pilot)
         assert "← login tests" in screen_text(app)
+        assert re.search(r"\bt\w+ waits for t\w{2,6}\.", screen._result)
         screen._list("ready").move_to(1)
         await pilot.press("d", *"login form", "enter")
         await settle(app, pilot)

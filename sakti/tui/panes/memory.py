@@ -239,7 +239,7 @@ def _draw_failure(failed: str, retry_at: int | None, width: int, palette: Palett
     lines = _wrap_plain(f"✗ {failed}", palette.bad, width)
     if retry_at is not None:
         when = datetime.fromtimestamp(retry_at / 1000).strftime("%H:%M:%S")
-        lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
+        lines += _wrap_plain(f"  next try at {when} at the latest", palette.muted, width)
     return lines
 
 

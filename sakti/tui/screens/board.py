@@ -247,7 +247,7 @@ class BoardScreen(Panel[None]):
         matches = [each for each in matches if each.id != card.id] or matches
         self._matches = matches[:MATCHES] if len(matches) > 1 else []
         if not self._matches:
-            self._change("dep", card.id, matches[0].id if matches else text)
+            self._change("dep", card.id, matches[0].handle if matches else text)
             return
         names = ", ".join(f"{n} {one_line(each.title, 40)}" for n, each in enumerate(self._matches, 1))
         more = ", …" if len(matches) > MATCHES else ""

@@ -117,7 +117,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         rows = [("files", preview.in_words())]
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
-            rows += [("undone", words.title_of(past)) for past in preview.turns]
+            rows += [("undone", words.format_title(past)) for past in preview.turns]
         rows += [("not undone", f"{kind}: {names}") for kind, names in preview.remains.describe(5)]
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))

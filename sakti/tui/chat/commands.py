@@ -158,7 +158,7 @@ class Commands:
         self._host.push(list_screens.ImportScreen(history), begin)
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
-        """Import programs in the background; stopping keeps what is already imported."""
+        """Import programs in the background; stopping keeps the threads imported so far."""
         activities, status = self._chat.stop_control.activities, self._chat.status_line
         stop = asyncio.Event()
 

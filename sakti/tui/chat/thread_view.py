@@ -265,7 +265,7 @@ class SearchHits:
         self._host.push(screen, lambda result: self._on_result(screen, result))
 
     def offer(self, query: str) -> None:
-        """Start the next search without words of its own with `query`, in all workspaces."""
+        """Let the next search start with `query`, in all workspaces, unless it has another query."""
         self._last = search_screen.SearchState(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:

@@ -244,7 +244,7 @@ def _draw_failure(failed: str, retry_at: int | None, width: int, palette: Palett
 
 
 def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
-    """Return a text in at most `MAX_LINES` lines, with … where it is cut; Enter shows all of it."""
+    """Return a text in at most `MAX_LINES` lines, cut with …; Enter shows all of it."""
     lines = textwrap.wrap(text, max(8, width), max_lines=MAX_LINES, placeholder=" …")
     return [[Segment(line, style)] for line in lines]
 

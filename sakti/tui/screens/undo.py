@@ -257,6 +257,6 @@ async def _undo(
 
 
 def show_undone(host: Host, return_to_prompt: Callable[[str], None], sentence: str, prompt: str) -> None:
-    """Show what was undone as a hint, and put the text of the turn into the prompt."""
+    """Describe a finished undo in a hint, and put the text of the turn into the prompt."""
     host.set_hint(f"{sentence} {REPLACES}", RESULT_S)
     return_to_prompt(prompt)

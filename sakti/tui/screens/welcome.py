@@ -1,4 +1,4 @@
-"""Welcome the user on the first start: what was detected, and ways to continue, all optional."""
+"""Welcome the user on the first start: detected tools, the model, and optional ways to continue."""
 
 from __future__ import annotations
 

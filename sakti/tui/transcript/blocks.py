@@ -40,7 +40,10 @@ LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
 class Block(Struct, eq=False):
-    """A part of the transcript. `message_id`: its message ("" while it streams); `gap`: a blank line precedes it."""
+    """A part of the transcript.
+
+    `message_id`: its message ("" while it streams); `gap`: whether a blank line precedes it.
+    """
 
     message_id: str = ""
     gap: bool = True

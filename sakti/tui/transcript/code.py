@@ -1,4 +1,7 @@
-"""Draw code and unified diffs as lines of styled spans. Pygments is imported with the first block of code."""
+"""Draw code and unified diffs as lines of styled spans.
+
+Pygments is imported with the first block of code.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _IMAGE = "[image "
 
 
 class Placeholders:
-    """The full text for each sign."""
+    """Signs for folded pastes and images, such as `[40 lines]`, and the full text of each."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -78,7 +78,7 @@ class Placeholders:
         return re.compile("|".join(map(re.escape, sorted(self._texts, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign in `line` that strictly contains `column`."""
+        """Return (start, end) of the sign in `line` around `column`, not at its ends."""
         return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
@@ -107,7 +107,7 @@ class HistorySearch(Struct, frozen=True):
 
     @property
     def matches(self) -> list[str]:
-        """Entries that hold the query, newest first, each once. A query in small letters finds capitals too."""
+        """Return the entries with the query, newest first, each once; a lower-case query ignores case."""
         fold = self.query == self.query.lower()
         hits = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
         return list(dict.fromkeys(hits)) if self.query else []
@@ -125,7 +125,7 @@ class HistorySearch(Struct, frozen=True):
         return replace(self, query=self.query[:-1], at=0)
 
     def step(self, step: int) -> HistorySearch:
-        """To the next older (1) or newer (-1) match; it stays at the ends."""
+        """Go to the next older (1) or newer (-1) match, up to the ends."""
         return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
 
     def describe(self) -> str:
@@ -243,7 +243,7 @@ class Prompt(VimArea):
         self._gives_way = self.text if gives_way else ""
 
     def insert_text(self, text: str) -> None:
-        """Insert at the cursor."""
+        """Insert `text` at the cursor, folded if it is long."""
         self._leave_sign()
         self.insert(self._placeholders.fold(text))
 
@@ -305,7 +305,7 @@ class Prompt(VimArea):
         return self.vim_key(event)
 
     def use_keys(self, keys: Mapping[str, str]) -> None:
-        """Take the keys that the user chose, by the ids of the bindings."""
+        """Apply the user's own keys, by binding id."""
         self._bindings.apply_keymap(dict(keys))
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -334,7 +334,7 @@ class Prompt(VimArea):
         """Return whether the text is older input as it was: up and down go on in the history then."""
         return self._at is not None and self.value == self.history_entries[self._at]
 
-    # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
+    # --- signs, which are edited as one character ----------------------------------------------------------------
 
     def _leave_sign(self) -> None:
         """Move the cursor out of a sign: typing inside would break its link to the paste."""
@@ -428,7 +428,7 @@ class Prompt(VimArea):
         self.set_text("")
 
     def send(self) -> None:
-        """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
+        """Submit the text and clear the prompt; posts `EmptySubmitted` if the text is blank."""
         text = self.value
         if not text.strip():
             self.post_message(self.EmptySubmitted())
@@ -440,7 +440,7 @@ class Prompt(VimArea):
         self._placeholders.clear()
         self.load_text("")
         self.return_to_insert()
-        # of its own: one that whoever completes had sent would not rise above that one
+        # with the prompt as sender: a message sent while another is handled would not bubble above its handler
         self.post_message(self.Submitted(text, pasted).set_sender(self))
 
     async def action_complete(self) -> None:
@@ -480,7 +480,7 @@ class Prompt(VimArea):
         self.set_text(self.history_entries[at])
         self.completing = False
 
-    # --- looking for older input ------------------------------------------------------------------------------
+    # --- searching the history --------------------------------------------------------------------------------
 
     def action_search_history(self) -> None:
         """Search previous input incrementally, newest first; Esc restores the prompt."""
@@ -528,5 +528,5 @@ class Prompt(VimArea):
 
 
 def _find_images(text: str) -> list[tuple[Path, int]]:
-    """Return the images that a paste names, with their bytes."""
+    """Return the image files that a paste names, with their sizes in bytes."""
     return [(path, path.stat().st_size) for path in pasted_images(text)]

@@ -27,9 +27,9 @@ NOT_SAVED = "NOT SAVED"
 
 
 class Header(Widget):
-    """Everything on it comes from outside and is made safe when it is set.
+    """First line: thread, model, modes and branch. Untrusted text is sanitised when it is drawn.
 
-    `not_saved`: nothing of this is kept. `memory`: the message window, and `fresh`: observations that no pane has
+    `not_saved`: the session is not saved. `memory` and `fresh`: the message window, and the number of observations not
     shown yet, while the panes are closed.
     """
 
@@ -71,7 +71,7 @@ class Header(Widget):
         return text
 
     def _facts(self, width: int) -> tuple[str, str]:
-        """Return the model and the modes, and the branch, as much of them as fits."""
+        """Return the model with the modes, and the branch, as far as they fit."""
         git = self._describe_git()
         facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
         while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
@@ -215,7 +215,7 @@ class StatusLine(Widget):
             self.refresh()
 
     def show_work(self, what: str) -> None:
-        """Something beside a turn is waited for, which Esc ends; empty: no longer."""
+        """Show work outside of a turn, which Esc stops; empty: it has ended."""
         self._work = (self._clock.monotonic(), what) if what else None
         self._update_clock()
 
@@ -262,7 +262,7 @@ class StatusLine(Widget):
         return text
 
     def _get_approval_style(self, warn: Style, muted: Style) -> Style:
-        """Return the style of the approval mode: the freer it is, the louder."""
+        """Return the style of the approval mode, more striking for less strict modes."""
         if self.approval[0] == "full":
             return self._style("danger")
         return warn if self.approval[0] == "auto" else muted

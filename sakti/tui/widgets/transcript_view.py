@@ -224,7 +224,7 @@ class TranscriptView(LineView):
             self.refresh_lines(first, below - first)
 
     def scroll_end_now(self) -> None:
-        """To the newest line, and follow it from now on."""
+        """Scroll to the newest line, and follow it from now on."""
         self._follow = True
         self._scroll_to_place(None)
 
@@ -259,7 +259,7 @@ class TranscriptView(LineView):
         return strips
 
     def show_top(self) -> None:
-        """To the first line, for reading."""
+        """Scroll to the first line."""
         self._follow = False
         self._scroll_to_place((0, 0))
         self.forget_strips()
@@ -323,7 +323,7 @@ class TranscriptView(LineView):
     def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
         """Bring a message to the screen and mark it for a moment.
 
-        With `pattern`, so that the line which matches best is in sight. False when it is not loaded.
+        With `pattern`, the best matching line is in sight. False if the message is not loaded.
         """
         self._pattern = pattern
         place = self._place_of(message_id)
@@ -363,8 +363,7 @@ class TranscriptView(LineView):
     def _schedule(self, now: bool) -> None:
         """Draw soon.
 
-        At once when the last drawing is long ago or somebody waits for it, else when its time has come. No timer runs
-        while nothing changes.
+        At once if the last drawing was long ago or the user is waiting for it. No timer runs while nothing changes.
         """
         if now:
             self._pace = FIRST_FLUSH_S

@@ -269,8 +269,22 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
         reflect_at=log,
         reflect_from=None if buffer is None else max(1, int(log * reflection.buffer_activation)),
         reflect_block_after=max(log, int(reflect_block)),
-        why=f"Limits fit a window of {count_k(budget)}" if budget is not None and (messages, log) != configured else "",
+        why=_explain_lowered(configured, (messages, log), budget),
     )
+
+
+def _explain_lowered(configured: tuple[int, int], fitted: tuple[int, int], budget: int | None) -> str:
+    """Say which thresholds a small window lowered, why, and what raises them; "" if none."""
+    names = ("messages", "observations")
+    lowered = [
+        f"{name} {count_k(before)} → {count_k(now)}"
+        for name, before, now in zip(names, configured, fitted, strict=True)
+        if now < before
+    ]
+    if budget is None or not lowered:
+        return ""
+    why = f"the model's window leaves {count_k(budget)} for both"
+    return f"Lower limits: {', '.join(lowered)}, as {why}. A model with a larger window (/model) raises them."
 
 
 def _fit_interval(interval: float, configured_threshold: int, threshold: int) -> int:

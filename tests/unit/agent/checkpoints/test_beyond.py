@@ -131,7 +131,7 @@ async def test_undo_names_changes_in_a_folder_added_to_the_session(store, tmp_pa
 @pytest.mark.parametrize("scanner", ["git", "dulwich"])
 def test_ignored_files_that_only_become_visible_are_not_changes(tmp_path, monkeypatch, scanner, command, lost):
     if scanner == "dulwich":
-        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+        monkeypatch.setattr(shadows, "find_git", lambda _workspace: None)
     place = Place(tmp_path)
     for name in ("ign/a", "sub/a", "sub/ign/b", "node_modules/c"):
         (place.root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -124,7 +124,9 @@ def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path
 def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = backends.open_landlock_rules
     everything = (Path("/"),)
-    monkeypatch.setattr(backends, "landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary))
+    monkeypatch.setattr(
+        backends, "open_landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary)
+    )
     found = LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level
     assert found.name == "unsandboxed" and "bubblewrap" in found.reason
 

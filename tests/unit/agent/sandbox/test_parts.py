@@ -93,7 +93,7 @@ def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatc
 def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
     monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: (__import__("sys").executable, ""))
-    monkeypatch.setattr(sandbox, "try_start", lambda _start, folder, _held: tried.append(folder) or "it leaks")
+    monkeypatch.setattr(sandbox, "run_self_test", lambda _start, folder, _held: tried.append(folder) or "it leaks")
     (tmp_path / "w").mkdir()
     for _ in range(2):
         level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level

@@ -139,7 +139,7 @@ def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch
     written = backends.make_seatbelt_profile
     monkeypatch.setattr(
         backends,
-        "seatbelt_profile",
+        "make_seatbelt_profile",
         lambda b, t: "\n".join(r for r in written(b, t).split("\n") if "file-read* file-w" not in r),
     )
     assert "can read files with secrets" in on_a_mac(tmp_path, bubblewrap).level.text

@@ -62,7 +62,7 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
     """Media type, width and height where the file holds an image that models take, whatever it is called."""
     try:
         with path.open("rb") as file:
-            return content.look(file.read(content.HEAD))
+            return content.read_image_header(file.read(content.HEAD))
     except OSError:
         return None
 
@@ -85,9 +85,9 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
         hint = "Choose another model with /model, or remove the @ to send only its name."
         raise SaktiError(f"{blind} takes no images: {name} was not sent. {hint}", title="Image")
     if size > content.LIMIT:
-        at_most = f"models take {content.in_words(content.LIMIT)} at most"
+        at_most = f"models take {content.format_size(content.LIMIT)} at most"
         raise SaktiError(
-            f"{name} has {content.in_words(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
+            f"{name} has {content.format_size(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
             title="Image",
         )
     if damage := pictures.find_damage(path):

@@ -550,7 +550,7 @@ class Workspace:
         """Return the rules saved for this workspace, also by other windows; none without a store."""
         if not self.is_open:
             return ()
-        rules = await self.store.read(user_state.rules, self.resource_id)
+        rules = await self.store.read(user_state.list_rules, self.resource_id)
         return tuple(rule for rule, decision in rules if decision == "allow")
 
 

@@ -9,7 +9,7 @@ from sakti.core.clock import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.thread_view import NEWEST
+from sakti.tui.chat.thread_view import SYNC_LIMIT
 from tests.tui.conftest import chat_text, settle
 from tests.tui.real import real_session, say
 
@@ -82,7 +82,7 @@ async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "first question")
-        turns = NEWEST // 2 + 1
+        turns = SYNC_LIMIT // 2 + 1
         other = real_session(
             other_store, tmp_path / "work", *(f"Answer {n}." for n in range(turns)), continue_last=True
         )

@@ -17,7 +17,7 @@ from sakti.agent.judge import commands, expansion
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.tools.context import CallRecord
 from sakti.core.errors import SaktiError
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
@@ -151,11 +151,11 @@ class TurnRecorder:
     def _before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         try:
             named = expansion.read_targets(command, place)
-            first = self.shadow.before(named, turn, masked(command), place.added)
+            first = self.shadow.before(named, turn, mask_secrets(command), place.added)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):
-                self.shadow.note_uncovered(turn, masked(command))
+                self.shadow.note_uncovered(turn, mask_secrets(command))
             return None
         if first.before.history.problem:
             self._tell_once(first.before.history.problem)

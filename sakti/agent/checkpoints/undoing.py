@@ -164,9 +164,9 @@ class Undoing:
     async def turns(self) -> list[PastTurn]:
         """Return the turns of the thread that were not undone with their conversation, oldest first."""
         thread = await self._store.read(stored_threads.get, self._thread.id)
-        if thread is not None and stored_threads.goes_on_as(thread):
+        if thread is not None and stored_threads.find_successor(thread):
             return []
-        messages = await self._store.read(stored_messages.after, self._thread.id, -1)
+        messages = await self._store.read(stored_messages.list_after, self._thread.id, -1)
         changed, undone = await asyncio.to_thread(self._read_records)
         prompts = [
             m
@@ -353,7 +353,7 @@ class Undoing:
         if preview.what == "files":
             return "", False
         index, new_id = preview.turns[0].index, self._store.ids.new()
-        return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
+        return new_id, bool(await self._store.read(stored_messages.list_page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
         """Let lists and `sakti -c` continue with the thread `went_to`, or with this one if it is empty."""
@@ -412,7 +412,7 @@ class Undoing:
         fork = await self._store.read(stored_threads.get, thread_id)
         if fork is None:
             return
-        newer = await self._store.read(stored_messages.after, thread_id, int(fork.metadata.get("forked_at", -1)))
+        newer = await self._store.read(stored_messages.list_after, thread_id, int(fork.metadata.get("forked_at", -1)))
         if not newer:
             await self._delete(thread_id)
 

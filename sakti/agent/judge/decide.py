@@ -28,7 +28,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.text import one_line
 from sakti.core.types import Json, list_arguments
-from sakti.store.secrets import marks_in
+from sakti.store.secrets import find_marks
 
 _VERSION = (["--version"], ["--help"], ["version"])
 
@@ -86,7 +86,7 @@ def _parse_host(url: str) -> str | None:
         port = parts.port
     except ValueError:
         return None
-    host = network.read(parts.hostname or "")
+    host = network.parse_host(parts.hostname or "")
     if host is None or "*" in host.name:
         return None
     return host.name if port in (None, *network.USUAL_PORTS) else f"{host.name}:{port}"
@@ -209,7 +209,7 @@ def _explain_remote(tool: RemoteFacts) -> str:
 
 def _is_for_plan(tool: RemoteFacts, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call only reads, and sends no stored secret."""
-    return tool.reads_only and not marks_in(dict(arguments))
+    return tool.reads_only and not find_marks(dict(arguments))
 
 
 def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:
@@ -280,7 +280,7 @@ def _judge_fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Wo
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
     rule_verdict = rule_texts.verdict_for_path(rules, name, target.url)
-    is_named = network.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    is_named = network.parse_host(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
     refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
     if rule_verdict == "deny" or refused:
         return Decision("deny", refused or "denied by your rules", target.url)
@@ -297,7 +297,7 @@ def _judge_host(
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
     granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
-    if is_free or (is_named and not network.missing((host,), granted)):
+    if is_free or (is_named and not network.find_uncovered((host,), granted)):
         return Decision("allow", "", target.url, hosts=(*granted, host))
     offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
@@ -400,7 +400,7 @@ def _judge_inside(
     judged = _judge_effects(name, command, mode, rules, place, analysis)
     granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
     all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
-    if judged.verdict == "deny" or not (new_hosts := network.missing(reach, (*place.hosts, *granted))):
+    if judged.verdict == "deny" or not (new_hosts := network.find_uncovered(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
     if mode == "plan":
         return Decision("deny", f"{place.reader} reaches no network", command)
@@ -419,10 +419,10 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     """Return why a command may not reach the hosts that it names, or ""."""
     if len(reach) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
-    if wrong := next((h for h in reach if network.read(h) is None), None):
+    if wrong := next((h for h in reach if network.parse_host(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
-    if refused := next((h for h in reach if not network.missing((h,), denied)), None):
+    if refused := next((h for h in reach if not network.find_uncovered((h,), denied)), None):
         return f"your rules allow no command to reach {refused}"
     return ""
 

@@ -214,7 +214,7 @@ def find_tool(rule: str) -> str:
 
 def names_host(rule: str) -> bool:
     """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
-    return rule.startswith(REACH) and network.read(rule.removeprefix(REACH)) is not None
+    return rule.startswith(REACH) and network.parse_host(rule.removeprefix(REACH)) is not None
 
 
 def is_old_form(rule: str, tool: str) -> bool:

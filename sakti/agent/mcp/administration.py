@@ -227,7 +227,9 @@ class ServerCopy(Struct, frozen=True):
     def diff(self) -> list[str]:
         """Return the change of the configuration, secrets masked."""
         before, after, name = self.before.splitlines(), self.after.splitlines(), str(self.path)
-        return [secrets.masked(line) for line in difflib.unified_diff(before, after, name, name, lineterm="", n=2)]
+        return [
+            secrets.mask_secrets(line) for line in difflib.unified_diff(before, after, name, name, lineterm="", n=2)
+        ]
 
 
 def add_server(name: str, command: Sequence[str], url: str, env: Sequence[str], present: Tables) -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
@@ -25,7 +25,7 @@ from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import network as core_network
 from sakti.core import resources
-from sakti.core.config.conversion import table_of
+from sakti.core.config.conversion import convert_table
 from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
@@ -46,18 +46,17 @@ _OAUTH = {"clientId": "client_id", "callbackPort": "port", **{n: n for n in ("cl
 _MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs count them
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """Fields of an entry as a file has them; `type` follows from `command` or `url` if it is missing."""
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     type: Literal["stdio", "http", "sse", ""] = ""
     url: str = ""
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    oauth: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     enabled: bool = True
     tools: tuple[str, ...] | None = None
     always_load: tuple[str, ...] = ()
@@ -67,8 +66,7 @@ class ServerSettings:
     startup_timeout: float = 20.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OAuthSettings:
+class OAuthSettings(Struct, frozen=True):
     """Table `oauth` of an entry: a client registered by hand, scopes, and the port of the redirect."""
 
     client_id: str = ""
@@ -310,13 +308,12 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
         values = fields.get(name)
         if isinstance(values, Mapping):
             fields[name] = {k: _to_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
-    return table_of(ServerSettings, fields, label, origin)
+    return convert_table(ServerSettings, fields, label, origin)
 
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
-    names = [f.name for f in dataclasses.fields(ServerSettings)]
-    adapted = {name: fields[name] for name in names if fields.get(name) is not None}
+    adapted = {name: fields[name] for name in ServerSettings.__struct_fields__ if fields.get(name) is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
     timeout = adapted.get("timeout")
@@ -343,7 +340,7 @@ def _read_oauth(table: Mapping[str, Any], label: str, origin: str) -> OAuthSetti
     scopes = fields.get("scopes")
     if isinstance(scopes, str):
         fields["scopes"] = scopes.split()
-    settings: OAuthSettings = table_of(OAuthSettings, fields, f"{label}.oauth", origin)
+    settings: OAuthSettings = convert_table(OAuthSettings, fields, f"{label}.oauth", origin)
     if not 0 <= settings.port < 65_536:
         raise ConfigError(f"{origin}: {label}.oauth.port = {settings.port} is not a port.")
     return settings
@@ -369,7 +366,7 @@ def _has_lines(text: str) -> bool:
 
 def _find_wrong_value(settings: ServerSettings) -> str:
     for host in settings.network:
-        if core_network.read(host) is None:
+        if core_network.parse_host(host) is None:
             return f"network: {show_value(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
@@ -416,7 +413,7 @@ def _expand(
         enabled=settings.enabled,
         tools=settings.tools,
         always_load=settings.always_load,
-        network=tuple(str(core_network.read(host) or host) for host in settings.network),
+        network=tuple(str(core_network.parse_host(host) or host) for host in settings.network),
         write=tuple(os.path.realpath(workspace / Path(path).expanduser()) for path in settings.write),
         timeout=settings.timeout,
         startup_timeout=settings.startup_timeout,
@@ -462,7 +459,7 @@ def _list_variables(settings: ServerSettings) -> list[str]:
 
 def _list_secrets(name: str, settings: ServerSettings) -> tuple[ServerNeed, ...]:
     """Return the variables that an entry expands and whose names look like those of secrets."""
-    entry = json.dumps(dataclasses.asdict(settings), sort_keys=True, default=str)
+    entry = json.dumps(structs.asdict(settings), sort_keys=True, default=str)
     digest = hashlib.sha256(entry.encode("utf-8", "replace")).hexdigest()[:16]
     variables = filter(is_secret_name, _list_variables(settings))
     return tuple(ServerNeed(name, "variable", variable, f"variable {variable} {digest}") for variable in variables)

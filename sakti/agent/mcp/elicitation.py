@@ -163,8 +163,8 @@ def _check(field: FormField, value: Any) -> None:
         if not has_format(value):
             raise WrongAnswer(f"{one_line(value)} is not of the format {form}, as in {example}.")
     try:
-        json_schema.verify(field.schema)
-        wrong = json_schema.violations(value, field.schema)
+        json_schema.check_schema(field.schema)
+        wrong = json_schema.find_violations(value, field.schema)
     except json_schema.UnusableSchema:
         return  # the server has to check it
     if wrong:

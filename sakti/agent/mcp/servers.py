@@ -164,7 +164,7 @@ def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool
     text = json.dumps(schema, ensure_ascii=False)
     if len(text) > LARGEST_SCHEMA:
         raise UnusableTool(f"has a schema of more than {LARGEST_SCHEMA:,} characters")
-    json_schema.verify(schema)
+    json_schema.check_schema(schema)
     description = clean_text(tool.description or "")
     hints = tool.annotations
     reads, destroys = (getattr(hints, name, None) is True for name in ("read_only_hint", "destructive_hint"))

@@ -33,7 +33,7 @@ from sakti.core.errors import ToolError
 from sakti.core.text import byte_size, clean_surrogates, counted, one_line, sanitise
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json, ToolSpec
-from sakti.store.secrets import masked, masked_value
+from sakti.store.secrets import mask_secrets, mask_value
 
 MOST_IMAGES = 10
 STRUCTURE_STORED = 200_000  # characters of structured content that are stored
@@ -82,7 +82,7 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
         if not any(t.strip() for t in texts):
             texts.append(text)
         if len(text) <= STRUCTURE_STORED:
-            details["structured"] = masked_value(result.structured_content)
+            details["structured"] = mask_value(result.structured_content)
     text = clean_surrogates(sanitise("\n".join(t for t in texts if t)))
     if not text:
         text = "[no output]" if not pictures else f"[{counted(len(pictures), 'image')}]"
@@ -91,7 +91,7 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
 
 def _limit_outcome(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
     """Cut a result for the model; a file keeps all of it."""
-    text = masked(outcome.content)
+    text = mask_secrets(outcome.content)
     shown, file = run.state.cut_output(text, run.call_id, counter)
     details = outcome.details
     if file:
@@ -141,7 +141,7 @@ def _read_image(block: types.ContentBlock) -> ImagePart | None:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    looked = core_content.look(data[: core_content.HEAD])
+    looked = core_content.read_image_header(data[: core_content.HEAD])
     if looked is None:
         return None
     media_type, width, height = looked
@@ -261,7 +261,7 @@ class ServerTool(Tool, frozen=True, kw_only=True):
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments unchanged. Raises `ToolError` if the schema forbids them."""
         try:
-            wrong = json_schema.violations(arguments, servers.drop_patterns(self.offer.schema))
+            wrong = json_schema.find_violations(arguments, servers.drop_patterns(self.offer.schema))
         except json_schema.UnusableSchema:
             return arguments  # the server says what is wrong
         if wrong:

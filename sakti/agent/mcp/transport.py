@@ -28,7 +28,7 @@ from sakti.agent.sandbox.sandbox import resolve_folders
 from sakti.agent.tools.bash import PORT, RELAY
 from sakti.agent.tools.processes import CHUNK, ProcessTree, spawn
 from sakti.core.text import byte_size, counted
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 LONGEST_LINE = 16_000_000  # bytes of one message
 NOTICED_NOISE = 1_000_000  # bytes that are no messages until a notice says so
@@ -75,7 +75,7 @@ class RingFile:
 
     def add(self, data: bytes) -> None:
         """Append bytes; the older half goes when the file is full. A full disk loses them."""
-        text = masked(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
+        text = mask_secrets(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
         with contextlib.suppress(OSError):
             if self._size + len(text) > RING:
                 rest = self.path.read_bytes()[-RING // 2 + len(text) :] if len(text) < RING // 2 else b""

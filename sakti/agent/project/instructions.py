@@ -30,7 +30,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted, display_path, one_line, remove_invisible, sanitise
 from sakti.core.types import Json, Thread, ToolCallPart
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 
 class InstructionReader(Struct):
@@ -77,7 +77,7 @@ class InstructionReader(Struct):
         text, hidden = remove_invisible(text)
         if hidden:
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
-        return masked(sanitise(text)).strip()
+        return mask_secrets(sanitise(text)).strip()
 
     def _expand(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
         return outside_code(text, lambda name, written: self._import(name, written, path, above))

@@ -23,7 +23,7 @@ from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import checks as maintenance_checks
-from sakti.store.opening import sqlite_info
+from sakti.store.opening import check_sqlite
 from sakti.version import __version__
 
 with lazy_imports:
@@ -83,7 +83,7 @@ async def examine(
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = find_ripgrep()
@@ -208,7 +208,7 @@ def _broken_modes() -> list[Line]:
 
 
 def _files(path: Path) -> list[Line]:
-    version, wal = sqlite_info()
+    version, wal = check_sqlite()
     out = [
         Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
         Line("database", True, str(path)),
@@ -240,20 +240,20 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
-        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+        choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
-        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+        problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
     return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> Line:
-    name = keys.keyring_name()
+    name = keys.get_keyring_name()
     if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
     return Line("keyring", True, name)

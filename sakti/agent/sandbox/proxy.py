@@ -126,7 +126,7 @@ class Proxy:
 
     async def _open(self, asked: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an allowed host by the address that was checked. Raises `RefusedRequest`."""
-        if not network.allows(self._allowed, asked.name, asked.port):
+        if not network.is_allowed(self._allowed, asked.name, asked.port):
             host = one_line(
                 str(network.NetworkHost(asked.name, None if asked.port in network.USUAL_PORTS else asked.port)), 100
             )
@@ -258,7 +258,7 @@ def _parse_header(line: str) -> tuple[str, str]:
 
 
 def _parse_host(text: str) -> str:
-    host = network.read(text.strip("[]") if text.startswith("[") else text)
+    host = network.parse_host(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
         raise RefusedRequest(403, f"{one_line(text, 100)} is not a host name.")
     return host.name

@@ -21,7 +21,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import count_parts, message_tokens
 from sakti.core.types import ContextPart, FilePart, Message, OutputPart, ToolCallPart, ToolResultPart
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import codec, messages
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=ws.counter.name,
-        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
+        metadata={"shell": mask_secrets(command), "outcome": stored, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

@@ -17,7 +17,7 @@ from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
 from sakti.core.text import format_duration
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
 
@@ -85,7 +85,7 @@ def read_last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> st
     """Return the end of a command's output; for a command of an earlier process, its saved output."""
     text = _read_end(running.file) if isinstance(running, StoredJob) else running.output.current_text()
     lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
-    return masked("\n".join(lines))
+    return mask_secrets("\n".join(lines))
 
 
 def _save_end(running: Running) -> None:

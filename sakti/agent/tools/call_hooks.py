@@ -15,7 +15,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.types import PREFIX, Json, ToolCallPart, display_name
-from sakti.store.secrets import marks_in, marks_of
+from sakti.store.secrets import find_all_marks, find_marks
 
 log = logging.getLogger(__name__)
 
@@ -143,13 +143,13 @@ def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str,
 
     Those are left out whose value the changed file holds.
     """
-    marks = marks_in(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
+    marks = find_marks(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
     if not marks or tool.effect != "write":
         return marks
     held: set[str] = set()
     for name in tool.list_paths(arguments):
         try:
-            held |= marks_of(read_file(run.resolve(name))[1].text)
+            held |= find_all_marks(read_file(run.resolve(name))[1].text)
         except (OSError, ToolError):  # no such file yet, or none with a text
             continue
     return tuple(mark for mark in marks if mark not in held)

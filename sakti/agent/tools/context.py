@@ -25,7 +25,7 @@ from sakti.core.errors import ToolError
 from sakti.core.text import clean_surrogates, head_and_tail
 from sakti.core.tokens import Counter, cut_to_tokens
 from sakti.core.types import ImagePart, Json, Usage
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -338,7 +338,7 @@ class ToolState(Struct):
 
     def limit_output(self, outcome: Outcome, call_id: str) -> Outcome:
         """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
-        content = masked(clean_surrogates(outcome.content))
+        content = mask_secrets(clean_surrogates(outcome.content))
         if outcome.is_limited or len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))

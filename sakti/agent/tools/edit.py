@@ -21,7 +21,7 @@ from sakti.agent.tools.files import read_file, require_file
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
-from sakti.store.secrets import marks_in, reveal_marks
+from sakti.store.secrets import find_marks, reveal_marks
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,7 +188,7 @@ def _list_updates(
 
 def _unmask_patch(change: patches.FileChange, there: str) -> patches.FileChange:
     """Return a change with its marks replaced by the file's secret values."""
-    if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
+    if not find_marks([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
         return change
 
     def rows(given: tuple[str, ...]) -> tuple[str, ...]:

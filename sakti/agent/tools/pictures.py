@@ -30,7 +30,7 @@ TEXT = 20_000  # characters of the text of PDF pages
 
 def detect_kind(head: bytes) -> str | None:
     """Return `image` or `pdf` by a file's first bytes; None for anything else."""
-    if content.look(head) is not None:
+    if content.read_image_header(head) is not None:
         return "image"
     return "pdf" if b"%PDF-" in head[:1024] else None
 
@@ -39,7 +39,7 @@ async def show(path: Path, name: str, what: str, offset: int, limit: int | None)
     """Return an image, or the pages `offset`… of a PDF, with a description."""
     size = path.stat().st_size
     if size > LARGEST:
-        raise ToolError(f"{name} has {content.in_words(size)}: too large to be shown.")
+        raise ToolError(f"{name} has {content.format_size(size)}: too large to be shown.")
     return await (_show_image(path, name) if what == "image" else _show_pdf(path, name, offset, limit))
 
 
@@ -60,10 +60,10 @@ def find_damage(path: Path) -> str:
 
 async def _show_image(path: Path, name: str) -> Outcome:
     data = await asyncio.to_thread(path.read_bytes)
-    kind = content.look(data[: content.HEAD])
+    kind = content.read_image_header(data[: content.HEAD])
     assert kind is not None
     media_type, width, height = kind
-    description = f"{name}: {media_type}, {width} × {height} pixels, {content.in_words(len(data))}"
+    description = f"{name}: {media_type}, {width} × {height} pixels, {content.format_size(len(data))}"
     fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= content.LIMIT
     if fits:
         if damage := await asyncio.to_thread(find_damage, path):

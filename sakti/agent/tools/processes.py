@@ -96,7 +96,7 @@ class Output(Struct):
             return
         self._unsaved += text
         if len(self._unsaved) >= CHUNK:
-            self._save(secrets.whole_until(self._unsaved))
+            self._save(secrets.find_safe_cut(self._unsaved))
 
     def save(self) -> None:
         """Write the unsaved output to the file; a short output is in no file until then."""
@@ -104,7 +104,7 @@ class Output(Struct):
 
     def _save(self, end: int) -> None:
         """Append the text up to `end` to the file, secrets masked."""
-        data = secrets.masked(self._unsaved[:end]).encode("utf-8", "replace")
+        data = secrets.mask_secrets(self._unsaved[:end]).encode("utf-8", "replace")
         self._unsaved = self._unsaved[end:]
         if not data:
             return

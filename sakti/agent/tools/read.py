@@ -26,7 +26,7 @@ from sakti.agent.tools.files import (
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
-from sakti.store.secrets import masked_lines
+from sakti.store.secrets import mask_lines
 
 MAX_ENTRIES = 1_000  # of a folder
 MAX_LINE = 2_000
@@ -74,7 +74,7 @@ def _split_masked(text: str) -> list[str]:
 
     A very large file is masked by the lines that are shown.
     """
-    return textfile.split_bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
+    return textfile.split_bodies(mask_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
 def _describe_form(text: FileText) -> str:

@@ -14,13 +14,13 @@ from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, m
 from sakti.agent.tools.context import ToolContext
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.memory.working.pages import Pages, Scope
+from sakti.memory.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.tasks.deadlocks import EDGE_TYPES
 from sakti.store.tasks.questions import Task
 from sakti.tasks import service
 from sakti.tasks.changes import REASONS, TYPES
-from sakti.tasks.graph import EDGE_TYPES
 from sakti.tasks.queries import describe
 
 
@@ -245,7 +245,7 @@ def _make_claim_actions(change: Callable[..., Any]) -> dict[str, Run]:
     async def release(run: ToolContext, *, id: str, force: bool = False) -> Json:
         def back(db: Database, actor: service.Actor) -> tuple[Task, Task | None]:
             released = service.release(db, actor, id, force=force)
-            return released, service.active_task(db, run.thread_id, run.thread_id)
+            return released, service.get_active_task(db, run.thread_id, run.thread_id)
 
         task, active = await change(run, back)
         return _build_result(task) | ({"note": f"{active.handle} is the active task."} if active else {})
@@ -253,7 +253,7 @@ def _make_claim_actions(change: Callable[..., Any]) -> dict[str, Run]:
     async def close(run: ToolContext, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
         def end(db: Database, actor: service.Actor) -> tuple[Task, tuple[Task, ...], list[Task]]:
             task, freed = service.close(db, actor, id, reason, summary, force=force)
-            return task, freed, service.finished_containers(db, task.id)
+            return task, freed, service.list_finished_containers(db, task.id)
 
         task, freed, finished = await change(run, end)
         ready = {"readyToClose": [describe(t) for t in finished]} if finished else {}

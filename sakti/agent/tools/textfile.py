@@ -167,7 +167,7 @@ def _decode_by_guess(data: bytes) -> FileText:
     ):
         return decoded
     evidence = len(data.translate(None, _ASCII))
-    for name in content.likely(data) if evidence >= FEW else ():
+    for name in content.guess_encodings(data) if evidence >= FEW else ():
         if text := _decode_exactly(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
     return replace(_decode_western(data), guess="weak")

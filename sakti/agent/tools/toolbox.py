@@ -29,7 +29,7 @@ from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, Too
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
-from sakti.store.secrets import masked, masked_value
+from sakti.store.secrets import mask_secrets, mask_value
 
 MAX_PARALLEL = 8
 # Tools that a small model gets if its window has room for them.
@@ -258,7 +258,7 @@ class Toolbox(Struct):
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
         details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
-        details = masked_value(details)
+        details = mask_value(details)
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
         return result
@@ -271,9 +271,9 @@ class Toolbox(Struct):
         started = clock.monotonic()
         judged, ran = GuardDecision(call), False
         run = self.state.context(
-            call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
+            call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, mask_secrets(text)))
         )
-        run.show_progress = lambda text: emit(ToolOutput(call.id, "", masked(text)))
+        run.show_progress = lambda text: emit(ToolOutput(call.id, "", mask_secrets(text)))
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")

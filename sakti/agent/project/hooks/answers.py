@@ -26,7 +26,7 @@ from sakti.agent.tools.processes import Process, ProcessTree, spawn
 from sakti.core.resources import find_program
 from sakti.core.text import clean_surrogates, head_and_tail, one_line
 from sakti.core.types import Json
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 LONGEST = 10_000  # characters of one text that a hook gives
 BLOCKS = 2  # the exit code
@@ -98,7 +98,7 @@ class HookDecision(Struct, frozen=True):
 
 def short(text: str) -> str:
     """Return a hook's text as it is used: secrets masked, cut in its middle."""
-    return masked(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
+    return mask_secrets(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
 
 
 def _describe_failure(code: int, errors: str) -> str:

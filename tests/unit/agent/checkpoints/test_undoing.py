@@ -53,7 +53,7 @@ async def worked(store, tmp_path):
 
 
 async def listed(store, session) -> list[str]:
-    return [t.id for t in await store.read(stored_threads.recent, session.workspace.resource_id)]
+    return [t.id for t in await store.read(stored_threads.list_recent, session.workspace.resource_id)]
 
 
 async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_again(store, tmp_path):
@@ -73,7 +73,7 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     assert len(entry.undone) == 2 and {b.preview for b in entry.undone} == {"two", "again"}
     assert entry.undone[-1].thread.id == first
     rows = await line.run(Scope(session, lambda value: None), line.parse("/threads"))
-    assert "↶ 2 undone branches" in (await rows.instead()).text[0]
+    assert "↶ 2 undone branches" in (await rows.fallback()).text[0]
     await session.open_thread(first)
     await here.ask("on in the first")
     assert set(await listed(store, session)) == {first, latest}
@@ -101,7 +101,7 @@ def texts(found) -> list[str]:
 async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(store, tmp_path):
     here, root = await worked(store, tmp_path)
     session = here.session
-    first, whole, after = session.thread.id, await store.read(messages.after, session.thread.id, -1), tree(root)
+    first, whole, after = session.thread.id, await store.read(messages.list_after, session.thread.id, -1), tree(root)
     found = undoing.make_undoing(session)
     preview = await found.preview()
     assert [t.text for t in preview.turns] == ["now run it"]
@@ -115,7 +115,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id != first
     assert session.thread.title
     assert texts(await session.views.transcript(session.thread.id)) == ["write one", "written"]
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     assert await listed(store, session) == [session.thread.id]  # the undone branch is no entry of its own
     again = undoing.make_undoing(session)
     assert [t.files for t in await again.turns()] == [1]  # what was before the fork is known in it
@@ -124,7 +124,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id == first
     assert await listed(store, session) == [first]
     assert tree(root) == after
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     gone = await store.read(thread_removal.list_deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
@@ -174,7 +174,7 @@ async def test_conversation_alone_leaves_the_files(store, tmp_path):
     await here.ask("go on")
     fork = here.session.thread.id
     await undoing.make_undoing(here.session).redo()
-    assert await store.read(thread_removal.contents, fork)  # kept: something was said in it
+    assert await store.read(thread_removal.count_contents, fork)  # kept: something was said in it
     await here.session.close()
 
 
@@ -197,7 +197,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
     here, root = await worked(store, tmp_path)
     (root / "mine.txt").write_text("mine again\n")
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo files"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo files"))).fallback()
     assert "M mine.txt  (changed since)" in shown.text
     done = await line.run(scope, line.parse("/undo files yes"))
     assert "Left as they are: mine.txt" in done.sentence
@@ -209,7 +209,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
 async def test_words_come_back_where_there_is_no_prompt_too(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo yes"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo yes"))).fallback()
     assert shown.lines[1] == "Your prompt was: now run it"
     await here.session.close()
 
@@ -219,7 +219,7 @@ async def test_a_redo_is_shown_first_where_files_changed_since(store, tmp_path):
     scope = Scope(here.session, lambda _value: None)
     await line.run(scope, line.parse("/undo files yes"))
     (root / "mine.txt").write_text("mine again\n")
-    shown = await (await line.run(scope, line.parse("/redo"))).instead()
+    shown = await (await line.run(scope, line.parse("/redo"))).fallback()
     assert "M mine.txt  (changed since)" in shown.lines and "/redo yes does it." in shown.lines
     assert not (root / "two.txt").exists()
     done = await line.run(scope, line.parse("/redo yes all"))
@@ -345,7 +345,7 @@ async def test_a_thread_whose_first_turn_is_undone_goes_on_empty(store, tmp_path
     assert again.session.thread.id != first
     await again.ask("second question")
     assert [m.text for m in again.provider.requests[-1].messages] == ["second question"]
-    assert [m.text for m in await store.read(messages.after, first, -1)] == ["first question", "first answer"]
+    assert [m.text for m in await store.read(messages.list_after, first, -1)] == ["first question", "first answer"]
     await again.session.close()
     last = await start(store, root, ["third answer"], continue_last=True)
     assert last.session.thread.id == again.session.thread.id
@@ -411,7 +411,7 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     found = undoing.make_undoing(here.session)
     assert len((await found.preview(2)).remains.jobs) == 2
     last = await found.preview(1)
-    assert "Still running, and may change more files" in "\n".join(undo.lines(last))
+    assert "Still running, and may change more files" in "\n".join(undo.describe_preview(last))
     assert last.remains.new_ignored == ("y.log",)
     store.clock.advance(1)
     (root / "go").touch()

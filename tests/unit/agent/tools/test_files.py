@@ -250,7 +250,7 @@ async def test_a_large_image_is_scaled(tools: ToolState) -> None:
     done = await call(tools, read, path="a.png")
     (image,) = done.images
     assert (image.width, image.height) == (1568, 784)
-    assert core_content.look(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
+    assert core_content.read_image_header(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
     assert "3000 × 1500" in done.content
 
 
@@ -291,7 +291,7 @@ async def test_a_cut_image_is_unreadable(tools: ToolState, form: str) -> None:
         (tools.workspace / "cut").write_bytes(data)
         with pytest.raises(ToolError, match="cut cannot be shown: .*([Tt]runcated|broken)"):
             await call(tools, read, path="cut")
-        assert number or core_content.look(data) is not None, "it looks like an image"
+        assert number or core_content.read_image_header(data) is not None, "it looks like an image"
 
 
 @pytest.mark.parametrize("form", FORMATS)

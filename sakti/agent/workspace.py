@@ -495,8 +495,8 @@ class Workspace:
         level = self.try_sandbox()
         if level.holds:
             return ""
-        mend = f" {level.mend}" if level.mend else ""
-        return f"auto needs a sandbox, and this is {level.text}.{mend} edits still edits files freely."
+        remedy = f" {level.remedy}" if level.remedy else ""
+        return f"auto needs a sandbox, and this is {level.text}.{remedy} edits still edits files freely."
 
     def forbidden_paths(self) -> tuple[Path, ...]:
         """Return sakti's folders, the database with SQLite's files beside it, and the closed paths: no tool's."""

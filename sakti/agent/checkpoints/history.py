@@ -2,7 +2,7 @@
 
 All files of a folder `.git` are looked at. Small ones are kept like those of the workspace. Objects are kept as entire
 files: git names them by their content, so each is copied once, and only new ones cost anything later. Copying needs no
-git, whatever the state of the repository. Of a repository of 500 MB it takes 0.4 s of CPU at first, where `git fetch`
+git, in any state of the repository. Of a repository of 500 MB it takes 0.4 s of CPU at first, where `git fetch`
 into the shadow repository takes 4 s; hard links would not outlive a truncation, and objects that are bound read-only
 into the sandbox would break `git gc`.
 """
@@ -82,7 +82,7 @@ class History(Struct):
     def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
         """Return what changed between two looks, and the paths of objects that are gone for good.
 
-        Objects that appeared are left out: they harm nobody. With other changes, where the repository was is recorded.
+        New objects are left out: they do no harm. With other changes, the position of the repository is recorded.
         """
         old, new = before.entries, after.entries
         paths = sorted(p for p in old.keys() | new.keys() if not _is_equal(old.get(p), new.get(p)))

@@ -1,4 +1,4 @@
-"""Record what the calls of a turn do to files; what cannot be recorded is told once and stops no call."""
+"""Record what the calls of a turn do to files; a failure is reported once and stops no call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _beat_on(first: FirstLook) -> None:
 
 
 class TurnRecorder:
-    """Knows the turn that runs; `tell` hears why something is not covered. Tools call it in threads."""
+    """Records for the turn that runs; `tell` gets the reason if something is not covered. Tools call it in threads."""
 
     def __init__(self, shadow: Shadow, tell: Callable[[str], None]) -> None:
         self.shadow = shadow
@@ -90,8 +90,8 @@ class TurnRecorder:
     ) -> AsyncGenerator[CallRecord]:
         """Record what a command, or a call of a server, changes; a command that only reads is not looked at.
 
-        Changes that a server makes elsewhere are named as not covered. What a command left running goes on to be
-        recorded until it ends.
+        Changes that a server makes elsewhere are named as not covered. Processes that a command left running are
+        recorded until they end.
         """
         turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
@@ -174,7 +174,7 @@ class TurnRecorder:
         try:
             following = self.shadow.follow(first) if goes_on else None
             lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
-            self.shadow.prune()  # here, where nobody waits for it, and not on leaving
+            self.shadow.prune()  # here, not at the end of the session, which would wait for it
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             return [], following

@@ -1,7 +1,7 @@
 """Write files back by a journal, so that the next start completes a restore after a kill.
 
-The contents that are replaced are kept before the first byte is written. Each step is done again without harm: a path
-that is as it becomes is left, one that is neither as it was nor as it becomes is somebody else's and left, too.
+The contents that are replaced are kept before the first byte is written. Each step can be repeated: a path
+that has its new state already is skipped, and so is one that has neither its old nor its new state.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ JOURNAL = "restoring.json"
 
 
 def _do_nothing(_at: str) -> None:
-    """Do nothing: tests stop the program here."""
+    """Default of `reached`; tests stop the program there."""
 
 
 class Restorer(Struct, frozen=True):
-    """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` hears of each step."""
+    """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` is called at each step."""
 
     root: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""Hold the checkpoints of one workspace: its shadow repository, records, and the way back."""
+"""Checkpoints of one workspace: its shadow repository, its records, and how to undo them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Shadow(Struct, dict=True):
     ) -> tuple[str, ...]:
         """Take the second look of a call.
 
-        Changes after `disputed_after` (ns, of the file system) may be somebody else's.
+        Changes after `disputed_after` (ns, of the file system) may have been made by others.
         """
         try:
             comparison, history, gone = self._compare(before)
@@ -229,7 +229,7 @@ class Shadow(Struct, dict=True):
         return rest
 
     def _with_dispute(self, change: PathChange, after: int) -> list[PathChange]:
-        """Split a change that somebody else may have made: so an undo asks about it."""
+        """Split a change that others may have made, so that an undo asks about it."""
         path = self.workspace / change.path
         try:
             changed = path.lstat().st_ctime_ns
@@ -299,7 +299,7 @@ class Shadow(Struct, dict=True):
         return {p: e for p, e in new.items() if p not in hidden} if hidden else new
 
     def _is_untouched(self, path: str, before: os.stat_result | None) -> bool:
-        """Return whether a file is as it was, whatever the rules say of it now."""
+        """Return whether a file is unchanged, even if the ignore rules treat it differently now."""
         if before is None:
             return False
         try:
@@ -365,7 +365,7 @@ class Shadow(Struct, dict=True):
     def _add_new_objects(self, net: dict[str, NetChange]) -> dict[str, NetChange]:
         """Add the objects of repositories that did not exist before: calls do not record new objects.
 
-        A repository with files that no call made is somebody else's by now, and keeps its objects.
+        A repository with files that no call made belongs to others, and keeps its objects.
         """
         heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
         for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
@@ -491,7 +491,7 @@ class Shadow(Struct, dict=True):
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Let no other window look or write here meanwhile."""
+        """Keep other windows from reading and writing checkpoints in this context."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:

@@ -1,7 +1,7 @@
 """Undo turns: their files, their conversation, or both; and undo an undo.
 
-The conversation goes on in a fork of the thread that ends before the first undone message; the thread itself stays as
-it is, with its memory, and a redo opens it again. So nothing that was said or observed is ever changed or deleted.
+The conversation continues in a fork of the thread that ends before the first undone message; the thread itself is
+unchanged, with its memory, and a redo opens it again. No message or observation is ever changed or deleted.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class UndoResult(Struct, frozen=True):
 class Undoing:
     """Undo in one thread. Every method raises `SaktiError` with a sentence if it fails.
 
-    `live` is the session that has the thread open; None: nobody has.
+    `live` is the session that has the thread open, or None.
     """
 
     def __init__(self, store: Store, workspace: Path, clock: Clock, thread: Thread, live: Session | None) -> None:
@@ -159,7 +159,7 @@ class Undoing:
         self._clock = clock
         self.shadow: Shadow = open_shadow(workspace, clock, store.ids)
 
-    # --- what there is ----------------------------------------------------------------------------------------
+    # --- previews -----------------------------------------------------------------------------------------------
 
     async def turns(self) -> list[PastTurn]:
         """Return the turns of the thread that were not undone with their conversation, oldest first."""
@@ -280,7 +280,7 @@ class Undoing:
     async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> UndoResult:
         """Do what a preview showed; conflicts are kept as they are, but those in `take`.
 
-        Files first: where they cannot be written, the conversation stays, too.
+        Files are written first: if that fails, the conversation is unchanged.
         """
         if preview.empty:
             raise SaktiError("There is nothing to undo.", title=TITLE)
@@ -302,7 +302,7 @@ class Undoing:
             done, skipped = await asyncio.to_thread(
                 self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
             )
-            # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
+            # a kill before this leaves the turn in the thread, its files undone: /undo and /redo continue from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
             if went_to:
                 await self._mark_undone(self._thread.id, went_to)
@@ -317,7 +317,7 @@ class Undoing:
         return UndoResult(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
 
     async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
-        """Go on in the fork, or in an empty thread if the first turn was undone."""
+        """Open the fork, or an empty thread if the first turn was undone."""
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:
@@ -346,9 +346,9 @@ class Undoing:
         )
 
     async def _goes_on(self, preview: UndoPreview) -> tuple[str, bool]:
-        """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
+        """Return the id of the thread in which the conversation continues, and whether it is a fork of this one.
 
-        Where nothing was said before the first undone message it is an empty one.
+        If the first message is undone it is an empty thread.
         """
         if preview.what == "files":
             return "", False
@@ -417,7 +417,7 @@ class Undoing:
             await self._delete(thread_id)
 
     async def _delete(self, thread_id: str) -> None:
-        """Take a thread out of sight, with its search rows; it can be restored."""
+        """Delete a thread with its search rows; it can be restored."""
         await self._store.write(thread_removal.delete_thread, thread_id, self._clock.now())
         indexing = self._live.workspace.indexing if self._live is not None else reindexing.Indexing()
         indexing.begin(self._store)

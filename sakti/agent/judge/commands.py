@@ -451,7 +451,7 @@ def _judge_writing_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, p
 def _list_secret_parts(
     nested: Sequence[Simple], limited: Sequence[Simple], place: WorkspaceView
 ) -> Iterator[SimpleCommand]:
-    """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
+    """Yield a part for each file with secrets that a command names or, if it is not `limited`, may find."""
     describe = functools.cache(
         functools.partial(_explain_secret, place=place)
     )  # the same words stand in nested commands

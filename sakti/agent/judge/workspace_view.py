@@ -68,8 +68,8 @@ class WorkspaceView(Struct, frozen=True):
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
-    read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
-    beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
+    read without a question: those of skills. `hosts` may be reached by every command. `added` are folders that the user
+    opened beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
     `search_service` is the name of the service that searches the web. `reader` names for refusals what only reads.
     """
 

@@ -237,7 +237,7 @@ def _format_target(settings: ServerSettings) -> str:
 
 
 def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
-    """Raise `ConfigError` if an entry could not be used, whatever its variables are."""
+    """Raise `ConfigError` if an entry could not be used with any variables."""
     label = f"{SERVERS}.{one_line(name, LONGEST_NAME)}"
     settings, _ = _parse_entry(name, table, label, origin)
     if not _VARIABLE.search(settings.url) and (fault := _find_url_fault(settings.url)):

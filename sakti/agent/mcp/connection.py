@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 RESTARTS = (1.0, 5.0)  # seconds until a server that died starts again
 STEADY_S = 600.0  # a server that ran so long gets all its restarts again
-LONGEST_CALL = 600.0  # seconds, whatever progress it reports
+LONGEST_CALL = 600.0  # seconds, even if it reports progress
 CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
 CLOSING_S = 1.0  # seconds that a server over HTTP may take to end its session
 PROCESS_CLOSING_S = 5.0  # seconds until a process is killed, and a little more
@@ -196,7 +196,7 @@ class Connection:
             self._set("ready", f"Its changed lists cannot be read: {self._explain_error(e)}.")
 
     async def _watch(self, client: Client) -> None:
-        """Hear of changed lists from a server of the newer protocol, which tells only those who ask."""
+        """Subscribe to changed lists: a server of the newer protocol reports them only on request."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         with contextlib.suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):

@@ -49,19 +49,19 @@ _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to gi
 
 
 class Level(Struct, frozen=True):
-    """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do.
+    """What holds the commands of a session. `reason` says why it is not "sandboxed", `remedy` what to do.
 
     `own_network`: commands have a network of their own, in which hosts can be opened to them.
     """
 
     name: LevelName
     reason: str = ""
-    mend: str = ""
+    remedy: str = ""
     own_network: bool = True
 
     @property
     def holds(self) -> bool:
-        """Return whether commands may run unasked; that takes a complete sandbox."""
+        """Return whether commands may run without a question, which needs a complete sandbox."""
         return self.name == "sandboxed"
 
     @property
@@ -262,8 +262,8 @@ class Masks(Struct):
 
     `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
     `texts` are the files and folders below the workspace that instruct an agent, or run code for one.
-    `whole` tells whether all of the workspace was looked at. Folders of dependencies are passed over, but for
-    `dependency_texts`: what there is for an agent in them, which no thread reads; it only must not appear there.
+    `is_complete`: all of the workspace was looked at. Folders of dependencies are passed over, but for
+    `dependency_texts`: texts for an agent in them. No thread reads these; they only must not appear there.
     """
 
     place: WorkspaceView
@@ -271,14 +271,14 @@ class Masks(Struct):
     folders: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
     texts: tuple[Path, ...] = ()
-    whole: bool = True
+    is_complete: bool = True
     _known: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
     _dependencies: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
 
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
         root = str(self.place.workspace)
-        seen, hidden, self.whole = self._walk(root)
+        seen, hidden, self.is_complete = self._walk(root)
         self._known, self.folders = seen, tuple(sorted(hidden))
         files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
         self.files = tuple(sorted(self._with_links(files)))
@@ -286,7 +286,7 @@ class Masks(Struct):
         self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
         self.texts = tuple(sorted(path for folder, f in below for path in _list_texts(folder, f.texts)))
         sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
-        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
+        self.is_complete = self.is_complete and all(len(paths) <= most for paths, most in sizes)
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
     def dependency_texts(self) -> Iterator[Path]:

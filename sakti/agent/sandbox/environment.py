@@ -44,7 +44,7 @@ _ALWAYS = {
 }
 # For a command that only reads: hooks run as git refreshes its index, too.
 _READING = {"core.hooksPath": os.devnull, "log.showSignature": "false"}
-# No lock on the index, and no fetching of objects that a partial clone left out, by whatever its remote names.
+# No lock on the index, and no fetching of objects that a partial clone left out: its remote may name a program.
 _READING_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
 _PRIVATE = lazy_pattern(r"pass|secret|token|credential|auth|header|proxy", re.IGNORECASE)
 _SUBMODULE = lazy_pattern(
@@ -162,7 +162,7 @@ def _list_submodules(*texts: str) -> Iterator[str]:
 
 
 def _read_with_included(*files: Path) -> list[str]:
-    """Return the texts of configurations and of the files that they include, whatever the condition."""
+    """Return the texts of configurations and of the files that they include, conditions ignored."""
     texts, waiting = dict[Path, str](), list(files)
     while waiting and len(texts) < _MOST_FILES:
         file = waiting.pop()
@@ -177,7 +177,7 @@ def _read_with_included(*files: Path) -> list[str]:
 def disable_ptrace() -> None:
     """Make this process not dumpable: no core file, no ptrace, and its /proc belongs to root.
 
-    Its own look into /proc/self goes on working. Programs that it starts are not affected; root is not kept out.
+    It can still read its own /proc/self. Programs that it starts are not affected, and root is not kept out.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

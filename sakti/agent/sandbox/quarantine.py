@@ -84,7 +84,7 @@ class Watch(Struct):
         return moved
 
     def job(self) -> None:
-        """Note that the command goes on in the background."""
+        """Note that the command continues in the background."""
         self._job = True
 
     def _read_programs(self) -> dict[str, _Content]:

@@ -271,7 +271,7 @@ class LinuxSandbox(Struct, dict=True):
                 self._refresh()
         if self._tried.holds and any(self.home.is_relative_to(root) for root in (self.workspace, *self.added)):
             return Level("partial", "the workspace contains your home folder, whose start files run later", _BELOW)
-        if self._tried.holds and not all(m.whole for m in self._masks):
+        if self._tried.holds and not all(m.is_complete for m in self._masks):
             return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
         return self._tried
 
@@ -321,17 +321,17 @@ class LinuxSandbox(Struct, dict=True):
         if backends.make_call_filter(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
-        mend = _INSTALL
+        remedy = _INSTALL
         if program:
             if not (result := self._run_self_test(self._enclose_by_bubblewrap, "sandbox.json", program)):
                 return Level("sandboxed")
-            why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
+            why, remedy = f"the self-test failed: {one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._run_self_test(
             self._enclose_by_landlock, "landlock.json", sys.executable, _HELD
         ):
             self._way, self.watch.compares = self._enclose_by_landlock, True
-            return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
-        return Level("unsandboxed", why, mend)
+            return Level("partial", f"{_LESS}; {why}", remedy, own_network=False)
+        return Level("unsandboxed", why, remedy)
 
     def _seatbelt_level(self) -> Level:
         """Return what Seatbelt holds: all, or nothing."""

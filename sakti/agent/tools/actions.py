@@ -31,7 +31,7 @@ Run = Callable[..., Awaitable[Json]]
 
 
 class Field(Struct, frozen=True):
-    """One argument: its JSON Schema, other names for it, other words for its values (in lower case).
+    """One argument: its JSON Schema, accepted names, and accepted words for its values (in lower case).
 
     `only` gives names that hold for some actions only, where they mean something else elsewhere. `read` validates
     what the schema alone cannot; it raises `ValueError` with a sentence.
@@ -70,7 +70,7 @@ class BoundAction(Struct, frozen=True):
 
 
 class WrongArguments(Exception):
-    """Error whose sentence the model is told."""
+    """Wrong arguments; the model reads the message."""
 
 
 class ActionTool(Tool, frozen=True):

@@ -54,7 +54,7 @@ class Approvals:
     async def ask(
         self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
     ) -> tuple[ApprovalAnswer, Decision]:
-        """Return the answer, and the decision as it is by then."""
+        """Ask the user; return the answer, and the decision at that time."""
         if not self.interactive:
             self.refused += 1
             return ApprovalAnswer(False, note=NOBODY), decision

@@ -60,7 +60,7 @@ class Guard(Protocol):
         ...
 
     def stop_reason(self) -> str | None:
-        """Return once why the turn must end now; None if it goes on."""
+        """Return once why the turn must end now; None if it continues."""
         ...
 
 

@@ -125,8 +125,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
     """Write a temporary file and rename it over the target: a crash leaves the old or the new file.
 
     A file with several links, of another owner, or in a folder that is not writable is overwritten in place: a new file
-    in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
-    most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
+    in its place would lose the other names or the owner; a crash in that moment loses no more than the checkpoint
+    restores. A symbolic link is resolved before: its target is written, the link stays.
     """
     with open_folder(path, make=True) as folder:
         there = stat_in_folder(folder, path)

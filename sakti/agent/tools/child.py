@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 CHUNK = 1 << 16
-# What a child needs of the environment; the keys in it are none of the business of what reads files of others.
+# Variables that a helper needs; others may hold keys, and it reads files that anyone may have written.
 KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 

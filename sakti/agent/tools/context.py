@@ -65,7 +65,7 @@ class SeenFiles(Struct):
     _kept: int = 0
 
     def saw(self, path: Path, data: bytes | None = None) -> None:
-        """Note the present state of `path`; `data` is its content where the caller has it."""
+        """Note the present state of `path`; `data` is its content if the caller has it."""
         stat = path.stat()
         if data is None and stat.st_size <= HASH_LIMIT:
             data = path.read_bytes()
@@ -303,7 +303,7 @@ class ToolState(Struct):
         return ToolContext(self, self.cwd, call_id, thread_id, message_id, stream)
 
     def saw(self, path: Path, data: bytes | None = None) -> None:
-        """Note that the model knows the file's content; `data` is that content where the caller has it."""
+        """Note that the model has seen the file; `data` is its content if the caller has it."""
         self.files.saw(path, data)
 
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
@@ -352,7 +352,7 @@ class ToolState(Struct):
 class ToolContext(Struct):
     """Context of one call: the tool state, the folder, the judged files, and the sink of its output.
 
-    `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
+    `cwd` is the folder in which the call was judged, even if another command changes the current one. `judged` are
     the files that the call may read or change (None: none was judged), `shown` the texts of those that it would change
     in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use

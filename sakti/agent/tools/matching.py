@@ -2,7 +2,7 @@
 
 Tried in this order, and taken only where it is unique: the text itself; without blanks at line ends; with another
 indentation (the new lines get it, too); with plain characters for typographic ones, composed (NFC). Line numbers that
-were copied along with the text are dropped. What is equal in old and new keeps its bytes (`merging`).
+were copied along with the text are dropped. Parts that are equal in old and new keep their bytes.
 """
 
 from __future__ import annotations

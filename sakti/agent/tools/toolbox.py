@@ -97,7 +97,9 @@ class Toolbox(Struct):
     asker: str = ""
     only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
     withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
-    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
+    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = (
+        lambda _model: ()
+    )  # tools of earlier requests, which later ones repeat
     later: tuple[ToolCallPart, ...] = ()
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -146,7 +148,7 @@ class Toolbox(Struct):
     def offer_search(
         self, always: Collection[str] | None, top_k: Callable[[], int], notes: tool_search.Notes = tool_search.no_notes
     ) -> None:
-        """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
+        """Offer the tools of servers by search, and our own except for `always` (None: servers' tools only)."""
         self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
         self.tools |= {
             t.name: t
@@ -163,7 +165,7 @@ class Toolbox(Struct):
             self.forget_specs()
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool of ours or of a server."""
+        """Return our own tool or a server's tool of this name, or None."""
         return self.remote().get(name) or self.tools.get(name)
 
     def list_deferred(self) -> dict[str, ToolSpec]:
@@ -226,7 +228,7 @@ class Toolbox(Struct):
                 yield f"{core_types.display_name(call.name)}  {decision.target}"
 
     async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:
-        """Return what the permissions of now say of a call; None if it cannot run."""
+        """Judge a call by the present permissions, without asking; None if it cannot run."""
         tool = self.find(call.name)
         if tool is None or call.arguments is None:
             return None
@@ -266,7 +268,7 @@ class Toolbox(Struct):
     async def _outcome(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
     ) -> tuple[Outcome, float]:
-        """Return what came of a call, as its hooks leave it, and since when it ran."""
+        """Run a call with its hooks; return the outcome and the time when it began to run."""
         clock = self.state.clock
         started = clock.monotonic()
         judged, ran = GuardDecision(call), False
@@ -283,9 +285,9 @@ class Toolbox(Struct):
             tool, arguments, decision = await self._admit(run, judged)
             run.is_planning = self._mode_for(tool) == "plan"
             run.read_only = run.is_planning or decision.only_reads
-            run.is_alone, run.hosts = decision.is_alone, decision.hosts
+            run.is_alone, run.hosts = decision.is_alone, decision.redirect_hosts
             call = structs.replace(call, arguments=arguments)
-            started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
+            started, ran = clock.monotonic(), True  # without the time that the user took to answer
             async with self.state.recorder.around(*_describe_for_recorder(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
@@ -296,7 +298,7 @@ class Toolbox(Struct):
         except DeniedCall as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
-        except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
+        except Exception as e:  # the worker's root: the model sees the error, and the chat continues
             outcome = call_hooks.describe_failure(call, e)
         return await self._run_hooks_after(call, outcome, judged.note, started if ran else None), started
 
@@ -406,14 +408,14 @@ class Toolbox(Struct):
         return structs.replace(run.place(), reader=reader)
 
     def set_mode(self, mode: SessionMode) -> None:
-        """Change what runs without asking, also for the open questions."""
+        """Change the approval mode, and judge the open questions again."""
         self.mode = mode
         self.approvals.judge_again()
 
     def _evaluate(
         self, run: ToolContext, tool: Tool, arguments: Json, judged: GuardDecision, mode: SessionMode
     ) -> Decision:
-        """Return the decision of permissions on a call, and what the guard's makes of it.
+        """Decide on a call by the permissions, then apply the guard's decision.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
@@ -552,8 +554,8 @@ class Toolbox(Struct):
     def _preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, or "" if it has none to show.
 
-        Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
-        what is in it, unasked: it hears only that it has not read it.
+        Raises `ToolError` where it cannot be made. For an unread file outside the project the error says only that it
+        was not read: the reason would reveal its content before the user is asked.
         """
         if tool.preview is None:
             return ""

@@ -37,7 +37,9 @@ def sandbox(place: Path, tmp_path: Path) -> LinuxSandbox:
 def test_it_is_said_to_be_partial_with_what_mends_it(sandbox: LinuxSandbox) -> None:
     level = sandbox.level
     assert (level.name, level.holds, level.own_network) == ("partial", False, False)
-    assert "Landlock" in level.reason and "bubblewrap is not installed" in level.reason and "apt install" in level.mend
+    assert (
+        "Landlock" in level.reason and "bubblewrap is not installed" in level.reason and "apt install" in level.remedy
+    )
 
 
 def test_work_goes_on_as_outside(sandbox: LinuxSandbox) -> None:

@@ -110,7 +110,7 @@ def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monk
         (tmp_path / name).mkdir()
     found = boundaries.Masks(WorkspaceView(tmp_path, tmp_path))
     found.refresh()
-    assert not found.whole
+    assert not found.is_complete
 
 
 def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_what_needs_the_network_runs_outside_when_it_is_allowed(tmp_path: Path, 
 def test_without_a_network_of_its_own_a_command_that_names_a_host_runs_outside(tmp_path: Path, command: str) -> None:
     place = WorkspaceView(tmp_path, tmp_path, level="partial", own_network=False)
     found = judge(bash, {"command": command}, mode="edits", rules=Rules((), (), ()), place=place)
-    assert (found.verdict, found.outside, found.reach) == ("ask", "it needs the network", ())
+    assert (found.verdict, found.outside, found.hosts) == ("ask", "it needs the network", ())
     reached = judge(
         bash, {"command": "./x", "reach": ["example.org"]}, mode="ask", rules=Rules((), (), ()), place=place
     )

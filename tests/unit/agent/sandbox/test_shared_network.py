@@ -202,5 +202,5 @@ def test_what_stays_on_localhost_needs_no_network(tmp_path: Path, command: str, 
 
     assert (decide("auto").verdict, decide("edits").verdict) == (auto, edits)
     if auto == "allow":
-        assert (decide("auto").outside, decide("auto").reach) == ("", ())
+        assert (decide("auto").outside, decide("auto").hosts) == ("", ())
         assert decide("auto", own_network=False).verdict == "ask"

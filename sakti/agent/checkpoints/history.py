@@ -66,15 +66,15 @@ class History(Struct):
 
         `keep` their objects, too. Raises OSError.
         """
-        outside = outside or str(repositories.find_common_folder(self.workspace) or self._separate() or "")
+        outside = outside or str(repositories.find_common_folder(self.workspace) or self._find_separate() or "")
         entries: dict[str, PathEntry] = {}
         objects: dict[str, os.stat_result] = {}
-        for name, status in self._files(gits, outside):
+        for name, status in self._list_files(gits, outside):
             if stat.S_ISDIR(status.st_mode):
                 entries[name] = PathEntry(status.st_mode)
             elif stat.S_ISREG(status.st_mode) and is_object(name):
                 objects[name] = status
-            elif (entry := self._entry(name, status)) is not None:
+            elif (entry := self._store_entry(name, status)) is not None:
                 entries[name] = entry
         lost, problem = self._keep(objects) if keep else (frozenset[str](), "")
         return GitFiles(entries, objects, lost, problem, outside)
@@ -92,10 +92,10 @@ class History(Struct):
         changes += [
             PathChange(p, old[p], old[p]) for p in same_place if find_repository(p) in changed and _names_commit(p)
         ]
-        gone, lost = self._object_changes(before, after)
+        gone, lost = self._compare_objects(before, after)
         return [*changes, *gone], lost
 
-    def _object_changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
+    def _compare_objects(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
         changes, lost = list[PathChange](), list[str]()
         for path, was in before.objects.items():
             now = after.objects.get(path)
@@ -115,7 +115,7 @@ class History(Struct):
 
     # --- files ------------------------------------------------------------------------------------------------
 
-    def _files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
+    def _list_files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files and empty folders of git's folders, also of the one outside of the workspace."""
         top = f"{self.workspace}/"
         bare = [Path()] if ".git" not in gits and _is_repository(self.workspace) else []
@@ -133,13 +133,13 @@ class History(Struct):
             objects = list_below(top, (folder / "objects").as_posix())
             yield from ((path, status) for path, status in objects if is_object(path) and status.st_size > COVERED)
 
-    def _separate(self) -> Path | None:
+    def _find_separate(self) -> Path | None:
         """Return the repository outside of the workspace that its `.git` names, as a link or file."""
         folder = repositories.resolve_git(self.workspace / ".git")
         outside = folder is not None and not folder.is_relative_to(self.workspace)
         return folder if folder is not None and outside and _is_repository(folder) else None
 
-    def _entry(self, name: str, status: os.stat_result) -> PathEntry | None:
+    def _store_entry(self, name: str, status: os.stat_result) -> PathEntry | None:
         """Store a small file's content and return its entry.
 
         None for a missing path, or one that is neither a file nor a link.
@@ -176,7 +176,7 @@ class History(Struct):
         if not missing:
             return frozenset(), ""
         link = sum(s.st_size for s in files.values()) > LARGEST
-        if why := self._refuses([files[p] for p in missing], link=link):
+        if why := self._explain_loss([files[p] for p in missing], link=link):
             return frozenset(missing), f"{why}: if a command removes them, /undo cannot restore them."
         lost: set[str] = set()
         for path in missing:
@@ -187,7 +187,7 @@ class History(Struct):
                 lost.add(path)
         return frozenset(lost), ""
 
-    def _refuses(self, missing: Sequence[os.stat_result], *, link: bool) -> str:
+    def _explain_loss(self, missing: Sequence[os.stat_result], *, link: bool) -> str:
         """Return why objects cannot be kept, "" if they can."""
         folder, size = self.objects.folder_of(HISTORY), sum(s.st_size for s in missing)
         if link and folder.stat().st_dev != missing[0].st_dev:

@@ -100,7 +100,7 @@ class TurnRecorder:
             return
         if effect == "remote" and not arguments.get("confined"):
             await asyncio.to_thread(self._note_elsewhere, turn, command)
-        first = await self._look(command, turn, place)
+        first = await self._look_before(command, turn, place)
         if first is None:
             yield record
             return
@@ -109,14 +109,14 @@ class TurnRecorder:
             yield record
         finally:  # to its end, also where the call was cancelled
             beating.cancel()
-            after = asyncio.to_thread(self._after, first, goes_on=bool(record.jobs))
+            after = asyncio.to_thread(self._take_second_look, first, goes_on=bool(record.jobs))
             names, job = await asyncio.shield(after)
             record.lost += names
             if job is not None:
                 self._follow(record.jobs, job)
 
-    async def _look(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
-        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, place))
+    async def _look_before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
+        look = asyncio.create_task(asyncio.to_thread(self._take_first_look, command, turn, place))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
@@ -136,7 +136,7 @@ class TurnRecorder:
                 async with asyncio.timeout(records.BEAT_S):
                     await job.asked.wait()
             job.asked.clear()
-        await asyncio.to_thread(self._after, job.first)
+        await asyncio.to_thread(self._take_second_look, job.first)
         self._jobs.remove(job)
 
     async def settle(self, *, ends: bool = False) -> None:
@@ -148,7 +148,7 @@ class TurnRecorder:
         if tasks := [job.task for job in ended if job.task is not None]:
             await asyncio.wait(tasks)
 
-    def _before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
+    def _take_first_look(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         try:
             named = expansion.read_targets(command, place)
             first = self.shadow.before(named, turn, mask_secrets(command), place.added)
@@ -158,7 +158,7 @@ class TurnRecorder:
                 self.shadow.note_uncovered(turn, mask_secrets(command))
             return None
         if first.before.history.problem:
-            self._tell_once(first.before.history.problem)
+            self._report_once(first.before.history.problem)
         return first
 
     def _note_elsewhere(self, turn: tuple[str, int], command: str) -> None:
@@ -168,7 +168,7 @@ class TurnRecorder:
         except OSError as e:
             self._report_no_checkpoint(e)
 
-    def _after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
+    def _take_second_look(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
         """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""
         following = None
         try:
@@ -183,9 +183,9 @@ class TurnRecorder:
     def _report_no_checkpoint(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)
         log.warning("no checkpoint: %s", why)
-        self._tell_once(why)
+        self._report_once(why)
 
-    def _tell_once(self, why: str) -> None:
+    def _report_once(self, why: str) -> None:
         if why not in self._told and self._loop is not None:
             self._told.add(why)
             self._loop.call_soon_threadsafe(self._tell, why)

@@ -270,11 +270,11 @@ class Records(Struct):
         """Append what a call of a turn changed. Raises OSError."""
         line = {"at": at, "call": call, "changes": [c.as_json() for c in changes_]}
         lists = {"left_out": sorted(left_out)[:MOST_NAMED], "stays": sorted(stays)[:MOST_NAMED]}
-        append(self._file(turn), {**line, **lists})
+        append(self._turn_file(turn), {**line, **lists})
 
     def has_call(self, turn: tuple[str, int], call: str) -> bool:
         """Return whether the changes of a call are recorded."""
-        return any(row.get("call") == call for row in read(self._file(turn)))
+        return any(row.get("call") == call for row in read(self._turn_file(turn)))
 
     def changed_since(self, at: int, call: str) -> dict[str, PathChange]:
         """Return the last change of each path by a call, or by any that was recorded after a time (Unix ms)."""
@@ -288,7 +288,7 @@ class Records(Struct):
     def turns(self, thread_id: str) -> list[RecordedTurn]:
         """Return the turns of a thread that changed files, oldest first."""
         out: list[RecordedTurn] = []
-        for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
+        for file in sorted(self._thread_folder(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
             changes = tuple(PathChange.of(c) for r in rows for c in r["changes"])
             left_out, stays = _collect(rows, "left_out"), _collect(rows, "stays")
@@ -351,8 +351,8 @@ class Records(Struct):
 
     def forget_thread(self, thread_id: str) -> bool:
         """Delete all records of a thread's turns; return whether there were any."""
-        there = self._of(thread_id).is_dir()
-        shutil.rmtree(self._of(thread_id), ignore_errors=True)
+        there = self._thread_folder(thread_id).is_dir()
+        shutil.rmtree(self._thread_folder(thread_id), ignore_errors=True)
         before = self.undone()
         remaining = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
         if len(remaining) != len(before):
@@ -367,10 +367,10 @@ class Records(Struct):
         rows += [{"incomplete": u.id, "paths": list(u.left)} for u in kept if u.left]
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
 
-    def _file(self, turn: tuple[str, int]) -> Path:
-        return self._of(turn[0]) / f"{turn[1]:08}.jsonl"
+    def _turn_file(self, turn: tuple[str, int]) -> Path:
+        return self._thread_folder(turn[0]) / f"{turn[1]:08}.jsonl"
 
-    def _of(self, thread_id: str) -> Path:
+    def _thread_folder(self, thread_id: str) -> Path:
         name = thread_id if _THREAD.fullmatch(thread_id) and thread_id.strip(".") else thread_id.encode().hex()
         return self.folder / "turns" / name
 

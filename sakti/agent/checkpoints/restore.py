@@ -54,7 +54,7 @@ class Restorer(Struct, frozen=True):
         journal = {"undo": undo.as_json(), "redoes": redoes}
         records.write(self.folder / JOURNAL, json.dumps(journal).encode())
         self.reached("journal")
-        return self._carry_out(undo, redoes)
+        return self._write_steps(undo, redoes)
 
     def _has(self, step: PathChange) -> bool:
         """Return whether the content of a step is kept; an entire file is looked for when it is written."""
@@ -72,7 +72,7 @@ class Restorer(Struct, frozen=True):
         except (ValueError, KeyError):  # it is written at once or not at all: nothing was begun
             (self.folder / JOURNAL).unlink(missing_ok=True)
             return None
-        return self._carry_out(undo, journal.get("redoes", ""))
+        return self._write_steps(undo, journal.get("redoes", ""))
 
     def _note(self, undo: UndoRecord, redoes: str, skipped: list[str]) -> None:
         """Record an undo, or that it redid the undo `redoes`, unless that was recorded before a kill."""
@@ -86,8 +86,8 @@ class Restorer(Struct, frozen=True):
         if skipped or (undo.id in earlier and earlier[undo.id].left):
             self.records.note_left(undo.id, skipped)
 
-    def _carry_out(self, undo: UndoRecord, redoes: str) -> list[str]:
-        skipped = [step.path for step in undo.steps if not self._step(step, undo)]
+    def _write_steps(self, undo: UndoRecord, redoes: str) -> list[str]:
+        skipped = [step.path for step in undo.steps if not self._write_step(step, undo)]
         self.reached("files")
         self._note(undo, redoes, skipped)
         self.reached("record")
@@ -116,7 +116,7 @@ class Restorer(Struct, frozen=True):
         with places.open_parent(self.root, step.path) as (here, name):
             self.objects.keep(oid, name, here, link=step.after is None)
 
-    def _step(self, step: PathChange, undo: UndoRecord) -> bool:
+    def _write_step(self, step: PathChange, undo: UndoRecord) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
         temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
@@ -134,12 +134,12 @@ class Restorer(Struct, frozen=True):
             elif now is not None and (now.kind, now.oid) == (step.after.kind, step.after.oid):
                 places.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
             else:
-                places.write(self.root, step.path, step.after, self._content(step.after), temporary)
+                places.write(self.root, step.path, step.after, self._read_content(step.after), temporary)
         except (OSError, SaktiError):
             return False
         return True
 
-    def _content(self, entry: PathEntry) -> bytes | Path:
+    def _read_content(self, entry: PathEntry) -> bytes | Path:
         if not entry.oid or entry.oid == "other":
             return b""
         return self.objects.entire_file(entry.oid) or self.objects.get(entry.oid)

@@ -101,11 +101,11 @@ class Shadow(Struct, dict=True):
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
         with self.lock():
-            self._settle()
+            self._record_interrupted()
             picture = self.scanner().scan(modes=True)
             beside = uncovered.list_surroundings(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            request = self._keeping(named, picture)
+            request = self._plan_keeping(named, picture)
             entries = uncovered.keep_files(self.workspace, request, self.objects)
             looks = {str(f): beyond.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
             before = WorkspaceBefore(
@@ -121,9 +121,9 @@ class Shadow(Struct, dict=True):
         Raises `SaktiError`, OSError.
         """
         with self.lock():
-            return self._keeping(named, self.scanner().scan()).refused
+            return self._plan_keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: WorkspaceSnapshot) -> uncovered.KeepingPlan:
+    def _plan_keeping(self, named: Targets, picture: WorkspaceSnapshot) -> uncovered.KeepingPlan:
         if named == NOTHING:
             return uncovered.KeepingPlan()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
@@ -165,11 +165,11 @@ class Shadow(Struct, dict=True):
             self.note_uncovered(call.key, call.command, call.id)
             raise
         recorded = self.records.changed_since(call.at, call.began_as)
-        changes = self._only_new([*comparison.undoable, *history], recorded)
+        changes = self._drop_recorded([*comparison.undoable, *history], recorded)
         changed, new = self._compare_added(before, recorded)
         lost, stays = (*comparison.lost, *gone, *changed), (*comparison.stays, *new)
         if disputed_after is not None:
-            changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
+            changes = [row for c in changes for row in self._split_disputed(c, disputed_after)]
         if changes or lost or stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
@@ -217,7 +217,7 @@ class Shadow(Struct, dict=True):
         rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
         return rows[0], rows[1]
 
-    def _only_new(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
+    def _drop_recorded(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
         """Leave out what other calls recorded meanwhile."""
         rest: list[PathChange] = []
         for change in changes:
@@ -228,7 +228,7 @@ class Shadow(Struct, dict=True):
                 rest.append(replace(change, before=before))
         return rest
 
-    def _with_dispute(self, change: PathChange, after: int) -> list[PathChange]:
+    def _split_disputed(self, change: PathChange, after: int) -> list[PathChange]:
         """Split a change that others may have made, so that an undo asks about it."""
         path = self.workspace / change.path
         try:
@@ -255,19 +255,19 @@ class Shadow(Struct, dict=True):
         """Return the commands that still run in the background."""
         return [call for call in call_records.list_calls(self.folder) if call.job]
 
-    def _settle(self) -> None:
+    def _record_interrupted(self) -> None:
         """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
         for mark in call_records.list_dead_calls(self.folder):
             with contextlib.suppress(SaktiError):  # it is recorded as not covered
-                self._settle_one(mark)
+                self._record_interrupted_call(mark)
             mark.end()
 
-    def _settle_one(self, mark: CallMark) -> None:
+    def _record_interrupted_call(self, mark: CallMark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
         for path in call.temporaries:
             places.remove_temporary(self.workspace, path, path.rpartition("/")[2])
         if call.writes:
-            torn = [c for w in call.writes for c in self._torn(w, until)]
+            torn = [c for w in call.writes for c in self._find_torn(w, until)]
             if torn:
                 self.records.add(call.key, self.clock.now(), torn)
         elif not self.records.has_call(call.key, call.id):
@@ -277,7 +277,7 @@ class Shadow(Struct, dict=True):
             else:
                 self.note_uncovered(call.key, call.command, call.id)
 
-    def _torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
+    def _find_torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
         with contextlib.suppress(OSError, places.BlockedPath):
             now, _ = places.read_entry(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
@@ -332,7 +332,7 @@ class Shadow(Struct, dict=True):
             changes += [*self._record_folder(path, name), PathChange(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.lock():
-            self._settle()
+            self._record_interrupted()
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
             mark = call_records.begin_call(self.folder, call)
         try:
@@ -369,10 +369,10 @@ class Shadow(Struct, dict=True):
         """
         heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
         for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
-            net |= self._objects_of(git, net)
+            net |= self._list_new_objects(git, net)
         return net
 
-    def _objects_of(self, git: str, net: Mapping[str, NetChange]) -> dict[str, NetChange]:
+    def _list_new_objects(self, git: str, net: Mapping[str, NetChange]) -> dict[str, NetChange]:
         below = history.list_below(f"{self.workspace}/", git)
         files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
         objects = {p: status for p, status in files.items() if history.is_object(p)}
@@ -430,7 +430,7 @@ class Shadow(Struct, dict=True):
             return None
         with self.lock():
             remaining = self.restorer().recover() if interrupted else None
-            self._settle()
+            self._record_interrupted()
         return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:

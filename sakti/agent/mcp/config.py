@@ -381,9 +381,9 @@ class _Expander(Struct, frozen=True):
     missing: set[str]
 
     def expand(self, text: str) -> str:
-        return _VARIABLE.sub(self._value, text)
+        return _VARIABLE.sub(self._replace_variable, text)
 
-    def _value(self, match: re.Match[str]) -> str:
+    def _replace_variable(self, match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         value = self.env.get(name)
         if default is not None:

@@ -281,7 +281,7 @@ class Masks(Struct):
         seen, hidden, self.is_complete = self._walk(root)
         self._known, self.folders = seen, tuple(sorted(hidden))
         files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
-        self.files = tuple(sorted(self._with_links(files)))
+        self.files = tuple(sorted(self._add_links(files)))
         below = [(folder, f) for folder, f in seen.items() if folder != root]
         self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
         self.texts = tuple(sorted(path for folder, f in below for path in _list_texts(folder, f.texts)))
@@ -295,7 +295,7 @@ class Masks(Struct):
         seen, entries = dict[str, ScannedFolder](), 0
         while waiting and entries < WALKED:
             folder = waiting.pop()
-            looked_at = self._look(folder, "", None, self._dependencies.get(folder))
+            looked_at = self._scan_folder(folder, "", None, self._dependencies.get(folder))
             if looked_at is not None:
                 seen[folder] = looked_at
                 entries += looked_at.entries
@@ -314,7 +314,7 @@ class Masks(Struct):
             if relative and is_secret(relative):
                 hidden.append(Path(folder))
                 continue
-            looked_at = self._look(folder, relative, is_secret, self._known.get(folder))
+            looked_at = self._scan_folder(folder, relative, is_secret, self._known.get(folder))
             if looked_at is None:
                 continue
             seen[folder] = looked_at
@@ -322,7 +322,7 @@ class Masks(Struct):
             waiting += [f"{folder}/{name}" for name in looked_at.folders]
         return seen, hidden, not waiting
 
-    def _look(
+    def _scan_folder(
         self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: ScannedFolder | None
     ) -> ScannedFolder | None:
         """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
@@ -343,7 +343,7 @@ class Masks(Struct):
             changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
         )
 
-    def _with_links(self, files: set[Path]) -> set[Path]:
+    def _add_links(self, files: set[Path]) -> set[Path]:
         """Return secret files as mounted over: links followed, with their other names in the workspace."""
         out, several = set[Path](), set[tuple[int, int]]()
         for file in files:

@@ -77,7 +77,7 @@ class Proxy:
         """Listen in a private folder; return the socket's path."""
         self.folder = Path(tempfile.mkdtemp(prefix="sakti-net-"))  # 0700
         path = self.folder / "proxy"
-        self._server = await asyncio.start_unix_server(self._meet, path=path, limit=HEAD_LIMIT)
+        self._server = await asyncio.start_unix_server(self._accept, path=path, limit=HEAD_LIMIT)
         return path
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class Proxy:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MOST:
             writer.write(_make_answer(503, f"{MOST} connections are open already."))
             writer.close()

@@ -62,7 +62,7 @@ class Watch(Struct):
         """
         moved = self.look() if self._job else []
         if self._before is None or not running:
-            self._known = frozenset(self._folders())
+            self._known = frozenset(self._list_folders())
             self._before = list_present(self.workspace, self._known)
             self._instructing = frozenset(self.texts())
             self._programs = self._read_programs() if self.compares else {}
@@ -74,7 +74,7 @@ class Watch(Struct):
         if self._before is None:
             return []
         moved = set_aside(self.workspace, self._before)
-        for git in self._folders():
+        for git in self._list_folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
                 moved += _move_all(self.workspace, repositories.list_running_files(git))
         new = (text for text in self.texts() if text not in self._instructing)
@@ -97,15 +97,15 @@ class Watch(Struct):
             if path.is_relative_to(root)
         }
         self._places = tuple(sorted(places))
-        programs = self._contents(self._program_files())
+        programs = self._read_contents(self._list_programs())
         links = [root / name for name in programs if (root / name).is_symlink()]
         targets = [t for link in links if (t := Path(os.path.realpath(link))).is_relative_to(root)]
-        return programs | self._contents(targets)
+        return programs | self._read_contents(targets)
 
-    def _program_files(self) -> list[Path]:
+    def _list_programs(self) -> list[Path]:
         return [f for git in self._known for f in repositories.list_programs(git, self._places)]
 
-    def _contents(self, files: Iterable[Path]) -> dict[str, _Content]:
+    def _read_contents(self, files: Iterable[Path]) -> dict[str, _Content]:
         names = (f.relative_to(self.workspace).as_posix() for f in files if _SET_ASIDE not in f.name)
         return {name: content for name in names if (content := _read_content(self.workspace, name)) is not None}
 
@@ -115,23 +115,23 @@ class Watch(Struct):
         One that is gone is written, too, unless its repository is.
         """
         root, moved = self.workspace, list[tuple[str, str]]()
-        now = self._contents((*self._program_files(), *(root / name for name in self._programs)))
+        now = self._read_contents((*self._list_programs(), *(root / name for name in self._programs)))
         for name, content in now.items():
             if self._programs.get(name) != content and repositories.runs_program(root / name):
                 moved.append((name, _move(root, name)))
-        moved += [(name, name) for name in self._missing_programs()]
+        moved += [(name, name) for name in self._list_missing_programs()]
         for old, new in moved:
             if new and old in self._programs:
                 with contextlib.suppress(OSError, SaktiError):
                     places.write(root, old, *self._programs[old])
         return moved
 
-    def _missing_programs(self) -> list[str]:
+    def _list_missing_programs(self) -> list[str]:
         if not any((git / "HEAD").exists() for git in self._known):
             return []
         return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
-    def _folders(self) -> list[Path]:
+    def _list_folders(self) -> list[Path]:
         git_folders = (repositories.find_git_folder(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
         return [f for git in dict.fromkeys(git_folders) if git is not None for f in _list_with_worktrees(git)]
 

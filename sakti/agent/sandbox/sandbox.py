@@ -258,7 +258,7 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = quarantine.Watch(self.workspace, self._gits, self._watched_texts)
+        self.watch = quarantine.Watch(self.workspace, self._list_repositories, self._list_watched_texts)
         self._masks = [Masks(WorkspaceView(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._enclose_by_bubblewrap
@@ -266,7 +266,7 @@ class LinuxSandbox(Struct, dict=True):
     @property
     def level(self) -> Level:
         if self._tried is None:
-            self._tried = self._look()
+            self._tried = self._find_level()
             if self._tried.holds:
                 self._refresh()
         if self._tried.holds and any(self.home.is_relative_to(root) for root in (self.workspace, *self.added)):
@@ -313,11 +313,11 @@ class LinuxSandbox(Struct, dict=True):
             return "the workspace is in a folder that commands must not see"
         return ""
 
-    def _look(self) -> Level:
+    def _find_level(self) -> Level:
         if obstacle := self._find_obstacle():
             return Level("unsandboxed", obstacle)
         if self.system == "darwin":
-            return self._seatbelt_level()
+            return self._find_seatbelt_level()
         if backends.make_call_filter(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
@@ -333,7 +333,7 @@ class LinuxSandbox(Struct, dict=True):
             return Level("partial", f"{_LESS}; {why}", remedy, own_network=False)
         return Level("unsandboxed", why, remedy)
 
-    def _seatbelt_level(self) -> Level:
+    def _find_seatbelt_level(self) -> Level:
         """Return what Seatbelt holds: all, or nothing."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
@@ -363,11 +363,11 @@ class LinuxSandbox(Struct, dict=True):
         file, key = self.state / name, make_probe_key(program)
         result = read_result(file, key)
         if result is None:
-            result = run_self_test(partial(self._try, way), self.state, held)
+            result = run_self_test(partial(self._run_enclosed, way), self.state, held)
             store_result(file, key, result)
         return result
 
-    def _try(
+    def _run_enclosed(
         self, way: _Way, boundary: Boundary, command: Sequence[str], folder: Path
     ) -> subprocess.CompletedProcess[bytes]:
         with way(boundary, command, folder) as enclosed:
@@ -382,21 +382,21 @@ class LinuxSandbox(Struct, dict=True):
                 check=False,
             )
 
-    def _gits(self) -> tuple[Path, ...]:
+    def _list_repositories(self) -> tuple[Path, ...]:
         """Return what git takes for repositories in the workspace now."""
         self._refresh()
         return tuple(repository for m in self._masks for repository in m.repositories)
 
-    def _texts(self) -> tuple[Path, ...]:
+    def _list_texts(self) -> tuple[Path, ...]:
         """Return the files that instruct an agent below the workspace, and their imports."""
         texts = [text for m in self._masks for text in m.texts]
         sources = [text for text in texts if text.name in INSTRUCTIONS]
         at_root = [listed.path for listed in list_files(self.workspace, "instructions", "rule")]
         return (*texts, *list_imports((*at_root, *sources), self.workspace))
 
-    def _watched_texts(self) -> tuple[Path, ...]:
+    def _list_watched_texts(self) -> tuple[Path, ...]:
         """Return what must not appear below the workspace, in folders of dependencies, too."""
-        return (*self._texts(), *(text for m in self._masks for text in m.dependency_texts()))
+        return (*self._list_texts(), *(text for m in self._masks for text in m.dependency_texts()))
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
@@ -407,7 +407,7 @@ class LinuxSandbox(Struct, dict=True):
             ProtectedPaths(
                 masked=tuple(file for m in self._masks for file in m.files),
                 gits=tuple(git for m in self._masks for git in m.repositories),
-                texts=self._texts(),
+                texts=self._list_texts(),
             ),
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),

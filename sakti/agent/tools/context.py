@@ -99,11 +99,11 @@ class SeenFiles(Struct):
         """
         seen = self.known.get(path)
         if seen is not None:
-            return "known" if self._same(path, seen) else "changed"
-        return "known" if self._by_command(path, whole) else "unknown"
+            return "known" if self._is_same(path, seen) else "changed"
+        return "known" if self._is_by_command(path, whole) else "unknown"
 
     @staticmethod
-    def _same(path: Path, seen: FileSeen) -> bool:
+    def _is_same(path: Path, seen: FileSeen) -> bool:
         stat = path.stat()
         if stat.st_size != seen.size:
             return False
@@ -112,7 +112,7 @@ class SeenFiles(Struct):
         # equal size and times are no proof, and a new time alone is no change
         return hashlib.sha256(path.read_bytes()).digest() == seen.digest
 
-    def _by_command(self, path: Path, whole: bool) -> bool:
+    def _is_by_command(self, path: Path, whole: bool) -> bool:
         changed = path.stat().st_ctime_ns
         return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
 

@@ -198,7 +198,7 @@ class Toolbox(Struct):
             self.later = tuple(c for each in batches[number + 1 :] for c in each)
             tasks = [
                 asyncio.create_task(
-                    self._one(message, c, CallAnnouncer(c, emit), repetition.see(c), over=number > MAX_CALLS)
+                    self._run_one(message, c, CallAnnouncer(c, emit), repetition.see(c), over=number > MAX_CALLS)
                 )
                 for c in batch
             ]
@@ -215,7 +215,7 @@ class Toolbox(Struct):
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         announced = CallAnnouncer(call, emit)
         announced.begin()
-        return await self._one(message, call, announced, 0, over=False)
+        return await self._run_one(message, call, announced, 0, over=False)
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
@@ -246,12 +246,12 @@ class Toolbox(Struct):
         decision, _ = await self._judge(run, read, {"path": path}, GuardDecision(call))
         return decision.verdict == "allow"
 
-    async def _one(
+    async def _run_one(
         self, message: Message, call: ToolCallPart, emit: CallAnnouncer, repeated: int, *, over: bool
     ) -> ToolResultPart:
         clock = self.state.clock
         emit.begin_soon()
-        outcome, started = await self._outcome(message, call, emit, over=over)
+        outcome, started = await self._run_with_hooks(message, call, emit, over=over)
         outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
@@ -265,7 +265,7 @@ class Toolbox(Struct):
         emit(ToolFinished(result, duration))
         return result
 
-    async def _outcome(
+    async def _run_with_hooks(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
     ) -> tuple[Outcome, float]:
         """Run a call with its hooks; return the outcome and the time when it began to run."""
@@ -283,7 +283,7 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.is_planning = self._mode_for(tool) == "plan"
+            run.is_planning = self._choose_mode(tool) == "plan"
             run.read_only = run.is_planning or decision.only_reads
             run.is_alone, run.hosts = decision.is_alone, decision.redirect_hosts
             call = structs.replace(call, arguments=arguments)
@@ -392,11 +392,11 @@ class Toolbox(Struct):
     def _reads_only(self) -> bool:
         return self.mode_tools.reads_only or (self.parent is not None and self.parent._reads_only)
 
-    def _mode_for(self, tool: Tool) -> SessionMode:
+    def _choose_mode(self, tool: Tool) -> SessionMode:
         """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
 
-    def _place(self, run: ToolContext) -> WorkspaceView:
+    def _make_place(self, run: ToolContext) -> WorkspaceView:
         """Return the place of a call, with the name of the mode or child that only reads there."""
         top = self.parent or self
         if top.mode == "plan":
@@ -420,7 +420,7 @@ class Toolbox(Struct):
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
-        place = self._place(run)
+        place = self._make_place(run)
 
         def decide(rules: Rules) -> Decision:
             decision = judge(tool, arguments, mode=mode, rules=rules, place=place)
@@ -453,7 +453,7 @@ class Toolbox(Struct):
             return self._evaluate(run, tool, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
-            decision = decide_in(mode := self._mode_for(tool))
+            decision = decide_in(mode := self._choose_mode(tool))
             is_edit = decision.verdict == "ask" and mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
@@ -486,7 +486,7 @@ class Toolbox(Struct):
                 tool.remote.note_use(False)
             return decision.apply(arguments), decision
         if decision.verdict == "deny":
-            raise self._refusal(call, decision)
+            raise self._make_refusal(call, decision)
         return await self._ask(run, tool, call, arguments, decision, decide)
 
     async def _ask(
@@ -500,7 +500,7 @@ class Toolbox(Struct):
     ) -> tuple[Json, Decision]:
         """Ask about a call; return its arguments and the decision. Raises `DeniedCall`, `ToolError`."""
         values = tool.check(arguments, run.cwd)
-        diff = clean_surrogates(self._preview(run, tool, arguments, values))
+        diff = clean_surrogates(self._make_preview(run, tool, arguments, values))
         request = ApprovalRequested(
             self.state.ids.new(),
             call.name,
@@ -516,7 +516,7 @@ class Toolbox(Struct):
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
-            raise self._refusal(call, decision)
+            raise self._make_refusal(call, decision)
         if not answer.approved:
             raise call_hooks.explain_denial(call, decision, answer.note, interactive=self.approvals.interactive)
         if tool.remote is not None:
@@ -526,13 +526,13 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and tool.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            place = self._place(run)
-            decision = judge(tool, arguments, mode=self._mode_for(tool), rules=self._all_rules, place=place)
+            place = self._make_place(run)
+            decision = judge(tool, arguments, mode=self._choose_mode(tool), rules=self._all_rules, place=place)
             if decision.verdict == "deny":
-                raise self._refusal(call, decision)
+                raise self._make_refusal(call, decision)
         return decision.apply(arguments), decision
 
-    def _refusal(self, call: ToolCallPart, decision: Decision) -> DeniedCall:
+    def _make_refusal(self, call: ToolCallPart, decision: Decision) -> DeniedCall:
         after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
         return DeniedCall(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
@@ -551,7 +551,7 @@ class Toolbox(Struct):
             return
         self.approvals.judge_again()
 
-    def _preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
+    def _make_preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, or "" if it has none to show.
 
         Raises `ToolError` where it cannot be made. For an unread file outside the project the error says only that it

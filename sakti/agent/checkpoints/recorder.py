@@ -61,17 +61,19 @@ class TurnRecorder:
         self._turn = (thread_id, index)
 
     @contextlib.contextmanager
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]) -> Generator[None]:
+    def record_writes(
+        self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
+    ) -> Generator[None]:
         """Record files that a tool writes in this context; blocks, and raises no error itself."""
         with contextlib.ExitStack() as stack:
             if self._turn is not None:
                 try:
-                    stack.enter_context(self.shadow.writing(files, self._turn, temporaries))
+                    stack.enter_context(self.shadow.record_writes(files, self._turn, temporaries))
                 except (OSError, SaktiError) as e:
                     self._report_no_checkpoint(e)
             yield
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
+    async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         """Return which files that a command names an undo could not restore, and why; "" if there are none."""
         if self._turn is None or effect != "run":
             return ""
@@ -79,13 +81,13 @@ class TurnRecorder:
         if named == expansion.NOTHING:
             return ""
         try:
-            return await asyncio.to_thread(self.shadow.refuses, named)
+            return await asyncio.to_thread(self.shadow.explain_loss, named)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             return ""
 
     @contextlib.asynccontextmanager
-    async def around(
+    async def record_call(
         self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> AsyncGenerator[CallRecord]:
         """Record what a command, or a call of a server, changes; a command that only reads is not looked at.

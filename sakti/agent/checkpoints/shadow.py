@@ -115,7 +115,7 @@ class Shadow(Struct, dict=True):
             mark = call_records.begin_call(self.folder, call, before)
         return FirstLook(mark, before)
 
-    def refuses(self, named: Targets) -> str:
+    def explain_loss(self, named: Targets) -> str:
         """Return why files that a command names could not be restored, "" if they can.
 
         Raises `SaktiError`, OSError.
@@ -308,7 +308,7 @@ class Shadow(Struct, dict=True):
             return False
 
     @contextlib.contextmanager
-    def writing(
+    def record_writes(
         self, files: Sequence[tuple[Path, bytes | None, int]], turn: tuple[str, int], temporaries: Sequence[Path] = ()
     ) -> Generator[None]:
         """Record the files that a tool writes meanwhile.

@@ -87,7 +87,7 @@ def start(
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
     run.state.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = Output(run.state.output_folder / run.state.output_name(run.call_id))
+    output = Output(run.state.output_folder / run.state.make_output_name(run.call_id))
     notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
     folder = Path(notes.name)
     (folder / "cwd").touch()
@@ -322,7 +322,7 @@ def _describe_changes(run: ToolContext, command: AgentCommand, before: Sequence[
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0
-    for path, old, new in run.state.files.ran(command, before):
+    for path, old, new in run.state.files.note_command(command, before):
         name = run.state.show(path)
         was, now = (textfile.decode(data) if data is not None else None for data in (old, new))
         diff = make_diff(name, was.text, now.text) if was and now else ""

@@ -107,14 +107,14 @@ def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     new = 0o666 & ~read_umask()
     temporaries = [_name_temporary(c.path) for c in changes]
     files = [(c.path, c.data, stat.S_IFREG | new) for c in changes]
-    with run.state.recorder.writing(files, temporaries):
+    with run.state.recorder.record_writes(files, temporaries):
         for change, temporary in zip(changes, temporaries, strict=True):
             if change.data is None:
                 remove_file(change.path)
                 run.state.files.forget(change.path)
             else:
                 replace_file(change.path, change.data, temporary.name)
-                run.state.saw(change.path, change.data)
+                run.state.note_seen(change.path, change.data)
 
 
 def _name_temporary(path: Path) -> Path:

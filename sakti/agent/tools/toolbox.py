@@ -232,7 +232,7 @@ class Toolbox(Struct):
         tool = self.find(call.name)
         if tool is None or call.arguments is None:
             return None
-        run = self.state.context(call.id, thread_id, "")
+        run = self.state.make_context(call.id, thread_id, "")
         with contextlib.suppress(SaktiError):  # running it says what is wrong
             tool.check(call.arguments, run.cwd)
             decision, _ = await self._judge(run, tool, call.arguments, GuardDecision(call))
@@ -242,7 +242,7 @@ class Toolbox(Struct):
     async def may_read(self, path: str, thread_id: str) -> bool:
         """Return whether a file may be read now without a question."""
         call = ToolCallPart("", "read", {"path": path})
-        run = self.state.context("", thread_id, "")
+        run = self.state.make_context("", thread_id, "")
         decision, _ = await self._judge(run, read, {"path": path}, GuardDecision(call))
         return decision.verdict == "allow"
 
@@ -272,7 +272,7 @@ class Toolbox(Struct):
         clock = self.state.clock
         started = clock.monotonic()
         judged, ran = GuardDecision(call), False
-        run = self.state.context(
+        run = self.state.make_context(
             call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, mask_secrets(text)))
         )
         run.show_progress = lambda text: emit(ToolOutput(call.id, "", mask_secrets(text)))
@@ -288,7 +288,7 @@ class Toolbox(Struct):
             run.is_alone, run.hosts = decision.is_alone, decision.redirect_hosts
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # without the time that the user took to answer
-            async with self.state.recorder.around(*_describe_for_recorder(tool, arguments), run.place()) as record:
+            async with self.state.recorder.record_call(*_describe_for_recorder(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -459,7 +459,7 @@ class Toolbox(Struct):
 
         decision = decide()
         if decision.verdict != "deny" and self.current_mode != "full":
-            loss = await self.state.recorder.refuses(tool.effect, arguments, run.place())
+            loss = await self.state.recorder.explain_loss(tool.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
     async def _approve(
@@ -567,7 +567,7 @@ class Toolbox(Struct):
             hidden = [
                 path
                 for path in map(run.resolve, tool.list_paths(arguments))
-                if not run.place().holds(path) and path not in self.state.files.known
+                if not run.place().holds(path) and path not in self.state.files.seen
             ]
             if not hidden:
                 raise

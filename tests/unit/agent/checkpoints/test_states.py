@@ -624,5 +624,5 @@ def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest
     (place.root / ".gitignore").write_text("data/\n")
     monkeypatch.setattr(uncovered, "LARGEST", 1_000)
     named = read_targets("rm -rf data", Judged(place.root, place.root))
-    assert place.shadow.refuses(named) == "data: 2.0 kB in 1 file"
-    assert place.shadow.refuses(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""
+    assert place.shadow.explain_loss(named) == "data: 2.0 kB in 1 file"
+    assert place.shadow.explain_loss(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

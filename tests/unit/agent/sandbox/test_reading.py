@@ -106,12 +106,12 @@ async def test_the_current_folder_carries_over(sandbox: LinuxSandbox, tmp_path: 
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
     tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    reading = tools.context("call-1", "t", "m")
+    reading = tools.make_context("call-1", "t", "m")
     reading.read_only = True
     done = await bash(reading, {"command": "cd sub && pwd; echo x > new"})
     assert tools.cwd == work / "sub", done.content
     assert not (work / "sub" / "new").exists()
-    await bash(tools.context("call-2", "t", "m"), {"command": "echo x > new"})
+    await bash(tools.make_context("call-2", "t", "m"), {"command": "echo x > new"})
     assert (work / "sub" / "new").exists()
 
 
@@ -131,7 +131,7 @@ async def test_in_plan_mode_tests_run_and_the_result_says_why_they_cannot_write(
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
     tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    planning = tools.context("call-1", "t", "m")
+    planning = tools.make_context("call-1", "t", "m")
     planning.read_only = planning.is_planning = True
     done = await bash(planning, {"command": "echo x > new"})
     assert done.is_error and "in this mode commands change nothing" in done.content

@@ -241,7 +241,7 @@ async def test_nothing_is_left_in_the_temporary_folder(
 
 
 async def test_a_command_begins_before_what_it_writes_however_late_one_looks(tools: ToolState) -> None:
-    started = start(tools.context("c1", "", ""), "touch made")
+    started = start(tools.make_context("c1", "", ""), "touch made")
     await started.running.wait_for_exit()
     await started.running.stop()
     assert started.begin <= (tools.workspace / "made").stat().st_ctime_ns

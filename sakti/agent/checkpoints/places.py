@@ -62,7 +62,7 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         return os.open(folder, _FOLDER, dir_fd=here)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise BlockedPath(f"{path}: {folder} is not the same folder any more.") from e
+            raise BlockedPath(f"{path}: {folder} is no longer the same folder.") from e
         raise
 
 

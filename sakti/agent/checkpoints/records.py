@@ -97,7 +97,7 @@ class _Unpickler(pickle.Unpickler):
             value = super().find_class(module_name, global_name)
             if isinstance(value, type) and issubclass(value, Struct):
                 return value
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is nothing that a call keeps")
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not part of a call's notes")
 
 
 def begin_call(folder: Path, call: PendingCall, before: object = None) -> CallMark:

@@ -207,7 +207,7 @@ class GitScanner(Struct):
                 command, cwd=where, env=env, input=data, capture_output=True, timeout=PATIENCE, check=False
             )
         except subprocess.TimeoutExpired as e:
-            raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: commands are not covered.") from e
+            raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: /undo does not cover commands.") from e
         if done.returncode not in ok:
             message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
             raise SaktiError(f"git could not read the workspace: {message}", title="Checkpoints")
@@ -340,7 +340,7 @@ def _is_mode_of(own: int, mode: int) -> bool:
 
 def explain_too_many(number: int) -> str:
     """Say that a workspace is not covered."""
-    return f"The workspace has too many files that no .gitignore excludes ({number:,} files): commands are not covered."
+    return f"The workspace has {number:,} files that no .gitignore excludes, too many: /undo does not cover commands."
 
 
 def _split_names(out: bytes) -> list[str]:

@@ -141,7 +141,7 @@ def _warn_of_substitution(simple: Simple, judged: Sequence[SimpleCommand]) -> Se
     """Return the part for a command whose output is put into another one, unless it only reads."""
     if not simple.substituted or all(p.kind == "read" and not _has_writes(p) for p in judged):
         return ()
-    return (SimpleCommand("unknown", "Substitutes a command that does not only read"),)
+    return (SimpleCommand("unknown", "Uses the output of a command that may do more than read"),)
 
 
 def _may_match_option(word: Word) -> bool:
@@ -265,7 +265,7 @@ class FolderTracker:
             return SimpleCommand("read", "")
         if not _is_written_out(word, simple) or len(self._all) > self.MOST:
             self._is_sure = False
-            return SimpleCommand("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
+            return SimpleCommand("unknown", "Changes to a folder that its text does not name", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
         self._enter(after, simple)
         return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))

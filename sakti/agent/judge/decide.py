@@ -426,7 +426,7 @@ def _refuse_hosts(hosts: Sequence[str], rules: Rules) -> str:
         return f"{one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.deny if r.startswith(rule_texts.HOST_PREFIX)]
     if refused := next((h for h in hosts if not network.find_uncovered((h,), denied)), None):
-        return f"your rules allow no command to reach {refused}"
+        return f"your rules deny access to {refused}"
     return ""
 
 

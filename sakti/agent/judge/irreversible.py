@@ -34,7 +34,7 @@ _HARMS: Mapping[Harm, str] = {
     "superuser": "Runs as another user",
     "system": "Changes the system",
     "disk": "Overwrites a disk",
-    "processes": "Ends processes that may not be this project's",
+    "processes": "May end processes of other programs",
 }
 _CLOUDS = lazy_pattern(
     r"^(?:rm|rb|delete\b.*|terminate\b.*|destroy\b.*|remove\b.*|purge\b.*|stop\b.*)|delete-|terminate-"

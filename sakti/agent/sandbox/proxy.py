@@ -183,7 +183,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
         raise RefusedRequest(400, "A header occurs twice.")
     if "content-length" in names and "transfer-encoding" in names:
-        raise RefusedRequest(400, "The length of the request is given in two ways.")
+        raise RefusedRequest(400, "The length of the request is ambiguous.")
     body = _parse_length(dict(headers))
     return _parse_tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
 

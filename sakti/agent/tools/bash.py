@@ -262,7 +262,7 @@ async def _describe_jobs(run: ToolContext, running: Running) -> str:
     number = await kept.register(run, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
+    return f"[left running, in the background as {number}: {shown}. bash_output shows more, kill ends it]"
 
 
 def _change_folder(run: ToolContext, started: StartedCommand) -> None:

@@ -101,7 +101,7 @@ def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     """
     for change in changes:
         if run.judged is not None and change.path not in run.judged:
-            raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
+            raise ToolError(f"{change.name} is no longer the file that was allowed; nothing was changed.")
         if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
     new = 0o666 & ~read_umask()

@@ -385,7 +385,7 @@ class ToolContext(Struct):
         """Resolve `path`. Raises `ToolError` where it leads to another file than the one that was judged."""
         target = self.resolve(path)
         if self.judged is not None and target not in self.judged:
-            raise ToolError(f"{path} is another file than the one that was allowed; nothing was done. Call again.")
+            raise ToolError(f"{path} is no longer the file that was allowed; nothing was done. Call again.")
         return target
 
     def place(self) -> WorkspaceView:

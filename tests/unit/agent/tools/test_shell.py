@@ -32,7 +32,7 @@ async def test_the_process_is_waited_for_not_its_pipe(tools: ToolState) -> None:
     pid = (tools.workspace / "pid").read_text().strip()
     assert done.content == (
         f"started\n[left running, in the background as 1: sleep 600 (process {pid}). "
-        "bash_output reads on, kill ends it]"
+        "bash_output shows more, kill ends it]"
     )
     assert (await call(tools, bash_output, id="1")).content == "[nothing new]\n[still running]"
     assert (await call(tools, kill, id="1")).content == "Command 1 ended."

@@ -118,20 +118,23 @@ class History(Struct):
     def _list_files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files and empty folders of git's folders, also of the one outside of the workspace."""
         top = f"{self.workspace}/"
-        bare = [Path()] if ".git" not in gits and _is_repository(self.workspace) else []
         for git in gits:
             status = _read_status(top + git)
             if status is not None and stat.S_ISDIR(status.st_mode):
                 yield from list_below(top, git)
             elif status is not None:
                 yield git, status
-                folder = repositories.find_git_folder(self.workspace / git, self.workspace)
-                bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
         if outside:
             yield from list_below("", outside)
-        for folder in bare:  # its small files are covered like others
+        for folder in self._list_bare(gits):  # its small files are covered like others
             objects = list_below(top, (folder / "objects").as_posix())
             yield from ((path, status) for path, status in objects if is_object(path) and status.st_size > COVERED)
+
+    def _list_bare(self, gits: Sequence[str]) -> list[Path]:
+        """Return the repositories in the workspace that are no folder `.git`: itself, or named by a `.git`."""
+        named = (repositories.find_git_folder(self.workspace / git, self.workspace) for git in gits)
+        bare = [folder.relative_to(self.workspace) for folder in named if folder and ".git" not in folder.parts]
+        return [Path(), *bare] if ".git" not in gits and _is_repository(self.workspace) else bare
 
     def _find_separate(self) -> Path | None:
         """Return the repository outside of the workspace that its `.git` names, as a link or file."""

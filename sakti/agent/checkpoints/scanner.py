@@ -122,6 +122,14 @@ def is_excluded(path: str, secret: Callable[[str], bool]) -> bool:
     return secret(path) or ".git" in path.split("/")
 
 
+def write_rules(folder: str, rules: Mapping[str, bytes]) -> None:
+    """Write .gitignore files (path: content) into a folder."""
+    for path, content in rules.items():
+        file = Path(folder, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
 class GitScanner(Struct):
     """`folder` is the shadow repository; `secret` tells whether a relative path is never covered."""
 
@@ -158,10 +166,7 @@ class GitScanner(Struct):
 
     def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
-            for path, content in rules.items():
-                file = Path(folder, path)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
+            write_rules(folder, rules)
             words = ("check-ignore", "--no-index", "-z", "--stdin")
             out = self._run(
                 words, _join_names(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1)

@@ -285,7 +285,7 @@ def read_targets(command: str, place: WorkspaceView) -> Targets:
 
 
 def _find_targets(simple: Simple, place: WorkspaceView) -> Targets:
-    program, words = simple.program, _list_operands(simple.words[1:])
+    program, words = simple.program, list_operand_words(simple.words[1:])
     read = _READERS.get(program)
     if read is not None:
         return read(simple, words, place)
@@ -362,7 +362,8 @@ def _list_destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Pat
     return tuple(out)
 
 
-def _list_operands(words: Sequence[Word]) -> tuple[Word, ...]:
+def list_operand_words(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the words that are no options, and all behind `--`."""
     ends = next((n for n, w in enumerate(words) if w.text == "--"), len(words))
     return (*(w for w in words[:ends] if not w.text.startswith("-")), *words[ends + 1 :])
 

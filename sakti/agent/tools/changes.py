@@ -146,7 +146,7 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-        _flush_descriptor(folder)
+        flush_folder(".", folder)
 
 
 def remove_file(path: Path) -> None:
@@ -154,22 +154,13 @@ def remove_file(path: Path) -> None:
     with open_folder(path, make=True) as folder:
         stat_in_folder(folder, path)
         os.unlink(path.name, dir_fd=folder)
-        _flush_descriptor(folder)
+        flush_folder(".", folder)
 
 
-def flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path | str, dir_fd: int | None = None) -> None:
     """Make the names in a folder durable, where the system can."""
     with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _flush_descriptor(folder: int) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=dir_fd)
         try:
             os.fsync(handle)
         finally:
@@ -239,9 +230,7 @@ def _shift_header(header: re.Match[str], start: int) -> str:
 
 def _count_common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """Return how many lines at the beginning and end are equal and need no comparing, without context."""
-    shortest = min(len(old), len(new))
-    head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
-    tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
+    head, tail = textfile.count_equal(old, new)
     return max(0, head - CONTEXT), max(0, tail - CONTEXT)
 
 

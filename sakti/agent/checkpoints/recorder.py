@@ -45,12 +45,12 @@ async def _beat_on(first: FirstLook) -> None:
 
 
 class TurnRecorder:
-    """Records for the turn that runs; `tell` gets the reason if something is not covered. Tools call it in threads."""
+    """Records for the running turn; `report` gets the reason if something is not covered. Tools call it in threads."""
 
-    def __init__(self, shadow: Shadow, tell: Callable[[str], None]) -> None:
+    def __init__(self, shadow: Shadow, report: Callable[[str], None]) -> None:
         self.shadow = shadow
-        self._tell = tell
-        self._told: set[str] = set()
+        self._report = report
+        self._reported: set[str] = set()
         self._turn: tuple[str, int] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._jobs: list[_Job] = []
@@ -188,9 +188,9 @@ class TurnRecorder:
         self._report_once(why)
 
     def _report_once(self, why: str) -> None:
-        if why not in self._told and self._loop is not None:
-            self._told.add(why)
-            self._loop.call_soon_threadsafe(self._tell, why)
+        if why not in self._reported and self._loop is not None:
+            self._reported.add(why)
+            self._loop.call_soon_threadsafe(self._report, why)
 
 
 def _only_reads(command: str, place: WorkspaceView) -> bool:

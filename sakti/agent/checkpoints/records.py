@@ -212,7 +212,7 @@ class RecordedTurn(Struct, frozen=True):
 class UndoRecord(Struct, frozen=True):
     """One undo: its turns, its changes, and the thread that continues the conversation ("": the same).
 
-    `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
+    `redone`: it was reversed. `unwritten` are paths that could not be written: the next undo completes them.
     """
 
     id: str
@@ -223,7 +223,7 @@ class UndoRecord(Struct, frozen=True):
     went_to: str = ""
     redone: bool = False
     folders: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -237,7 +237,7 @@ class UndoRecord(Struct, frozen=True):
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any], *, redone: bool = False, left: Sequence[str] = ()) -> UndoRecord:
+    def of(cls, value: dict[str, Any], *, redone: bool = False, unwritten: Sequence[str] = ()) -> UndoRecord:
         return cls(
             value["id"],
             value["thread"],
@@ -247,7 +247,7 @@ class UndoRecord(Struct, frozen=True):
             value.get("went_to", ""),
             redone,
             tuple(value.get("folders", ())),
-            tuple(left),
+            tuple(unwritten),
         )
 
 
@@ -303,14 +303,15 @@ class Records(Struct):
         incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
         undo_rows = [r for r in rows if "id" in r]
         undos = {
-            r["id"]: UndoRecord.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows
+            r["id"]: UndoRecord.of(r, redone=r["id"] in redone, unwritten=incomplete.get(r["id"], ()))
+            for r in undo_rows
         }
         return list(undos.values())
 
     def add_undone(self, done: UndoRecord) -> None:
         append(self.folder / "undone.jsonl", done.as_json())
 
-    def note_left(self, undo_id: str, paths: Sequence[str]) -> None:
+    def note_unwritten(self, undo_id: str, paths: Sequence[str]) -> None:
         """Record which paths an undo has still to write."""
         append(self.folder / "undone.jsonl", {"incomplete": undo_id, "paths": list(paths)})
 
@@ -359,12 +360,12 @@ class Records(Struct):
             self._keep_undone(remaining)
         return there or len(remaining) != len(before)
 
-    def _keep_undone(self, kept: Sequence[UndoRecord]) -> None:
+    def _keep_undone(self, undos: Sequence[UndoRecord]) -> None:
         file = self.folder / "undone.jsonl"
         if not file.exists():
             return
-        rows = [u.as_json() for u in kept] + [{"redone": u.id} for u in kept if u.redone]
-        rows += [{"incomplete": u.id, "paths": list(u.left)} for u in kept if u.left]
+        rows = [u.as_json() for u in undos] + [{"redone": u.id} for u in undos if u.redone]
+        rows += [{"incomplete": u.id, "paths": list(u.unwritten)} for u in undos if u.unwritten]
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
 
     def _turn_file(self, turn: tuple[str, int]) -> Path:

@@ -83,8 +83,8 @@ class Restorer(Struct, frozen=True):
             return
         if undo.id not in earlier:
             self.records.add_undone(undo)
-        if skipped or (undo.id in earlier and earlier[undo.id].left):
-            self.records.note_left(undo.id, skipped)
+        if skipped or (undo.id in earlier and earlier[undo.id].unwritten):
+            self.records.note_unwritten(undo.id, skipped)
 
     def _write_steps(self, undo: UndoRecord, redoes: str) -> list[str]:
         skipped = [step.path for step in undo.steps if not self._write_step(step, undo)]

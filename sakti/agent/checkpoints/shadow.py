@@ -407,7 +407,7 @@ class Shadow(Struct, dict=True):
 
     def complete(self, done: UndoRecord, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
-        rest = replace(done, steps=tuple(plan.steps(take)), left=())
+        rest = replace(done, steps=tuple(plan.steps(take)), unwritten=())
         with self.lock():
             return self.restorer().run(rest)
 

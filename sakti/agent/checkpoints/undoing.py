@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 TITLE = "Undo"
-_SAID: dict[Action, str] = {
+_ACTION_LABELS: dict[Action, str] = {
     "change": "will be restored",
     "create": "will be created again",
     "delete": "will be deleted",
@@ -118,7 +118,9 @@ class UndoPreview(Struct, frozen=True):
         """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
-            f"{counted(plan.count(action), 'file')} {label}" for action, label in _SAID.items() if plan.count(action)
+            f"{counted(plan.count(action), 'file')} {label}"
+            for action, label in _ACTION_LABELS.items()
+            if plan.count(action)
         ]
         if plan.has_history:
             parts.append("the git repository will be restored")
@@ -130,13 +132,13 @@ class UndoPreview(Struct, frozen=True):
 class UndoResult(Struct, frozen=True):
     """What an undo or a redo did; `prompt` is the first undone text.
 
-    `left` are paths that could not be written, `kept` conflicts that stay as they are. `tasks` of an approved plan
-    stay after an undo because they were worked on, or could not be restored by a redo.
+    `unwritten` are paths that could not be written, `conflicts` those that stay as they are. `tasks` of an approved
+    plan stay after an undo because they were worked on, or could not be restored by a redo.
     """
 
     done: UndoRecord
-    left: tuple[str, ...]
-    kept: tuple[str, ...] = ()
+    unwritten: tuple[str, ...]
+    conflicts: tuple[str, ...] = ()
     remains: UndoRemains = field(default_factory=UndoRemains)
     thread: Thread | None = None
     prompt: str = ""
@@ -145,7 +147,7 @@ class UndoResult(Struct, frozen=True):
     @property
     def is_complete(self) -> bool:
         """Return whether the files have their former state, and keep it."""
-        return not (self.left or self.kept or self.remains)
+        return not (self.unwritten or self.conflicts or self.remains)
 
 
 class Undoing:
@@ -202,7 +204,7 @@ class Undoing:
             first is None
             and what != "conversation"
             and (last := await self._find_last_undo()) is not None
-            and last.left
+            and last.unwritten
         ):
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
@@ -235,7 +237,7 @@ class Undoing:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
     def _preview_rest(self, done: UndoRecord) -> UndoPreview:
-        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.left)
+        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.unwritten)
         return UndoPreview((), plan, "files", diffs=self._make_diffs(plan), completes=done)
 
     def _make_diffs(self, plan: Plan) -> dict[str, str]:

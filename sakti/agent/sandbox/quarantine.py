@@ -162,7 +162,7 @@ def list_present(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
     """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):
-        protected = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
+        protected = repositories.IN_WORKTREE if git.parent.name == "worktrees" else repositories.IN_REPOSITORY
         names += [(git / name).relative_to(workspace).as_posix() for name in protected]
     return {name: _find_existing(workspace, name) for name in dict.fromkeys(names)}
 

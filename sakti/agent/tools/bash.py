@@ -305,7 +305,7 @@ def _explain_failure(run: ToolContext, started: StartedCommand) -> str:
     if run.is_planning:  # nothing runs outside then
         return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
     hint = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
-    if why == enclosing.NOBODY_LISTENS:
+    if why == enclosing.NO_LISTENER:
         alone = " This command had its own localhost, because it asked for a host." if run.is_alone else ""
         why, hint = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {hint} outside="REASON" it runs outside, if the user allows it.]' if why else ""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 CHUNK = 1 << 16
 # Variables that a helper needs; others may hold keys, and it reads files that anyone may have written.
-KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
+PASSED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 
 class ChildEnd(Struct):
@@ -57,7 +57,7 @@ def make_command(name: str) -> list[str]:
 
 def choose_environment() -> dict[str, str]:
     """Return the variables for our own helper programs."""
-    return {name: os.environ[name] for name in KEPT if name in os.environ}
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
 
 
 async def read_chunks(

@@ -474,12 +474,12 @@ def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch
         done, left = place.undo()
     assert left == ["b"]
     (incomplete,) = place.shadow.records.undone()
-    assert incomplete.left == ("b",)
-    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
+    assert incomplete.unwritten == ("b",)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.unwritten)
     assert [i.path for i in plan.items] == ["b"]
     assert place.shadow.complete(incomplete, plan) == []
     assert tree(place.root) == before
-    assert [u.left for u in place.shadow.records.undone()] == [()]
+    assert [u.unwritten for u in place.shadow.records.undone()] == [()]
     assert place.redo(done) == []
     assert (place.root / "b").read_text() == "y\n"
 
@@ -578,7 +578,7 @@ def test_a_folder_in_the_place_of_a_file_blocks_until_its_content_is_moved(tmp_p
     assert place.undo()[1] == ["a"]
     (incomplete,) = place.shadow.records.undone()
     (place.root / "a/mine").rename(place.root / "mine")
-    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.unwritten)
     assert place.shadow.complete(incomplete, plan) == []
     assert (place.root / "a").read_text() == "a\n"
 

@@ -184,9 +184,9 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
         ("bash: connect: Network is unreachable", "The sandbox has no network"),
         ("mount: Operation not permitted", "The sandbox does not permit this"),
         ("AssertionError: 1 != 2", ""),
-        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", sandbox.NOBODY_LISTENS),
-        ("Error: connect ECONNREFUSED 127.0.0.1:3000", sandbox.NOBODY_LISTENS),
-        ("dial tcp [::1]:5432: connect: connection refused", sandbox.NOBODY_LISTENS),
+        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", sandbox.NO_LISTENER),
+        ("Error: connect ECONNREFUSED 127.0.0.1:3000", sandbox.NO_LISTENER),
+        ("dial tcp [::1]:5432: connect: connection refused", sandbox.NO_LISTENER),
         ("connect to 10.0.0.1 port 22: Connection refused", "The sandbox has no network"),
     ],
 )

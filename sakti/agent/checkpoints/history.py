@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.objects import HISTORY, Objects, compute_blob_id, compute_index_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, find_repository, is_same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
@@ -104,8 +104,8 @@ class History(Struct):
             if path in before.lost:
                 lost.append(path)
             else:
-                remains = PathEntry(now.st_mode, places.make_file_id(path, now)) if now is not None else None
-                changes.append(PathChange(path, PathEntry(was.st_mode, places.make_history_id(path, was)), remains))
+                remains = PathEntry(now.st_mode, safe_paths.make_file_id(path, now)) if now is not None else None
+                changes.append(PathChange(path, PathEntry(was.st_mode, safe_paths.make_history_id(path, was)), remains))
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:
@@ -151,7 +151,7 @@ class History(Struct):
         seen = self._read.get(name)
         if seen is not None and seen[0] == stamp:
             return seen[1]
-        if status.st_size > places.LARGEST:
+        if status.st_size > safe_paths.LARGEST:
             return None
         path = self.workspace / name
         try:
@@ -172,7 +172,7 @@ class History(Struct):
 
     def _keep(self, files: Mapping[str, os.stat_result]) -> tuple[frozenset[str], str]:
         """Keep the objects that are not kept yet; return those that cannot be, and why."""
-        ids = {path: places.make_history_id(path, status) for path, status in files.items()}
+        ids = {path: safe_paths.make_history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
         stored = self.objects.names_of(HISTORY)
         missing = [path for path, oid in ids.items() if oid not in stored]
@@ -184,9 +184,9 @@ class History(Struct):
         lost: set[str] = set()
         for path in missing:
             try:
-                with places.open_parent(self.workspace, path) as (here, name):
+                with safe_paths.open_parent(self.workspace, path) as (here, name):
                     self.objects.keep(ids[path], name, here, link=link)
-            except (OSError, places.BlockedPath):
+            except (OSError, safe_paths.BlockedPath):
                 lost.add(path)
         return frozenset(lost), ""
 
@@ -205,7 +205,7 @@ class History(Struct):
             return True
         if (was.st_ctime_ns, was.st_ino) == (now.st_ctime_ns, now.st_ino):
             return False
-        copy = self.objects.entire_file(places.make_history_id(path, was))
+        copy = self.objects.entire_file(safe_paths.make_history_id(path, was))
         return copy is not None and copy.exists() and not _have_same_bytes(copy, self.workspace / path, now.st_size)
 
 

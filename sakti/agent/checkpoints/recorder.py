@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import records, uncovered
+from sakti.agent.checkpoints import records, surroundings
 from sakti.agent.checkpoints.shadow import FirstLook, Shadow
 from sakti.agent.judge import commands, expansion
 from sakti.agent.judge.workspace_view import WorkspaceView
@@ -175,7 +175,7 @@ class TurnRecorder:
         following = None
         try:
             following = self.shadow.follow(first) if goes_on else None
-            lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
+            lost = surroundings.summarise(self.shadow.after(first, goes_on=following is not None))
             self.shadow.prune()  # here, not at the end of the session, which would wait for it
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)

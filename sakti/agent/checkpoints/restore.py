@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sakti.agent.checkpoints import places, records
+from sakti.agent.checkpoints import records, safe_paths
 from sakti.agent.checkpoints.objects import Objects
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_expected, is_same
 from sakti.agent.checkpoints.records import Records, UndoRecord
@@ -113,28 +113,28 @@ class Restorer(Struct, frozen=True):
         if self.objects.entire_file(oid) is None:
             self.objects.put(data, oid=oid if ":" in oid else "")
             return
-        with places.open_parent(self.root, step.path) as (here, name):
+        with safe_paths.open_parent(self.root, step.path) as (here, name):
             self.objects.keep(oid, name, here, link=step.after is None)
 
     def _write_step(self, step: PathChange, undo: UndoRecord) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
-        temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
-        places.remove_temporary(self.root, step.path, temporary)
+        temporary = f"{safe_paths.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
+        safe_paths.remove_temporary(self.root, step.path, temporary)
         try:
             now, _ = read_present(self.root, step)
             if is_same(now, step.after):
                 if step.after is not None and not has_same_mode(now, step.after):
-                    places.set_mode(self.root, step.path, step.after.mode)
+                    safe_paths.set_mode(self.root, step.path, step.after.mode)
                 return True
             if not is_expected(now, step.before) and not _is_torn(self.root, step, now):
                 return False
             if step.after is None:
-                places.remove(self.root, step.path, undo.folders)
+                safe_paths.remove(self.root, step.path, undo.folders)
             elif now is not None and (now.kind, now.oid) == (step.after.kind, step.after.oid):
-                places.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
+                safe_paths.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
             else:
-                places.write(self.root, step.path, step.after, self._read_content(step.after), temporary)
+                safe_paths.write(self.root, step.path, step.after, self._read_content(step.after), temporary)
         except (OSError, SaktiError):
             return False
         return True
@@ -155,10 +155,10 @@ def _is_torn(root: Path, step: PathChange, now: PathEntry | None) -> bool:
     if now is None:
         return step.before is not None and step.before.kind != step.after.kind
     try:
-        with places.open_parent(root, step.path) as (here, name):
+        with safe_paths.open_parent(root, step.path) as (here, name):
             status = os.lstat(name, dir_fd=here)
-        return stat.S_ISREG(step.after.mode) and places.is_overwritten(status)
-    except (OSError, places.BlockedPath):
+        return stat.S_ISREG(step.after.mode) and safe_paths.is_overwritten(status)
+    except (OSError, safe_paths.BlockedPath):
         return False
 
 
@@ -167,4 +167,4 @@ def read_present(root: Path, step: PathChange) -> tuple[PathEntry | None, bytes]
 
     Raises PermissionError.
     """
-    return places.read_entry(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])
+    return safe_paths.read_entry(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import beyond, history, places, restore, uncovered
+from sakti.agent.checkpoints import history, overflow, restore, safe_paths, surroundings
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import records as call_records
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, parse_index
@@ -50,11 +50,11 @@ class WorkspaceBefore(Struct, frozen=True):
     """
 
     picture: WorkspaceSnapshot
-    beside: uncovered.Surroundings
+    beside: surroundings.Surroundings
     history: history.GitFiles
     kept: Mapping[str, PathEntry]
     refused: str = ""
-    added: Mapping[str, beyond.AddedFolder] = field(default_factory=dict[str, beyond.AddedFolder])
+    added: Mapping[str, overflow.AddedFolder] = field(default_factory=dict[str, overflow.AddedFolder])
     at_ns: int = 0
 
 
@@ -103,13 +103,13 @@ class Shadow(Struct, dict=True):
         with self.lock():
             self._record_interrupted()
             picture = self.scanner().scan(modes=True)
-            beside = uncovered.list_surroundings(self.workspace, picture.entries)
+            beside = surroundings.list_surroundings(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
             request = self._plan_keeping(named, picture)
-            entries = uncovered.keep_files(self.workspace, request, self.objects)
-            looks = {str(f): beyond.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
+            entries = surroundings.keep_files(self.workspace, request, self.objects)
+            looks = {str(f): overflow.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
             before = WorkspaceBefore(
-                picture, beside, history, entries, request.refused, looks, beyond.read_file_clock()
+                picture, beside, history, entries, request.refused, looks, overflow.read_file_clock()
             )
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = call_records.begin_call(self.folder, call, before)
@@ -123,14 +123,14 @@ class Shadow(Struct, dict=True):
         with self.lock():
             return self._plan_keeping(named, self.scanner().scan()).refused
 
-    def _plan_keeping(self, named: Targets, picture: WorkspaceSnapshot) -> uncovered.KeepingPlan:
+    def _plan_keeping(self, named: Targets, picture: WorkspaceSnapshot) -> surroundings.KeepingPlan:
         if named == NOTHING:
-            return uncovered.KeepingPlan()
+            return surroundings.KeepingPlan()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
         removed, written = (*named.removed, *visible), (*named.written, *small)
-        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+        return surroundings.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
     def follow(self, first: FirstLook) -> FirstLook:
         """Go on with a command in the background, before the second look after its call. Raises OSError."""
@@ -181,19 +181,19 @@ class Shadow(Struct, dict=True):
         used = {c.path for c in changes}
         self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
-    def _compare(self, before: WorkspaceBefore) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
+    def _compare(self, before: WorkspaceBefore) -> tuple[surroundings.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
         ours = self._remove_unhidden(scanner, before, picture)
-        beside = uncovered.list_surroundings(self.workspace, ours)
+        beside = surroundings.list_surroundings(self.workspace, ours)
         old, new = (
-            uncovered.WorkspaceState(before.picture.entries, before.beside),
-            uncovered.WorkspaceState(ours, beside),
+            surroundings.WorkspaceState(before.picture.entries, before.beside),
+            surroundings.WorkspaceState(ours, beside),
         )
-        moves = uncovered.find_moves(self.workspace, old, new)
-        moved = uncovered.keep_moved(self.workspace, moves, old, new, self.objects)
+        moves = surroundings.find_moves(self.workspace, old, new)
+        moved = surroundings.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
-        result = uncovered.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
+        result = surroundings.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
         for look in (before.beside, beside):
             for path in look.links.keys() & {c.path for c in result.undoable}:
                 self.objects.put(os.fsencode(look.links[path]))
@@ -203,14 +203,14 @@ class Shadow(Struct, dict=True):
         seen = {*old.covered, *new.covered, *before.beside.files}
         came_or_gone = old.covered.keys() ^ new.covered.keys() | before.beside.files.keys() - beside.files.keys()
         explained = {p.rpartition("/")[0] for p in came_or_gone}
-        gone += beyond.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
+        gone += overflow.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
         return result, changes, gone
 
     def _compare_added(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
         """Return changes and new files in added folders, without those that other calls recorded."""
         changed, new = list[str](), list[str]()
         for folder, look in before.added.items():
-            paths, came = beyond.compare(Path(folder), look, beyond.list_facts(Path(folder)), before.at_ns)
+            paths, came = overflow.compare(Path(folder), look, overflow.list_facts(Path(folder)), before.at_ns)
             changed += paths
             new += came
         ours = (self.workspace, self.folder, *self.own)
@@ -265,7 +265,7 @@ class Shadow(Struct, dict=True):
     def _record_interrupted_call(self, mark: CallMark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
         for path in call.temporaries:
-            places.remove_temporary(self.workspace, path, path.rpartition("/")[2])
+            safe_paths.remove_temporary(self.workspace, path, path.rpartition("/")[2])
         if call.writes:
             torn = [c for w in call.writes for c in self._find_torn(w, until)]
             if torn:
@@ -279,8 +279,10 @@ class Shadow(Struct, dict=True):
 
     def _find_torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
-        with contextlib.suppress(OSError, places.BlockedPath):
-            now, _ = places.read_entry(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
+        with contextlib.suppress(OSError, safe_paths.BlockedPath):
+            now, _ = safe_paths.read_entry(
+                self.workspace, write.path, [e.oid for e in (write.before, write.after) if e]
+            )
             neither = now is not None and not is_same(now, write.before) and not is_same(now, write.after)
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
                 yield PathChange(write.path, write.after, now)
@@ -303,7 +305,7 @@ class Shadow(Struct, dict=True):
         if before is None:
             return False
         try:
-            return uncovered.identify(os.lstat(self.workspace / path)) == uncovered.identify(before)
+            return surroundings.identify(os.lstat(self.workspace / path)) == surroundings.identify(before)
         except OSError:
             return False
 
@@ -320,9 +322,9 @@ class Shadow(Struct, dict=True):
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
-            before, old = places.read_entry(self.workspace, name)
+            before, old = safe_paths.read_entry(self.workspace, name)
             if before is not None and before.oid.startswith(FILE):
-                with places.open_parent(self.workspace, name) as (here, last):
+                with safe_paths.open_parent(self.workspace, name) as (here, last):
                     self.objects.keep(before.oid, last, here)
             elif before is not None and before.oid not in ("", "other"):
                 before = PathEntry(before.mode, self.objects.put(old, secret=secret))
@@ -357,7 +359,9 @@ class Shadow(Struct, dict=True):
         now: dict[str, PathEntry | None] = {}
         for path, one in net.items():
             try:
-                now[path], _ = places.read_entry(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
+                now[path], _ = safe_paths.read_entry(
+                    self.workspace, path, [e.oid for e in (one.before, one.after) if e]
+                )
             except PermissionError:
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make_plan(net, now)
@@ -382,7 +386,7 @@ class Shadow(Struct, dict=True):
             (p for p in net if p.startswith(f"{git}/") and history.is_object(p)), NetChange(None, None)
         )
         return earlier | {
-            p: NetChange(None, PathEntry(s.st_mode, places.make_history_id(p, s))) for p, s in objects.items()
+            p: NetChange(None, PathEntry(s.st_mode, safe_paths.make_history_id(p, s))) for p, s in objects.items()
         }
 
     def undo(
@@ -435,7 +439,7 @@ class Shadow(Struct, dict=True):
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the present content of a path if it has that id."""
-        entry, data = places.read_entry(self.workspace, path)
+        entry, data = safe_paths.read_entry(self.workspace, path)
         return data if entry is not None and entry.oid == oid else None
 
     def prune(self) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sakti.agent import plans as proposals
 from sakti.agent.checkpoints import plan as plans
-from sakti.agent.checkpoints import uncovered
+from sakti.agent.checkpoints import surroundings
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import RecordedTurn, UndoRecord
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
@@ -231,7 +231,7 @@ class Undoing:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        return UndoRemains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(stays)), jobs)
+        return UndoRemains(tuple(surroundings.summarise(lost)), tuple(surroundings.summarise(stays)), jobs)
 
     def _select_existing(self, paths: Iterable[str]) -> list[str]:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.agent.judge import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
@@ -123,7 +123,7 @@ class Watch(Struct):
         for old, new in moved:
             if new and old in self._programs:
                 with contextlib.suppress(OSError, SaktiError):
-                    places.write(root, old, *self._programs[old])
+                    safe_paths.write(root, old, *self._programs[old])
         return moved
 
     def _list_missing_programs(self) -> list[str]:
@@ -201,7 +201,7 @@ def _find_existing(workspace: Path, name: str) -> str | None:
 
 def put_back(workspace: Path, name: str, aside: str) -> bool:
     """Give a file that was set aside its name back; False if another has it."""
-    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), safe_paths.open_parent(workspace, name) as (here, last):
         if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
             os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)
             return True
@@ -211,7 +211,7 @@ def put_back(workspace: Path, name: str, aside: str) -> bool:
 def _read_content(workspace: Path, name: str) -> _Content | None:
     """Return the content at a path, links not followed; None if it is a folder or cannot be read."""
     try:
-        entry, data = places.read_entry(workspace, name)
+        entry, data = safe_paths.read_entry(workspace, name)
     except (OSError, SaktiError):
         return None
     return None if entry is None or entry.is_folder else (entry, data)
@@ -224,7 +224,7 @@ def _move_all(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
 
 def _move(workspace: Path, name: str) -> str:
     """Rename a path without following a link that a command has put on the way meanwhile."""
-    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), safe_paths.open_parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
         end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")
         if end:

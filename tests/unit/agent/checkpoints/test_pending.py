@@ -191,7 +191,7 @@ def test_a_background_command_does_not_take_what_other_calls_and_the_user_change
     "names",
     [
         ("posix", "system"),
-        ("sakti.agent.checkpoints.places", "os.system"),
+        ("sakti.agent.checkpoints.safe_paths", "os.system"),
         ("sakti.agent.checkpoints.records", "append"),
     ],
 )

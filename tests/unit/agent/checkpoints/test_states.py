@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.checkpoints import places, uncovered
+from sakti.agent.checkpoints import safe_paths, surroundings
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.judge.expansion import read_targets
 from sakti.agent.judge.workspace_view import WorkspaceView as Judged
@@ -454,14 +454,14 @@ def test_permissions_that_the_user_set_since_stay(tmp_path: Path) -> None:
 
 def full(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let writing one file fail as it does on a full disk."""
-    write = places.write
+    write = safe_paths.write
 
     def fails(root: Path, path: str, *more: object) -> None:
         if path == name:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(root, path, *more)
 
-    monkeypatch.setattr(places, "write", fails)
+    monkeypatch.setattr(safe_paths, "write", fails)
 
 
 def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -622,7 +622,7 @@ def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest
     (place.root / "data").mkdir()
     (place.root / "data/1").write_text("1" * 2_000)
     (place.root / ".gitignore").write_text("data/\n")
-    monkeypatch.setattr(uncovered, "LARGEST", 1_000)
+    monkeypatch.setattr(surroundings, "LARGEST", 1_000)
     named = read_targets("rm -rf data", Judged(place.root, place.root))
     assert place.shadow.explain_loss(named) == "data: 2.0 kB in 1 file"
     assert place.shadow.explain_loss(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.objects import FILE, Objects, compute_blob_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_same
 from sakti.agent.tools.changes import read_umask
@@ -302,10 +302,10 @@ def _is_equal(was: PathEntry | None, now: PathEntry | None) -> bool:
 def _read_entry(workspace: Path, path: str) -> PathEntry | None:
     """Return the entry at a path, without following links on the way to it."""
     try:
-        with places.open_parent(workspace, path) as (here, name):
+        with safe_paths.open_parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
             return _make_entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
-    except (OSError, places.BlockedPath):
+    except (OSError, safe_paths.BlockedPath):
         return None
 
 
@@ -315,7 +315,7 @@ def _make_entry(path: str, status: os.stat_result | None, target: str | None) ->
     if status is None:
         return None
     if stat.S_ISREG(status.st_mode):
-        return PathEntry(status.st_mode, places.make_file_id(path, status))
+        return PathEntry(status.st_mode, safe_paths.make_file_id(path, status))
     return PathEntry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
@@ -445,8 +445,11 @@ def keep_moved(
         if place in after.covered
     }
     for path, place in targets.items() if not keeping.refused else ():
-        oid = places.make_file_id(path, before.look.files[path])
-        with contextlib.suppress(OSError, places.BlockedPath), places.open_parent(workspace, place) as (here, name):
+        oid = safe_paths.make_file_id(path, before.look.files[path])
+        with (
+            contextlib.suppress(OSError, safe_paths.BlockedPath),
+            safe_paths.open_parent(workspace, place) as (here, name),
+        ):
             objects.keep(oid, name, here, link=True)
             entries[path] = PathEntry(before.look.files[path].st_mode, oid)
     return entries
@@ -457,15 +460,15 @@ def keep_files(workspace: Path, keeping: KeepingPlan, objects: Objects) -> dict[
     entries: dict[str, PathEntry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
-            with places.open_parent(workspace, path) as (here, name):
+            with safe_paths.open_parent(workspace, path) as (here, name):
                 status = os.lstat(name, dir_fd=here)
                 if stat.S_ISLNK(status.st_mode):
                     oid = objects.put(os.fsencode(os.readlink(name, dir_fd=here)), sync=False)
                 else:
-                    oid = places.make_file_id(path, status)
+                    oid = safe_paths.make_file_id(path, status)
                     objects.keep(oid, name, here, link=path in keeping.linked)
                 entries[path] = PathEntry(status.st_mode, oid)
-        except (OSError, places.BlockedPath):
+        except (OSError, safe_paths.BlockedPath):
             continue
     return entries
 

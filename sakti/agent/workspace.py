@@ -558,7 +558,7 @@ def make_sandbox(workspace: Workspace) -> Sandbox:
     """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
     environment.disable_ptrace()
     settings, root = workspace.config.sandbox, workspace.root
-    return sandboxes.LinuxSandbox(
+    return sandboxes.SystemSandbox(
         root,
         own=workspace.hidden_paths(),
         write=sandboxes.resolve_folders(settings.write, workspace.home),

@@ -57,7 +57,10 @@ def _list_settings(options: Sequence[str]) -> list[str]:
 def _names_program(setting: str) -> bool:
     name, _, value = setting.partition("=")
     return not (
-        value in LISTS.harmless_values or repositories.is_harmless(name.lower()) or name.lower().startswith("safe.")
+        not value
+        or value in LISTS.harmless_values
+        or repositories.is_harmless(name.lower())
+        or name.lower().startswith("safe.")
     )
 
 

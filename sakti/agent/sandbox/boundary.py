@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge import repositories as judge_repositories
-from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, make_secret_filter
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, load_lists, make_secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
 from sakti.core import resources
 
@@ -32,7 +31,7 @@ class BoundaryLists(Struct, frozen=True, forbid_unknown_fields=True):
     sockets: tuple[str, ...]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("boundary.toml").read_bytes(), type=BoundaryLists)
+LISTS = load_lists(Path(__file__).with_name("boundary.toml"), BoundaryLists)
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
     *LISTS.protected,

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from sakti.agent.judge import repositories
-from sakti.agent.judge.workspace_view import resolve_path
+from sakti.agent.judge.workspace_view import load_lists, resolve_path
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import find_program
 from sakti.store.secrets import has_secret
@@ -30,7 +29,7 @@ class VariableLists(Struct, frozen=True, forbid_unknown_fields=True):
     loaders: tuple[str, ...]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("environment.toml").read_bytes(), type=VariableLists)
+LISTS = load_lists(Path(__file__).with_name("environment.toml"), VariableLists)
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 _ALWAYS = {

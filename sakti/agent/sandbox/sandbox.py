@@ -233,7 +233,7 @@ class Sandbox(Protocol):
         ...
 
 
-class LinuxSandbox(Struct, dict=True):
+class SystemSandbox(Struct, dict=True):
     """Sandbox of this machine, by what its system has.
 
     Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls. macOS: Seatbelt.

@@ -20,7 +20,7 @@ from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Network, Proxy, ProxyRequest, RefusedRequest
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from sakti.agent.tools.bash import bash
 from sakti.core import network
 from sakti.core.events import ApprovalRequested, ToolFinished
@@ -423,7 +423,7 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
     store: Store, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "w").mkdir()
-    real = LinuxSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
+    real = SystemSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
     if not real.level.holds:
         pytest.skip(f"this machine has no sandbox: {real.level.text}")
     monkeypatch.setattr(workspace, "make_sandbox", lambda _: real)

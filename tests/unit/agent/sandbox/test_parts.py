@@ -74,7 +74,7 @@ def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch:
 
 def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
     assert backends.make_call_filter("riscv64") is None
-    assert sandbox.LinuxSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
+    assert sandbox.SystemSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
 
 
 def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sandbox, "run_self_test", lambda _start, folder, _held: tried.append(folder) or "it leaks")
     (tmp_path / "w").mkdir()
     for _ in range(2):
-        level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
+        level = sandbox.SystemSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
         assert (level.name, level.holds) == ("unsandboxed", False)
         assert "it leaks" in level.text
     assert len(tried) == (1 if backends.read_landlock_version() < backends.LANDLOCK_LEAST else 2), (

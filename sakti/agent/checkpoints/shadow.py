@@ -481,9 +481,9 @@ class Shadow(Struct, dict=True):
             if git is not None:
                 self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
             else:
-                from sakti.agent.checkpoints import dulwich_scanner  # not imported where git is there
+                from sakti.agent.checkpoints.dulwich_scanner import DulwichScanner  # dulwich is slow to import
 
-                self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
+                self._scanner = DulwichScanner(self.workspace, self.folder, secret, self.objects)
         return self._scanner
 
     def is_secret(self, path: Path) -> bool:

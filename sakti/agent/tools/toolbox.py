@@ -431,10 +431,7 @@ class Toolbox(Struct):
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
-            target = (
-                decision.target or ", ".join(tool.list_paths(arguments)) or str(arguments.get("command", tool.name))
-            )
-            return structs.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
+            return call_hooks.ask_anyway(tool, arguments, decision, judged.reason)
         if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
             rules = self._all_rules
             lifted = decide(structs.replace(rules, allow=(*rules.allow, tool.rule_name)))

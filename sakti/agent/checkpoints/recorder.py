@@ -45,7 +45,10 @@ async def _beat_on(first: FirstLook) -> None:
 
 
 class TurnRecorder:
-    """Records for the running turn; `report` gets the reason if something is not covered. Tools call it in threads."""
+    """Records for the running turn; `report` gets the reason if something is not covered.
+
+    Tools call it in threads.
+    """
 
     def __init__(self, shadow: Shadow, report: Callable[[str], None]) -> None:
         self.shadow = shadow
@@ -157,7 +160,7 @@ class TurnRecorder:
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):
-                self.shadow.note_uncovered(turn, mask_secrets(command))
+                self.shadow.add_uncovered(turn, mask_secrets(command))
             return None
         if first.before.history.problem:
             self._report_once(first.before.history.problem)
@@ -166,7 +169,7 @@ class TurnRecorder:
     def _note_elsewhere(self, turn: tuple[str, int], command: str) -> None:
         """Record that a server may change what no undo reaches."""
         try:
-            self.shadow.note_uncovered(turn, command, elsewhere=True)
+            self.shadow.add_uncovered(turn, command, elsewhere=True)
         except OSError as e:
             self._report_no_checkpoint(e)
 

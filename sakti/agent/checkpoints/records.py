@@ -311,7 +311,7 @@ class Records(Struct):
     def add_undone(self, done: UndoRecord) -> None:
         append(self.folder / "undone.jsonl", done.as_json())
 
-    def note_unwritten(self, undo_id: str, paths: Sequence[str]) -> None:
+    def add_unwritten(self, undo_id: str, paths: Sequence[str]) -> None:
         """Record which paths an undo has still to write."""
         append(self.folder / "undone.jsonl", {"incomplete": undo_id, "paths": list(paths)})
 

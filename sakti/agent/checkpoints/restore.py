@@ -30,7 +30,7 @@ def _do_nothing(_at: str) -> None:
 
 
 class Restorer(Struct, frozen=True):
-    """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` is called at each step."""
+    """Writes into `root` what `objects` keeps, by a journal in `folder`; `reached` is called at each step."""
 
     root: Path
     folder: Path
@@ -84,7 +84,7 @@ class Restorer(Struct, frozen=True):
         if undo.id not in earlier:
             self.records.add_undone(undo)
         if skipped or (undo.id in earlier and earlier[undo.id].unwritten):
-            self.records.note_unwritten(undo.id, skipped)
+            self.records.add_unwritten(undo.id, skipped)
 
     def _write_steps(self, undo: UndoRecord, redoes: str) -> list[str]:
         skipped = [step.path for step in undo.steps if not self._write_step(step, undo)]

@@ -101,7 +101,7 @@ class Shadow(Struct, dict=True):
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
         with self.lock():
-            self._record_interrupted()
+            self._finish_interrupted()
             picture = self.scanner().scan(modes=True)
             beside = surroundings.list_surroundings(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
@@ -162,21 +162,21 @@ class Shadow(Struct, dict=True):
         try:
             comparison, history, gone = self._compare(before)
         except (OSError, SaktiError):
-            self.note_uncovered(call.key, call.command, call.id)
+            self.add_uncovered(call.key, call.command, call.id)
             raise
         recorded = self.records.changed_since(call.at, call.began_as)
-        changes = self._drop_recorded([*comparison.undoable, *history], recorded)
-        changed, new = self._compare_added(before, recorded)
+        changes = self._remove_recorded([*comparison.undoable, *history], recorded)
+        changed, new = self._find_added_changes(before, recorded)
         lost, stays = (*comparison.lost, *gone, *changed), (*comparison.stays, *new)
         if disputed_after is not None:
             changes = [row for c in changes for row in self._split_disputed(c, disputed_after)]
         if changes or lost or stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
-            self._drop_unused(before, changes)
+            self._remove_unused(before, changes)
         return lost
 
-    def _drop_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
+    def _remove_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
         """Drop the contents that were kept before a call and that it did not change."""
         used = {c.path for c in changes}
         self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
@@ -206,7 +206,7 @@ class Shadow(Struct, dict=True):
         gone += overflow.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
         return result, changes, gone
 
-    def _compare_added(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
+    def _find_added_changes(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
         """Return changes and new files in added folders, without those that other calls recorded."""
         changed, new = list[str](), list[str]()
         for folder, look in before.added.items():
@@ -217,7 +217,7 @@ class Shadow(Struct, dict=True):
         rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
         return rows[0], rows[1]
 
-    def _drop_recorded(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
+    def _remove_recorded(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
         """Leave out what other calls recorded meanwhile."""
         rest: list[PathChange] = []
         for change in changes:
@@ -243,7 +243,7 @@ class Shadow(Struct, dict=True):
             PathChange(change.path, change.after, change.after),
         ]
 
-    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
+    def add_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
         """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
         what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
         what += " elsewhere" if elsewhere else ""
@@ -255,14 +255,14 @@ class Shadow(Struct, dict=True):
         """Return the commands that still run in the background."""
         return [call for call in call_records.list_calls(self.folder) if call.job]
 
-    def _record_interrupted(self) -> None:
+    def _finish_interrupted(self) -> None:
         """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
         for mark in call_records.list_dead_calls(self.folder):
             with contextlib.suppress(SaktiError):  # it is recorded as not covered
-                self._record_interrupted_call(mark)
+                self._finish_interrupted_call(mark)
             mark.end()
 
-    def _record_interrupted_call(self, mark: CallMark) -> None:
+    def _finish_interrupted_call(self, mark: CallMark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
         for path in call.temporaries:
             safe_paths.remove_temporary(self.workspace, path, path.rpartition("/")[2])
@@ -275,7 +275,7 @@ class Shadow(Struct, dict=True):
             if isinstance(before, WorkspaceBefore):
                 self._record(call, before, disputed_after=until)
             else:
-                self.note_uncovered(call.key, call.command, call.id)
+                self.add_uncovered(call.key, call.command, call.id)
 
     def _find_torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
@@ -334,7 +334,7 @@ class Shadow(Struct, dict=True):
             changes += [*self._record_folder(path, name), PathChange(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.lock():
-            self._record_interrupted()
+            self._finish_interrupted()
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
             mark = call_records.begin_call(self.folder, call)
         try:
@@ -434,7 +434,7 @@ class Shadow(Struct, dict=True):
             return None
         with self.lock():
             remaining = self.restorer().recover() if interrupted else None
-            self._record_interrupted()
+            self._finish_interrupted()
         return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:

@@ -353,7 +353,7 @@ class Undoing:
         )
 
     async def _find_successor(self, preview: UndoPreview) -> tuple[str, bool]:
-        """Return the id of the thread in which the conversation continues, and whether it is a fork of this one.
+        """Return the id of the thread that continues the conversation, and whether it is a fork of this one.
 
         If the first message is undone it is an empty thread.
         """

@@ -315,7 +315,7 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> 
     elif all(w.literal for w in simple.words):
         yield _judge_written_out(simple, commands, redirected, place)
     else:
-        yield from _judge_open(simple, commands, redirected, place)
+        yield from _judge_expanding(simple, commands, redirected, place)
 
 
 def _unwrap(simple: Simple) -> tuple[Word, ...]:
@@ -333,7 +333,7 @@ def _list_redirected(simple: Simple, place: WorkspaceView) -> Paths:
     )
 
 
-def _judge_open(
+def _judge_expanding(
     simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView
 ) -> Iterator[SimpleCommand]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""

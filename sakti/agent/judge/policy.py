@@ -247,7 +247,7 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
     lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
     named = (rule for rule in (parse_command_rule(text, tool) for text in rules) if rule is not None)
-    return any(_begins_with(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
+    return any(_begins_with(rule, words) or _fits_between(rule, words) for rule in named for words in (plain, lower))
 
 
 def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
@@ -259,7 +259,7 @@ def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
     return tuple(argv[: len(words)]) == words
 
 
-def _match_between(rule: CommandRule, argv: Sequence[str]) -> bool:
+def _fits_between(rule: CommandRule, argv: Sequence[str]) -> bool:
     """Match the words in their order, with options and their values between them."""
     if not rule.words or argv[0] != rule.words[0]:
         return False

@@ -114,7 +114,7 @@ def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
                 run.state.files.forget(change.path)
             else:
                 replace_file(change.path, change.data, temporary.name)
-                run.state.note_seen(change.path, change.data)
+                run.state.mark_seen(change.path, change.data)
 
 
 def _name_temporary(path: Path) -> Path:

@@ -64,7 +64,7 @@ class SeenFiles(Struct):
     commands: list[AgentCommand] = field(default_factory=list[AgentCommand])
     _kept: int = 0
 
-    def note_seen(self, path: Path, data: bytes | None = None) -> None:
+    def mark_seen(self, path: Path, data: bytes | None = None) -> None:
         """Note the present state of `path`; `data` is its content if the caller has it."""
         stat = path.stat()
         if data is None and stat.st_size <= HASH_LIMIT:
@@ -143,7 +143,7 @@ class SeenFiles(Struct):
                 continue
             try:
                 data = path.read_bytes() if path.stat().st_size <= HASH_LIMIT else None
-                self.note_seen(path, data)
+                self.mark_seen(path, data)
             except OSError:
                 self._drop(path)
                 continue
@@ -304,9 +304,9 @@ class ToolState(Struct):
         """Make the context of a call that begins now; its output streams to `stream`."""
         return ToolContext(self, self.cwd, call_id, thread_id, message_id, stream)
 
-    def note_seen(self, path: Path, data: bytes | None = None) -> None:
+    def mark_seen(self, path: Path, data: bytes | None = None) -> None:
         """Note that the model has seen the file; `data` is its content if the caller has it."""
-        self.files.note_seen(path, data)
+        self.files.mark_seen(path, data)
 
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
         """Raise `ToolError` where the model does not know the file's content.

@@ -106,7 +106,7 @@ async def test_a_patch_that_does_not_fit_changes_nothing(tools: ToolState) -> No
 async def test_a_file_that_changed_behind_its_back_is_not_patched(tools: ToolState) -> None:
     path = tools.workspace / "a"
     path.write_text("one\n")
-    tools.note_seen(path)
+    tools.mark_seen(path)
     path.write_text("one\nby someone else\n")
     with pytest.raises(ToolError, match="has changed since"):
         await call(tools, apply_patch, patch=patch("*** Update File: a", "@@", "-one", "+1"))

@@ -172,7 +172,7 @@ def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
 
 def list_unrestored(result: UndoResult) -> list[str]:
     """Return the paths of files that an undo or a redo left as they are."""
-    return [*result.left, *result.kept]
+    return [*result.unwritten, *result.conflicts]
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -183,7 +183,7 @@ def _enumerate(names: Sequence[str]) -> str:
 def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     redo = preview.again is not None
-    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
+    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.unwritten}
     text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
     text += f" {counted(len(steps), 'file')} restored." if steps else ""
     if names := [one_line(p, 80) for p in list_unrestored(result)]:
@@ -193,7 +193,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
     if result.tasks:  # of a plan, on the board
         problem = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
         text += f" {problem}: {_enumerate([one_line(title, 80) for title in result.tasks])}."
-    if result.left and not redo:
+    if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 

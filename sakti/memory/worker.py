@@ -25,7 +25,6 @@ from sakti.memory.protocol import (
     Reflector,
     ReflectResult,
 )
-from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from sakti.memory.reflect.extractive import ExtractiveReflector
@@ -230,7 +229,7 @@ class MemoryWorker:
         """
         sections: tuple[Section, ...] = ()
         if record.scope == "resource":
-            result, sections = await reflect_parts.reflect(
+            result, sections = await quality.reflect_by_thread(
                 reflector, groups, request, self.counter, before.replaced, self._aside
             )
             text = result.text
@@ -239,8 +238,8 @@ class MemoryWorker:
             quality.check_length(result.text, request)
             findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
-            text = await self._aside(reflect_parts.finish_text, result.text, kept_lines, before.replaced)
-            text = reflect_parts.with_lost_listed(text, (t for _, t in request.groups), before.findings[::-1])
+            text = await self._aside(quality.finish_answer, result.text, kept_lines, before.replaced)
+            text = quality.list_lost_findings(text, (t for _, t in request.groups), before.findings[::-1])
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
@@ -273,15 +272,15 @@ class MemoryWorker:
             )
         if reflector.name == EXTRACTIVE:
             return text
-        important = await self._aside(quality.important_lines, inputs, before.replaced)
-        lost = await self._aside(quality.lost_lines, text, important, before.replaced)
+        important = await self._aside(quality.select_important_lines, inputs, before.replaced)
+        lost = await self._aside(quality.find_lost_lines, text, important, before.replaced)
         quality.check_answer(len(important) - len(lost), len(important), after, size)
         limit = 0 if made else size - 1  # of several threads each has its own section of the text
-        text = text if made else quality.with_weight(text, important)
-        text, lost = quality.put_back(
+        text = text if made else quality.restore_weight(text, important)
+        text, lost = quality.restore_lines(
             text, lost, before.replaced, room=min(request.target_tokens, limit), limit=limit, count=self.counter.count
         )
-        unlike = await self._aside(quality.unlike_lines, text, lost)
+        unlike = await self._aside(quality.find_unlike_lines, text, lost)
         quality.check_floor(len(important) - len(unlike), len(important))
         if lost:
             note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."

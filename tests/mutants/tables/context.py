@@ -108,7 +108,7 @@ MUTANTS = (
     M("reflector-larger", "sakti.memory.reflect.model:ModelReflector._reflect", "if size < smallest:", "if True:"),
     M(
         "reflector-pinned",
-        "sakti.memory.reflect.model:ModelReflector._reflect",
+        "sakti.memory.reflect.model:_write_prompt",
         'if request.pinned else ""',
         'if False else ""',
     ),

@@ -2,7 +2,7 @@
 
 from tests.mutants.apply import Mutant as M
 
-PARTS = "sakti.memory.reflect.parts"
+PARTS = "sakti.memory.reflect.quality"
 SECTIONS = "sakti.store.memory.group_rows"
 SHARED = "sakti.memory.shared"
 
@@ -177,21 +177,21 @@ MUTANTS = (
     ),
     M(
         "shared-part-lost",
-        f"{PARTS}:reflect",
+        f"{PARTS}:reflect_by_thread",
         "                failure = e\n",
         '                failure, text = e, ""\n',
         by="tests/unit/memory/test_shared.py::test_a_part_that_cannot_be_made_smaller_stays",
     ),
     M(
         "shared-task-of-several",
-        f"{PARTS}:reflect",
+        f"{PARTS}:reflect_by_thread",
         "if len(units) > 1 or len(units[0].spans) != 1:",
         "if False:",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(
         "shared-pins",
-        f"{PARTS}:_request",
+        f"{PARTS}:_request_part",
         " if _bare(p) in have",
         "",
         by="tests/unit/memory/test_shared.py::test_a_pinned_line_comes_back_in_its_own_part_alone",

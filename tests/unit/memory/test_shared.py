@@ -17,7 +17,7 @@ from sakti.memory import shared
 from sakti.memory.context import render_group
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.recall import AskingThread, RecallRequest, recall
-from sakti.memory.reflect import parts as reflect_parts
+from sakti.memory.reflect import quality
 from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import thread_alias
 from sakti.store import memory
@@ -69,7 +69,7 @@ async def test_a_pinned_line_goes_with_the_part_that_has_it_not_with_one_that_qu
     groups = [group("a", "t1", mine, 0, 4), group("b", "t2", quotes, 0, 4)]
     reflector = ScriptedReflector()
     whole = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, 0, (pinned,), "default")
-    await reflect_parts.reflect(reflector, groups, whole, Estimator(), (), asyncio.to_thread)
+    await quality.reflect_by_thread(reflector, groups, whole, Estimator(), (), asyncio.to_thread)
     assert [part.pinned for part in reflector.inputs] == [(pinned,), ()]
 
 
@@ -128,7 +128,7 @@ async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
     groups = [group("a", "t1", lines_of("a", 9), 0, 9), group("b", "t2", lines_of("b", 9), 0, 4)]
     pinned = "* 🟡 (10:03) b line 3"
     request = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, pinned=(pinned,))
-    result, _ = await reflect_parts.reflect(Short(), groups, request, Estimator(), (), asyncio.to_thread)
+    result, _ = await quality.reflect_by_thread(Short(), groups, request, Estimator(), (), asyncio.to_thread)
     assert result.text.split("\n") == ["* 🟡 in short", pinned, "* 🟡 in short"]
 
 

@@ -136,7 +136,7 @@ MUTANTS = (
     M(
         "condensing-superseded-stays",
         "sakti.memory.reflect.extractive:ExtractiveReflector.condense",
-        "        _order_replaced(lines)\n",
+        "        _rank_replaced(lines)\n",
         "",
     ),
     M(

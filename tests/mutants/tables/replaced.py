@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     M(
         "condense-newer",
-        "sakti.memory.reflect.extractive:_outlive",
+        "sakti.memory.reflect.extractive:_raise_newer",
         "max(unit.rank, older.rank)",
         "unit.rank",
         by="tests/unit/memory/test_extractive.py::test_the_newer_of_a_pair_goes_after_the_older",

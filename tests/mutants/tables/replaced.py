@@ -108,15 +108,15 @@ MUTANTS = (
     M(
         "named-unknown",
         f"{MARKING}:_resolve_named_lines",
-        'if line is None or line.priority == "done"',
-        'if line is not None and line.priority == "done"',
+        "if e in older and _may_replace(row.content, older[e])",
+        "if e not in older or _may_replace(row.content, older[e])",
         by="tests/unit/memory/test_marking.py::test_models_name_only_older_lines_of_the_log",
     ),
     M(
         "named-requests",
-        f"{MARKING}:_resolve_named_lines",
-        "(is_request(line.content) and not is_cancelled(row.content))",
-        "False",
+        f"{MARKING}:_may_replace",
+        "if is_request(line.content) and not is_cancelled(content):",
+        "if False:",
         by="tests/unit/memory/test_marking.py::test_models_end_no_request_that_the_user_did_not_cancel",
     ),
     M(
@@ -178,14 +178,14 @@ MUTANTS = (
     M(
         "marking-known-pinned",
         f"{MARKING}:mark_replaced",
-        " and row.content not in pinned",
+        " if row.content not in pinned",
         "",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",
     ),
     M(
         "marking-known-newer",
         f"{MARKING}:mark_replaced",
-        " and row.line < position.get(k.by, len(rows))",
+        " and row.line < position.get(one.by, len(rows))",
         "",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",
     ),

@@ -148,7 +148,7 @@ class MemoryEngine:
             if state.phase is Phase.CATCHING_UP:
                 self._pricing = asyncio.create_task(self._find_rates())
         self._actor = str(record.metadata.get("actor") or "")
-        newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
+        newest = window.messages[-1:] or await self._store.read(message_store.list_page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
         prompt = await newest_prompt(self._store, window)
         state.prompts = [prompt] if prompt else []

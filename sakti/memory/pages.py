@@ -22,7 +22,7 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.store.database import Store
 from sakti.store.memory import records as rows
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 TEMPLATE_SETTING = "memory.working_memory.template"
 TEMPLATE_CHARACTERS = 8_000  # characters: about what a page may have
@@ -85,7 +85,7 @@ def load_schema(name: str | None, workspace: Path) -> Json | None:
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"{SCHEMA_SETTING}: {path} cannot be read as JSON: {e}.") from e
     try:
-        json_schema.verify(schema)
+        json_schema.check_schema(schema)
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"{SCHEMA_SETTING}: {path} {e}.") from e
     if not isinstance(schema, dict):
@@ -100,7 +100,7 @@ def check_schema(page: str, schema: Json) -> None:
     except ValueError:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="schema") from None
     try:
-        violations = json_schema.violations(value, schema)
+        violations = json_schema.find_violations(value, schema)
     except json_schema.UnusableSchema as e:
         raise MemoryFailure(f"The page's schema {e}.", code="schema") from e
     for path, message in violations[:1]:
@@ -255,7 +255,7 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
 
     async def read(self) -> tuple[str, int]:
         """Return text and version; before the first version the template and 0."""
-        page = await self.store.read(rows.working_memory, self.scope, self.owner_id)
+        page = await self.store.read(rows.read_working_memory, self.scope, self.owner_id)
         return page or (read_prompt("working-memory") if self.template is None else self.template, 0)
 
     async def update(self, content: str, *, replace: bool = False, actor: str = "") -> tuple[str, tuple[str, ...]]:
@@ -347,21 +347,21 @@ class Pages:
         usual = self.settings.working_memory
         texts: list[str] = []
         for scope in SCOPES:
-            page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id))
+            page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id))
             text = page[0] if page else await self.template() if usual.template and scope == usual.scope else ""
             if text.strip():
-                texts.append(f'<working-memory scope="{scope}">\n{masked(text.strip())}\n</working-memory>')
+                texts.append(f'<working-memory scope="{scope}">\n{mask_secrets(text.strip())}\n</working-memory>')
         return tuple(texts)
 
     async def read(self, thread_id: str | None = None) -> str:
         """Return the page of the workspace or of a thread; the template before the first version."""
         scope: Scope = "thread" if thread_id else "resource"
-        page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id or ""))
+        page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id or ""))
         return page[0] if page else await self.template()
 
     async def read_thread_page(self, thread_id: str) -> str:
         """Return a thread's own page; empty if it has none."""
-        page = await self.store.read(rows.working_memory, "thread", thread_id)
+        page = await self.store.read(rows.read_working_memory, "thread", thread_id)
         return page[0] if page else ""
 
     async def update(

@@ -8,7 +8,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from msgspec import Struct, field, structs
 
 from sakti.core.types import Json, Message, ModelCall
-from sakti.store.log.replaced import Earlier
+from sakti.store.log.replacements import Earlier
 
 
 class ObserveInput(Struct, frozen=True):

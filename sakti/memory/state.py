@@ -34,7 +34,7 @@ from sakti.memory.protocol import RunAside
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
-from sakti.store.memory import Activate, Advanced, Group, Move
+from sakti.store.memory import Activate, Group, Move, MoveResult
 from sakti.store.threads import threads
 
 FailpointHook: TypeAlias = Callable[[str], None]
@@ -266,7 +266,7 @@ class MemoryState:
 
     # --- the store ----------------------------------------------------------------------------------------
 
-    async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced:
+    async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult:
         """Commit one move and reload the window.
 
         `point` names its failpoints; with a `trigger` it is reported as an activation. Raises `MemoryFailure` where
@@ -275,7 +275,7 @@ class MemoryState:
         async with self._lock:
             return await self._move(move, point, trigger)
 
-    async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced | None:
+    async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult | None:
         """Commit a move as `move` does, but only report a failure: memory never ends a turn."""
         try:
             return await self.move(move, point, trigger)
@@ -285,10 +285,10 @@ class MemoryState:
             self.emit(Notice("warning", e.title, e.message))
             return None
 
-    async def _move(self, move: Move, point: str, trigger: Trigger | None) -> Advanced:
+    async def _move(self, move: Move, point: str, trigger: Trigger | None) -> MoveResult:
         old = self.window
 
-        def write(db: Database) -> tuple[Advanced, Window]:
+        def write(db: Database) -> tuple[MoveResult, Window]:
             done = memory_store.advance(db, old.record.id, old.thread.id, move, self.clock.now())
             self.failpoint(f"{point}.written")
             return done, load(db, old)
@@ -351,7 +351,7 @@ class MemoryState:
         self.window = fresh
         self.settle()
 
-    def _report_activation(self, done: Advanced, trigger: Trigger, removed_messages: int) -> None:
+    def _report_activation(self, done: MoveResult, trigger: Trigger, removed_messages: int) -> None:
         groups = (*done.groups, done.reflection) if done.reflection else done.groups
         cycle = groups[0].cycle_id if groups else ""
         if done.groups:

@@ -140,7 +140,7 @@ def rates(observer: str) -> Rates | None:
     if not slash:
         return Rates(0.0, 0.0)
     sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
-    sample_costs = [facts.cost(usage, provider, model) for usage in sizes]
+    sample_costs = [facts.compute_cost(usage, provider, model) for usage in sizes]
     costs = [cost / SAMPLE for cost in sample_costs if cost is not None]
     return Rates(*costs) if len(costs) == len(sizes) else None
 

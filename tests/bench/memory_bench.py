@@ -32,7 +32,7 @@ from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.providers.protocol import Provider
 from sakti.store.database import Store
-from sakti.store.log.replaced import remove_marks
+from sakti.store.log.replacements import remove_marks
 from sakti.store.search import search
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads

@@ -97,7 +97,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_UNIT}test_faithfulness.py",
     ),
     "sakti.memory": (*_MOVES, *_ROUND, f"{_UNIT}test_figures.py"),
-    "sakti.store.log.replaced": (*_MARKS, *_TEXTS),
+    "sakti.store.log.replacements": (*_MARKS, *_TEXTS),
     "sakti.store.memory.group_rows": (*_SHARED, *_PAGES, *_MOVES, *_ROUND),
     "sakti.store.search.search": (*_SEARCH, f"{_UNIT}test_corrections.py"),
     "sakti.store.log.lines": (*_PAGES, f"{_UNIT}test_marking.py", *_SHARED, *_ROUND, *_MOVES),

@@ -152,7 +152,7 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
         assert "observes in about" not in screen_text(app), "one turn is no rate"
         await say(app, pilot, "two")
         thread = app.session.thread.id
-        tokens = await store.read(memory_figures.turn_tokens, thread)
+        tokens = await store.read(memory_figures.average_turn_tokens, thread)
         total = app.session.current.status.messages.tokens
         assert tokens == total // 2
         left = app.session.current.status.next_buffer_at - total

@@ -26,9 +26,9 @@ from sakti.providers import omissions
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
-from sakti.store.memory import Add, Group, Held
+from sakti.store.memory import Add, Group, ResultLease
 from sakti.store.memory.group_rows import TITLE, spans
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
 
@@ -213,7 +213,7 @@ class Observation:
         return pending
 
     async def _observe_piece(
-        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: Held, *, last: bool
+        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: ResultLease, *, last: bool
     ) -> None:
         state, cycle_id = self.state, run.operation.cycle_id
         request = self._request(piece, run.focus)
@@ -248,7 +248,7 @@ class Observation:
         if window.record.scope != "resource":
             return {}
         title = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
-        return {TITLE: entering("threads", "title", title) or window.thread.title}
+        return {TITLE: mask_for_storage("threads", "title", title) or window.thread.title}
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
@@ -257,7 +257,7 @@ class Observation:
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            omissions.without([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
+            omissions.omit_pieces([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),

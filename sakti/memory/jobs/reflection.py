@@ -173,7 +173,9 @@ class Reflection:
         def begin(db: Database) -> None:
             nonlocal before
             ids = [g.id for g in groups]
-            memory_store.may_condense(db, window.record.id, ids, corrections)  # else the model would be asked in vain
+            memory_store.require_condensable(
+                db, window.record.id, ids, corrections
+            )  # else the model would be asked in vain
             before = self.worker.read_inputs(db, window.record.id, ids)
 
         async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:

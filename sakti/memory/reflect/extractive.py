@@ -31,7 +31,7 @@ from sakti.memory.statements.sentences import (
     telling_words,
     worth_of,
 )
-from sakti.store.log.replaced import MARK, NOTE, Earlier, format_moment, place, with_marks
+from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
 
 # Ranks, in the order in which sentences are dropped. Of one rank the oldest goes first, so that of two values the newer
 # one stays; of statements without an exact value, the one with the fewest meaningful words per token.
@@ -287,8 +287,8 @@ def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
     """Mark replaced words in older lines; what is done or pinned stays as it is."""
     for line in (line for line in lines if line.sign != "done" and not line.pinned):
         for unit in line.units:
-            if place(unit.text, replaced.text) is not None:
-                unit.text = with_marks(unit.text, [replaced], _date(line))
+            if find_end(unit.text, replaced.text) is not None:
+                unit.text = add_marks(unit.text, [replaced], _date(line))
 
 
 def _count_statements(text: str) -> int:

@@ -22,7 +22,7 @@ from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult, RunAsi
 from sakti.memory.shared import CondensedPart, join_texts, parts
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.memory.statements.sentences import speaker
-from sakti.store.log.replaced import NOTE, remove_marks
+from sakti.store.log.replacements import NOTE, remove_marks
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span
 

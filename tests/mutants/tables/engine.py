@@ -283,7 +283,7 @@ MUTANTS = (
         "state.prompts = []",
         by="tests/unit/memory/test_requests.py::test_the_prompt_is_in_every_request_of_its_turn",
     ),
-    M("engine-not-mended", f"{OPENING}:open_record", "integrity.mend(db, record.id, now)", '""'),
+    M("engine-not-mended", f"{OPENING}:open_record", "integrity.repair_states(db, record.id, now)", '""'),
     M(
         "engine-dead-leases-stay",
         f"{OPENING}:open_record",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.config import MemorySettings
 from sakti.memory.phases import Phase, ReflectionPhase
@@ -48,8 +48,8 @@ def observing(threshold: int, *, buffer: float | bool = False, block: float = 1.
 
 def condensing(threshold: int, *, share: float = 1.0, block: float = 1.0, buffer: float | bool = False) -> Any:
     memory = settings(NEVER, threshold, buffer_tokens=buffer, activate_after_idle=False)
-    reflection = dataclasses.replace(memory.reflection, buffer_activation=share, block_after=block)
-    return dataclasses.replace(memory, reflection=reflection)
+    reflection = replace(memory.reflection, buffer_activation=share, block_after=block)
+    return replace(memory, reflection=reflection)
 
 
 def pending(driver: Driver) -> int:
@@ -144,7 +144,7 @@ async def test_idle_time_is_over_when_it_has_passed(driver: Driver, less: int, e
     driver.engine.observation.start()
     await driver.engine.wait_idle()
     memory = observing(pending(driver) + 1, buffer=100, block=2.0)
-    await under(driver, dataclasses.replace(memory, activate_after_idle=60_000))
+    await under(driver, replace(memory, activate_after_idle=60_000))
     driver.clock.time = driver.said[-1].created_at + 60_000 - less
     await driver.engine.begin_turn(provider="scripted", model="demo")
     assert (cursor(driver) >= 0) is entered

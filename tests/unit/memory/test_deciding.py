@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import dataclasses
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.errors import ProviderError
 from sakti.core.events import MemoryActivation
@@ -223,7 +223,7 @@ async def test_what_is_said_while_the_window_is_read_stays_in_it(tmp_path: Path)
 
 
 async def test_who_has_caught_up_is_behind_no_more(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for n in range(30):
         await driver.begin(WORDS * 15)
@@ -367,7 +367,7 @@ async def observed_elsewhere(path: Path, first: str) -> AsyncGenerator[tuple[Dri
     mine = await Driver.make(path, BUFFERED, clock=other.clock)
     mine.patience = 30
     await mine.open()
-    mine.said = await mine.store.read(messages.after, "t1", -1)
+    mine.said = await mine.store.read(messages.list_after, "t1", -1)
     yield other, mine
     await other.close()
     await mine.close()

@@ -241,7 +241,7 @@ async def test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop(tmp_path: Path)
         await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
         await driver.engine.wait_idle()
     found = await driver.store.read(
-        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+        memory_log.read_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
     )
     assert {line.content for line in found if line.kind == "observation"} == {
         "a" * 9_997 + " … [truncated]",
@@ -264,7 +264,7 @@ async def test_flags_are_stored_with_the_line(tmp_path: Path) -> None:
         await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
         await driver.engine.wait_idle()
     found = await driver.store.read(
-        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+        memory_log.read_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
     )
     marked = {line.content: line.flags for line in found if line.flags}
     assert marked == {"It is in lib/made_up.py [unverified]": ("path: lib/made_up.py",)}

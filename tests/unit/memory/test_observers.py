@@ -602,7 +602,7 @@ def test_answers_are_plain_json() -> None:
 
 
 def test_a_named_reflector_moves_no_observer() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     memory = MemorySettings()
     named = replace(memory, reflection=replace(memory.reflection, model="b/large"))

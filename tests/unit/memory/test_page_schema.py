@@ -66,7 +66,7 @@ async def test_an_update_is_checked_after_the_merge_and_names_the_place(tmp_path
             await change(store, wrong)
         with pytest.raises(MemoryFailure):
             await change(store, wrong, replace=True)
-    assert await store.read(pages.working_memory, "resource", "w") == (
+    assert await store.read(pages.read_working_memory, "resource", "w") == (
         json.dumps({"stack": {"db": "sqlite", "port": 5432}}, indent=2),
         2,
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.tools.catalog import make_tools
-from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
+from sakti.core.config import MemorySettings, WorkingMemorySettings, flatten, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.memory import pages as memory_pages
@@ -70,7 +70,7 @@ async def test_both_pages_are_sent_the_workspaces_first(tmp_path: Path) -> None:
     ]
     assert "of the workspace" in blocks[0].text and "of the thread" in blocks[1].text
     assert [b.edge for b in blocks] == [False, True], "the cached part ends behind the last"
-    driver.settings = dataclasses.replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
+    driver.settings = replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
     await driver.engine.close()
     await driver.open()
     await driver.begin("and now")
@@ -85,14 +85,14 @@ async def test_switched_off_it_is_said_and_nothing_is_written(store: Store, tmp_
         await off.add_note("t1", "use tabs")
     refused = await mutate(store, tmp_path, enabled=False)("# A\nb")
     assert (refused["success"], refused["code"]) == (False, "off")
-    assert await store.read(rows.working_memory, "resource", str(tmp_path)) is None
+    assert await store.read(rows.read_working_memory, "resource", str(tmp_path)) is None
 
 
 async def test_the_scope_decides_which_page_is_written_unless_one_is_named(store: Store, tmp_path: Path) -> None:
     where = str(tmp_path)
     own = pages(store, tmp_path, scope="thread")
     await own.add_note("t1", "only here")
-    assert await store.read(rows.working_memory, "resource", where) is None
+    assert await store.read(rows.read_working_memory, "resource", where) is None
     assert "- only here" in (await own.read_thread_page("t1"))
     assert (await mutate(store, tmp_path, scope="thread")("# Stack\nPython"))["success"]
     assert "Python" in await own.read_thread_page("t1")
@@ -161,7 +161,7 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_checked_and_shown() -> None:
-    shown = flat(load().config)
+    shown = flatten(load().config)
     assert (shown["memory.working_memory.enabled"], shown["memory.working_memory.scope"]) == (True, "resource")
     assert shown["memory.working_memory.template"] is None
     with pytest.raises(ConfigError, match="'resource' or 'thread'"):

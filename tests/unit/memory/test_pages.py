@@ -36,9 +36,11 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
     page, changed = await stored.update("# Tech stack\nPython", actor="agent")
     assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
     await stored.update("# Only\nthis", replace=True)
-    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
+    assert await store.read(pages.read_working_memory, "resource", "workspace") == ("# Only\nthis", 2)
     assert (await stored.update("# Only\nthis"))[1] == ()
-    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2), "not written again"
+    assert await store.read(pages.read_working_memory, "resource", "workspace") == ("# Only\nthis", 2), (
+        "not written again"
+    )
     await stored.add_note("no ORM")
     page = await stored.add_note("use  tabs")
     assert page.endswith("# Notes\n- no ORM\n- use tabs")
@@ -71,7 +73,7 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
         await driver.prepare()
         await driver.step({"text": "done"}, f"d{number}")
         await driver.engine.end_turn()
-    merged = await driver.store.read(memory.groups, driver.engine.record_id, "superseded")
+    merged = await driver.store.read(memory.list_groups, driver.engine.record_id, "superseded")
     group = next(g for g in merged if g.first_index)  # not the thread's first
 
     async def ask(**values):

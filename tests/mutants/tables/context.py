@@ -12,14 +12,14 @@ MUTANTS = (
     M(
         "context-edge",
         "sakti.memory.context:ContextBuilder._render",
-        "out[-1] = structs.replace(out[-1], edge=True)",
-        "pass",
+        "structs.replace(newest, edge=True)",
+        "newest",
     ),
     M(
         "context-tokens",
         "sakti.memory.context:ContextBuilder._render",
-        "sum(b.tokens for b in out[1:])",
-        "sum(b.tokens for b in out)",
+        "sum(b.tokens for b in fresh.values())",
+        "sum(b.tokens for b in blocks)",
     ),
     M(
         "context-stale-cache",
@@ -173,6 +173,6 @@ MUTANTS = (
     ),
     M("modes-numbers", "sakti.memory.modes:settings_for", "if mode == DEFAULT:", "if True:"),
     M("levels-synthetic", "sakti.memory.summaries:_extract", ' and "synthetic" not in message.metadata', ""),
-    M("levels-window", "sakti.memory.summaries:due", "mark + TEN <= below", "True"),
+    M("levels-window", "sakti.memory.summaries:find_due_level", "mark + TEN <= below", "True"),
     M("levels-provisional", "sakti.memory.summaries:next_due", ' or any(m.state == "provisional" for m in ten)', ""),
 )

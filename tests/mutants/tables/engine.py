@@ -168,7 +168,7 @@ MUTANTS = (
     M(
         "engine-prompt-lost",
         f"{REQUEST}:RequestBuilder.messages",
-        "messages = [*(m for m in prompts if m.index <= window.cursor), *messages]",
+        "messages = [*(m for m in prompts if m.index <= state.window.cursor), *messages]",
         "pass",
         by="tests/unit/memory/test_requests.py::test_the_prompt_is_in_every_request_of_its_turn",
     ),
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     M(
         "engine-backlog-whole",
-        "sakti.memory.request:RequestBuilder.messages",
+        "sakti.memory.request:RequestBuilder._fit",
         "(state.message_limit, most)",
         "(most,)",
     ),

@@ -37,22 +37,21 @@ def select_messages(state: MemoryState, *, whole_turn: bool = True) -> list[Mess
     return list(messages[: cuts[-1]]) if cuts else []
 
 
-async def observe_all(observation: Observation, focus: str, own: list[Group], *, whole_turn: bool) -> list[Message]:
-    """Activate the buffered groups of `select_messages`, observe the rest now; return those messages.
+async def observe_all(observation: Observation, focus: str, into: list[Group], *, whole_turn: bool) -> None:
+    """Activate the buffered groups of the messages to compact, and observe the others now.
 
-    `own` gets the activated groups. Groups are never split: one that begins in the range goes whole, even where it
-    reaches into the last exchange.
+    `into` gets the activated groups, also if the caller is cancelled. Groups are never split: one that begins in the
+    range goes whole, even if it reaches into the last exchange.
     """
     state = observation.state
     selected = select_messages(state, whole_turn=whole_turn)
     if not selected:
-        return []
+        return
     last = selected[-1].index
-    await state.activate_ready(last, own)
+    await state.activate_ready(last, into)
     rest = [m for m in state.window.find_uncovered_messages() if m.index <= last]
     if not state.window.ready():
-        await observation.now(rest, focus, own)
-    return selected
+        await observation.now(rest, focus, into)
 
 
 async def _join(observation: Observation) -> None:
@@ -60,7 +59,7 @@ async def _join(observation: Observation) -> None:
     await observation.join_others()
 
 
-async def _completes(work: Coroutine[Any, Any, object]) -> bool:
+async def _run_unless_cancelled(work: Coroutine[Any, Any, object]) -> bool:
     """Await `work`; return False if the caller was cancelled meanwhile, and clear the cancellation."""
     try:
         await work
@@ -77,18 +76,18 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     `warnings` says what stays. The record covers exactly what this run activated itself.
     """
     state = observation.state
-    stopped = not await _completes(_join(observation))
+    stopped = not await _run_unless_cancelled(_join(observation))
     tokens_before = state.window.pending + state.observation_tokens
     before, pending, selected = _snapshot(state), list(state.window.messages), select_messages(state)
     activated: list[Group] = []
-    if not stopped and not await _completes(observe_all(observation, focus, activated, whole_turn=True)):
+    if not stopped and not await _run_unless_cancelled(observe_all(observation, focus, activated, whole_turn=True)):
         await observation.stop()
         stopped = True
-    gone = [m for m in pending if m.index <= state.window.cursor]
-    if not activated or not gone:
+    observed = [m for m in pending if m.index <= state.window.cursor]
+    if not activated or not observed:
         why = "Stopped: nothing was changed." if stopped else state.note
         return _report_unchanged(state, tokens_before, why if selected else None)
-    done = _record(state, focus, activated, gone, before, tokens_before)
+    done = _record(state, focus, activated, observed, before, tokens_before)
 
     def store(db: Database) -> tuple[int, int, int]:
         moves.add_compaction(db, done)
@@ -105,7 +104,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         done.tokens_after,
         lines,
         _warn_of_unobserved(state, selected, stopped=stopped),
-        gone_tokens=sum(m.tokens for m in gone),
+        gone_tokens=sum(m.tokens for m in observed),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,
         pinned=pinned,
@@ -126,7 +125,12 @@ def _warn_of_unobserved(state: MemoryState, selected: Sequence[Message], *, stop
 
 
 def _record(
-    state: MemoryState, focus: str, own: Sequence[Group], gone: Sequence[Message], before: Json, tokens_before: int
+    state: MemoryState,
+    focus: str,
+    groups: Sequence[Group],
+    messages: Sequence[Message],
+    before: Json,
+    tokens_before: int,
 ) -> Compaction:
     window = state.window
     return Compaction(
@@ -135,11 +139,11 @@ def _record(
         window.thread.resource_id,
         window.record.id,
         focus,
-        gone[0].index,
-        gone[-1].index,
-        len(gone),
-        tuple(m.id for m in gone),
-        tuple(g.id for g in own),
+        messages[0].index,
+        messages[-1].index,
+        len(messages),
+        tuple(m.id for m in messages),
+        tuple(g.id for g in groups),
         before,
         tokens_before,
         window.pending + state.observation_tokens,

@@ -71,10 +71,10 @@ MUTANTS = (
     M(
         "engine-wait-always",
         f"{WAITING}:_must_wait",
-        "or not comes_in",
+        "or not is_coming",
         "or True",
     ),
-    M("engine-wait-not-ready", f"{WAITING}:_must_wait", " or not comes_in", ""),
+    M("engine-wait-not-ready", f"{WAITING}:_must_wait", " or not is_coming", ""),
     M(
         "engine-wait-not-running",
         f"{WAITING}:_must_wait",
@@ -90,7 +90,7 @@ MUTANTS = (
     M(
         "engine-wait-impatient",
         f"{WAITING}:wait_for_messages",
-        "if observation.elsewhere and looks_elsewhere:",
+        "if observation.is_busy_elsewhere and may_join_others:",
         "if False:",
         by="tests/unit/memory/test_deciding.py::test_a_step_waits_for_what_another_window_observes",
     ),

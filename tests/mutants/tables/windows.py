@@ -43,16 +43,16 @@ MUTANTS = (
     M(
         "compact-ready-beyond",
         f"{COMPACTION}:observe_all",
-        "await state.activate_ready(last, own)",
-        "await state.activate_ready(None, own)",
+        "await state.activate_ready(last, into)",
+        "await state.activate_ready(None, into)",
         by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",
     ),
     M("compact-over-ready", f"{COMPACTION}:observe_all", "if not state.window.ready():", "if state.window.ready():"),
-    M("compact-not-ready", f"{COMPACTION}:observe_all", "    await state.activate_ready(last, own)\n", ""),
+    M("compact-not-ready", f"{COMPACTION}:observe_all", "    await state.activate_ready(last, into)\n", ""),
     M(
         "compact-owns-others",
         f"{COMPACTION}:_record",
-        "tuple(g.id for g in own)",
+        "tuple(g.id for g in groups)",
         "tuple(g.id for g in window.active if g.observes)",
     ),
     M(
@@ -66,8 +66,8 @@ MUTANTS = (
     M(
         "compact-count",
         f"{COMPACTION}:compact",
-        "gone = [m for m in pending if m.index <= state.window.cursor]",
-        "gone = list(found)",
+        "observed = [m for m in pending if m.index <= state.window.cursor]",
+        "observed = list(selected)",
     ),
     M(
         "compact-ready-not-noted",

@@ -59,7 +59,7 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
         for text, spans in shared.pieces(group):
             if text:
                 shown = dates.add_relative_time_to_observations(for_actor(text), now, previous_date).strip("\n")
-                blocks.append(f"{shared.tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
+                blocks.append(f"{shared.format_tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
                 previous_date = None  # the next thread starts its own dates
         return "\n".join(blocks)
     text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")

@@ -239,8 +239,10 @@ class RequestBuilder:
         others = await self._store.read(
             memory_log.list_unobserved_of_others, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers.threshold * shared.SHARE)
-        self._other_threads = shared.text(others, self._counter, limit, state.timezone) if others else ""
+        limit = int(state.numbers.threshold * shared.OTHERS_SHARE)
+        self._other_threads = (
+            shared.format_other_threads(others, self._counter, limit, state.timezone) if others else ""
+        )
 
     def summarise(self, window: Window) -> None:
         """Begin to summarise messages that have left the window."""

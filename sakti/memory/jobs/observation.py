@@ -277,9 +277,9 @@ class Observation:
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
         if window.record.scope != "resource":
             return earlier, [g.text for g in earlier]
-        ancestry = shared.lineage(window.thread)  # other threads' work does not belong to this thread's state
-        texts = [shared.own_text(g, ancestry) for g in earlier]
-        return [g for g in earlier if shared.is_own(spans(g), ancestry)], texts
+        ancestry = shared.lineage_of(window.thread)  # other threads' work does not belong to this thread's state
+        texts = [shared.text_of_lineage(g, ancestry) for g in earlier]
+        return [g for g in earlier if shared.is_of_lineage(spans(g), ancestry)], texts
 
 
 WITHOUT_MODEL_S = 1.0  # the longest time that a job takes once its model is given up

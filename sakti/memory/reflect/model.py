@@ -126,7 +126,7 @@ class ModelReflector:
     def _read_answer(self, text: str, system_hash: str, level: int) -> ReflectResult | None:
         """Return the reflection in a model's answer; None if it has none."""
         parsed = parse.parse_reflector_output(text)
-        observations = parse.clean(shared.without_labels(parsed.observations))
+        observations = parse.clean(shared.remove_labels(parsed.observations))
         if parsed.degenerate or not observations:
             return None
         return ReflectResult(
@@ -157,7 +157,7 @@ def label_log(request: ReflectInput) -> str:
     for group_id, text in request.groups:
         name = request.labels.get(group_id, "")
         if name != before:
-            out.append(f"## {name or shared.NOBODYS}")
+            out.append(f"## {name or shared.NO_THREAD}")
         size = text.count("\n") + 2  # with the empty line behind it
         out += anchored[:size]
         anchored, before = anchored[size:], name

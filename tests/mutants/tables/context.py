@@ -118,8 +118,8 @@ MUTANTS = (
         "request.start_level + MORE_LEVELS) + 1",
         "request.start_level) + 1",
     ),
-    M("elsewhere-oldest", "sakti.memory.shared:text", "reverse=True", "reverse=False"),
-    M("elsewhere-limit", "sakti.memory.shared:text", "if used + size > limit:", "if False:"),
+    M("elsewhere-oldest", "sakti.memory.shared:format_other_threads", "reverse=True", "reverse=False"),
+    M("elsewhere-limit", "sakti.memory.shared:format_other_threads", "if used + size > limit:", "if False:"),
     M(
         "elsewhere-id",
         "sakti.memory.shared:thread_alias",

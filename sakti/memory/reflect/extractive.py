@@ -26,9 +26,9 @@ from sakti.memory.statements.sentences import (
     SPECIFIC,
     TOOL,
     agent_kind,
-    lasts,
+    content_words,
+    is_lasting,
     split_sentences,
-    telling_words,
     worth_of,
 )
 from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
@@ -203,7 +203,7 @@ def _set_worth(lines: Sequence[_DigestLine]) -> None:
     A word counts more the fewer lines have it, so that repeated topics are dropped before single ones. One good
     sentence is enough to find its message by, so a log covers many messages rather than a few of them completely.
     """
-    frequency = Counter(word for line in lines for word in telling_words(" ".join(u.text for u in line.units)))
+    frequency = Counter(word for line in lines for word in content_words(" ".join(u.text for u in line.units)))
 
     def rarity(word: str) -> float:
         return math.log(1 + len(lines) / frequency[word])
@@ -221,7 +221,7 @@ def _set_worth(lines: Sequence[_DigestLine]) -> None:
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
     speech = lead[1] if lead is not None else ""
     if sign == "high":
-        return EXACT if lasts(text) else STATED
+        return EXACT if is_lasting(text) else STATED
     if speech == "Agent said":
         return STATED
     if sign in ("done", "low"):

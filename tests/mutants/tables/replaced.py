@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     M(
         "quality-full",
-        "sakti.memory.worker:MemoryWorker._condensed_somehow",
+        "sakti.memory.worker:MemoryWorker._condense_or_extract",
         "not request.full or ",
         "",
         by="tests/unit/memory/test_reflection_quality.py::test_junk_replaces_no_log",

@@ -242,7 +242,7 @@ class _ProgramImport:
             await store.write(self._save, replace(now, offset=read_to), earlier)
 
     def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
-        """Store the offset up to which a source was read; `before`: state of an import that read its beginning."""
+        """Store the offset up to which a source was read; `before`: state after an earlier import."""
         counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 

@@ -80,23 +80,23 @@ def make_reference(number: bytes, key: int) -> bytes:
     return MARK + number + key.to_bytes(_KEY, "big")
 
 
-def archive_number_of(found: bytes) -> bytes:
+def archive_number_of(reference: bytes) -> bytes:
     """Return the number of the archive that a reference names."""
-    return found[len(MARK) : len(MARK) + _ID]
+    return reference[len(MARK) : len(MARK) + _ID]
 
 
-def key_of(found: bytes) -> int:
-    return int.from_bytes(found[len(MARK) + _ID :], "big")
+def key_of(reference: bytes) -> int:
+    return int.from_bytes(reference[len(MARK) + _ID :], "big")
 
 
-def read(found: bytes) -> str | bytes | None:
+def read(reference: bytes) -> str | bytes | None:
     """Return the part that a reference replaces; None if the archive is missing or unreadable."""
     with _lock:
         try:
-            archive = _archive(archive_number_of(found))
+            archive = _archive(archive_number_of(reference))
             if archive is None:
                 return None
-            row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(found),)).fetchone()
+            row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(reference),)).fetchone()
         except apsw.Error:
             return None
     return row[0] if row and isinstance(row[0], str | bytes) else None
@@ -139,9 +139,9 @@ def _open_file(place: Path, file: tuple[int, int]) -> _OpenArchive | None:
         return None
 
 
-def _close(known: _OpenArchive | None) -> None:
-    if known is not None:
-        known.connection.close()
+def _close(archive: _OpenArchive | None) -> None:
+    if archive is not None:
+        archive.connection.close()
 
 
 def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
@@ -172,7 +172,7 @@ def create(database: Path) -> None:
     build(path_of(database), secrets.token_bytes(_ID))
 
 
-def build(place: Path, own: bytes) -> None:
+def build(place: Path, archive_number: bytes) -> None:
     """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -182,7 +182,7 @@ def build(place: Path, own: bytes) -> None:
         if connection.execute("SELECT count(*) FROM sqlite_schema").get:
             raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
         connection.execute(SCHEMA)
-        connection.execute("INSERT INTO archive VALUES (?)", (own,))
+        connection.execute("INSERT INTO archive VALUES (?)", (archive_number,))
 
 
 def store_parts(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:

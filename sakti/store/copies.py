@@ -1,7 +1,7 @@
 """Copy databases: backups on disk, temporary copies in memory, and what other programs stored.
 
-A backup is a consistent, checked copy of a database in use, named only once it is complete. A temporary copy is in
-memory: nothing of it reaches the disk. Files that SQLite must not touch are copied to a private folder first.
+A backup is a consistent, checked copy of a database in use; it gets its name when it is complete. A temporary copy is
+only in memory. Files that SQLite must not touch are copied to a private folder first.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
 
 # --- backups --------------------------------------------------------------------------------------------------
 
-PAGES = 2_000  # that are copied between two looks at anything else
+PAGES = 2_000  # copied in one step
 
 
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
     """Copy a database in use, with its archive; return the copies."""
     _refuse_existing(db, target)
     copy(db, target)
-    try:  # behind it: what the copy refers to is in the archive by now
+    try:  # after the database, so that everything that it refers to is in the archive
         archive = _copy_archive(db, path, target)
     except BaseException:
         target.unlink(missing_ok=True)
@@ -133,8 +133,8 @@ def copy(
 ) -> None:
     """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.
 
-    Concurrent writers are neither delayed nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
-    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
+    Concurrent writers are not delayed, and their changes not copied. A copy that is not `wanted` is removed. Raises
+    `StoreError` (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} already exists; name another file.", code="exists")
@@ -222,7 +222,7 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
 
 # --- other programs' data -------------------------------------------------------------------------------------
 
-TRIES = 3  # copies of a database that changes meanwhile
+TRIES = 3  # to copy a database that changes meanwhile
 
 
 class ForeignDatabase:

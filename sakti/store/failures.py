@@ -17,7 +17,7 @@ from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
 from sakti.store.text_registry import tables
 
-# What is tried again later may succeed; the rest needs the user.
+# Errors, their code, and whether a retry may succeed.
 _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), "busy", True),
     ((apsw.FullError,), "full", True),
@@ -25,9 +25,9 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
     ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
 )
-_GONE = "FOREIGN KEY"  # of SQLite's words: what a row refers to is no more
-ROOM = 64 << 10  # bytes that SQLite needs on a disk for its shared memory and a few pages; with less it is full
-_OF_THE_DISK = (apsw.CantOpenError, apsw.IOError)
+_FOREIGN_KEY = "FOREIGN KEY"  # in SQLite's message: the row refers to one that was removed
+ROOM = 64 << 10  # bytes of free space that SQLite needs for its shared memory and a few pages
+_DISK_ERRORS = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
@@ -52,7 +52,7 @@ def code_at(error: BaseException, path: Path) -> str | None:
     """
     code = code_of(error)
     return (
-        "full" if code == "io" and isinstance(find_sqlite_error(error), _OF_THE_DISK) and _is_disk_full(path) else code
+        "full" if code == "io" and isinstance(find_sqlite_error(error), _DISK_ERRORS) and _is_disk_full(path) else code
     )
 
 
@@ -68,7 +68,7 @@ def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: fl
 
     `saving`: the statement was a write; what that means for the user is for the caller to say.
     """
-    code = code_at(error, path) or ("gone" if _GONE in _sqlite_message(error) else "store")
+    code = code_at(error, path) or ("gone" if _FOREIGN_KEY in _sqlite_message(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: no space left for {path}.",

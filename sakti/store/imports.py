@@ -235,7 +235,7 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
-    """Forget the entries of a run, except those of threads that stay; sources are read from their beginning."""
+    """Forget the entries of a run, except those of threads that stay, and the offsets of all sources."""
     for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
         rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     ImportSourceRow.update(offset=0, size=-1).execute(db)

@@ -43,7 +43,7 @@ class Secret(Struct, frozen=True):
 
 
 class _MaskingState:
-    """State of masking in this process: key of the marks, secrets of the environment, cache of clean texts."""
+    """State of masking: the key of the marks, secrets of the environment, and a cache of clean texts."""
 
     def __init__(self) -> None:
         self.key = randomness.token_bytes(16)

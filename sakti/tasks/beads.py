@@ -115,19 +115,19 @@ def import_issues(
 
     `source`: the program that they are from; `batch`: the id of the import in the log of changes.
     """
-    coming = _Import(db, actor, ids, Report(), batch or ids.new(), source)
+    state = _Import(db, actor, ids, Report(), batch or ids.new(), source)
     imported = rows.map_by_source(db, actor.resource_id, source)
-    pairs = coming.import_all(issues, imported)
-    met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
-    coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
-    coming.connect(pairs)
-    names = {task: name for name, task in coming.tasks.items()}
-    for epic in reopen_epics(db, actor, coming.batch):
-        coming.report.notes.append((names.get(epic.id, epic.handle), "it became open: it has open children"))
+    pairs = state.import_all(issues, imported)
+    seen = {*state.tasks, *(name for name, _ in state.report.skipped)}
+    state.report.gone += sorted(name for name, task in imported.items() if name not in seen and not task.deleted)
+    state.connect(pairs)
+    names = {task: name for name, task in state.tasks.items()}
+    for epic in reopen_epics(db, actor, state.batch):
+        state.report.notes.append((names.get(epic.id, epic.handle), "it became open: it has open children"))
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
-        raise DryRun(coming.report)
-    return coming.report
+        raise DryRun(state.report)
+    return state.report
 
 
 def _find_reason_to_skip(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
@@ -215,8 +215,8 @@ class _Import(Struct):
             before, after = _read_edges(old), _read_edges(issue)
             self._remove_all(name, before.keys() - after.keys())
             new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
-        coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
-        gate = Gate(self.db, self.actor.resource_id, coming)
+        new_edges = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
+        gate = Gate(self.db, self.actor.resource_id, new_edges)
         for name, on, kind, theirs in new:
             if on in self.tasks:
                 self._admit(gate, name, on, kind, theirs, was_there=name in was_there)
@@ -229,18 +229,18 @@ class _Import(Struct):
             if on in self.tasks:
                 self._remove(self.tasks[name], self.tasks[on], kind)
 
-    def _admit(self, gate: Gate, name: str, on: str, kind: str, theirs: str, *, was_there: bool) -> None:
+    def _admit(self, gate: Gate, name: str, on: str, kind: str, their_type: str, *, was_there: bool) -> None:
         """Add an edge (`theirs`: its type in beads) unless it would break the graph."""
         edge = (self.tasks[name], self.tasks[on], kind)
         refused = gate.admit(edge)
         if refused is None:
             self.report.dependencies += self._put(edge, was_there=was_there)
-            if theirs != kind:
-                self._note(name, f"its {theirs} edge to {on} became {kind}")
+            if their_type != kind:
+                self._note(name, f"its {their_type} edge to {on} became {kind}")
         elif refused.cycle:
             self.report.cycles.append(list(refused.cycle))
         else:
-            self._note(name, f"its {theirs} edge to {on} was skipped: {refused.reason}")
+            self._note(name, f"its {their_type} edge to {on} was skipped: {refused.reason}")
 
     def _note(self, name: str, note: str) -> None:
         self.report.notes.append((name, note))

@@ -155,9 +155,9 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
     if not end:
         raise TaskError(_describe_deadlock(db, task.id, steps), code="deadlock")
     chain: list[tuple[str, str]] = []
-    came = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
+    predecessors = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
     while end != task.id:
-        before, why = came[end]
+        before, why = predecessors[end]
         chain.insert(0, (end, why))
         end = before
     names = questions.get_many(db, [task.id, *(t for t, _ in chain)])
@@ -200,10 +200,10 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
 
     A task that cannot start waits for something, so the first step from each leads into a cycle.
     """
-    way = [start]
-    while way[-1] not in way[:-1]:
-        way.append(steps[way[-1]][0][0])
-    ring = way[way.index(way[-1]) :]
+    path = [start]
+    while path[-1] not in path[:-1]:
+        path.append(steps[path[-1]][0][0])
+    ring = path[path.index(path[-1]) :]
     names = questions.map_handles(db, ring)
     waits: list[str] = []
     for task, other in itertools.pairwise(ring):

@@ -251,8 +251,8 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
     before = str(thread.metadata.get("active_task_id") or "")
     thread_store.update_metadata(db, thread.id, {"active_task_id": task.id})
     other = questions.get(db, before) if before and before != task.id else None
-    still = other is not None and other.status == "in_progress" and other.session_id == actor.session_id
-    return other.handle if other is not None and still else None
+    is_claimed = other is not None and other.status == "in_progress" and other.session_id == actor.session_id
+    return other.handle if other is not None and is_claimed else None
 
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:

@@ -257,8 +257,10 @@ def list_thread_ids(db: Database, resource_id: str) -> list[str]:
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
     """Return (id, thread id, index) of the newest message in a workspace whose id is or ends with `text`."""
     row, thread = MessageRow, ThreadRow
-    gone = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
-    here = row.select(row.id, row.thread_id, row.message_index).where(row.resource_id == resource_id, ~fn.EXISTS(gone))
+    deleted = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
+    here = row.select(row.id, row.thread_id, row.message_index).where(
+        row.resource_id == resource_id, ~fn.EXISTS(deleted)
+    )
     newest = here.where(ends_with(row.id, text)).order_by(row.created_at.desc())
     return first(db, here.where(row.id == text)) or first(db, newest)
 
@@ -338,8 +340,8 @@ def _is_worth_carrying(line: LogLine) -> bool:
     """Return whether a new thread gets a line: an important one, less than half of it replaced."""
     if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
         return False
-    gone = sum(len(part.text.split()) for part in line.earlier)
-    return not gone or 2 * gone < len(replacements.remove_marks(line.content).split())
+    replaced_words = sum(len(part.text.split()) for part in line.earlier)
+    return not replaced_words or 2 * replaced_words < len(replacements.remove_marks(line.content).split())
 
 
 def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[LogLine]:
@@ -351,7 +353,7 @@ def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[Log
 def build_carry_over(
     db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
 ) -> CarryOver | None:
-    """Return the earlier work that a new thread of a workspace begins with; None without an earlier thread."""
+    """Return the earlier work that a new thread begins with; None without an earlier thread."""
     row, message = ThreadRow, MessageRow
     messages = message.select(message.pk).where(message.thread_id == row.id)
     columns = row.id, row.title, row.metadata, row.updated_at

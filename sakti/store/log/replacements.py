@@ -1,4 +1,4 @@
-"""Mark words of log lines that newer lines replace; computed from stored rows, so that older text never changes.
+"""Mark words of log lines that newer lines replace; stored text never changes.
 
 The metadata of the newer line has the words of the older one that it replaces. Reflections repeat marks and notes in
 the same form.

@@ -151,10 +151,10 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
         keys = [int(str(key)) for (key,) in rows]
         if not keys:
             return 0, None
-        gone = sorted(set(keys) - archive_file.find_referred_keys(db, keys, number))
+        unreferenced = sorted(set(keys) - archive_file.find_referred_keys(db, keys, number))
         with file:
-            file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in gone])
-        return len(gone), keys[-1]
+            file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in unreferenced])
+        return len(unreferenced), keys[-1]
 
 
 def recover_archive(db: Database, path: Path, end: str) -> str:

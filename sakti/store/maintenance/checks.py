@@ -91,9 +91,11 @@ def _check_search(db: Database) -> Finding:
     lost = len(search_index.unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
-    what = [f"{lost} messages are not searchable"] if lost else []
-    what += [f"{threads} deleted or restored threads are not finished"] if threads else []
-    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, is_repairable=True)
+    problems = [f"{lost} messages are not searchable"] if lost else []
+    problems += [f"{threads} deleted or restored threads are not finished"] if threads else []
+    return Finding(
+        "search", not problems, "; ".join(problems) or "every message is searchable", INDEX, is_repairable=True
+    )
 
 
 def _check_packing(db: Database) -> Finding:
@@ -139,18 +141,20 @@ def integrity(db: Database) -> list[str]:
 
 def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
     """Check that an index matches its texts and that no replaced index remains."""
-    what = []
+    problems = []
     if broken:
-        what.append("it is damaged")
+        problems.append("it is damaged")
     else:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
-        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n]
-        if deep and not what and (n := index_upkeep.count_differing(db, table)):
-            what.append(f"{n} {DIFFER}")
+        problems += [
+            f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n
+        ]
+        if deep and not problems and (n := index_upkeep.count_differing(db, table)):
+            problems.append(f"{n} {DIFFER}")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
-        what.append("an old one still exists")
-    detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"
-    return Finding(table, not what, detail, INDEX, is_repairable=True)
+        problems.append("an old one still exists")
+    detail = f"does not match its texts: {', '.join(problems)}" if problems else "consistent"
+    return Finding(table, not problems, detail, INDEX, is_repairable=True)
 
 
 def _check_task_index(db: Database, *, broken: bool) -> Finding:
@@ -209,7 +213,7 @@ _TO_READ_MS = 5_000
 
 
 def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
-    """Return all findings on the database at `path`: its place and file first, then its contents. Read-only.
+    """Return findings on the database at `path`: place and file first, then contents. Read-only.
 
     `deep`: each indexed text is also compared with its index.
     """
@@ -251,8 +255,10 @@ def _describe_file_error(error: StoreError) -> Finding:
 def _check_place(path: Path) -> list[Finding]:
     """Check where the database lies and who may read it."""
     findings: list[Finding] = []
-    wide = [(p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None]
-    for p, mode in wide:
+    shared = [
+        (p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None
+    ]
+    for p, mode in shared:
         if p == path.parent and not mode & 0o022:
             continue  # others may look into the folder: its files are private all the same
         what = "write into" if p == path.parent else "read"

@@ -199,8 +199,8 @@ DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
 
 def list_deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
     """Return the deleted tasks of all workspaces up to a time (Unix ms), last deleted first."""
-    gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
-    return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
+    deleted = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
+    return list(deleted.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
 
 
 def copies(path: Path) -> list[Path]:
@@ -212,16 +212,16 @@ def copies(path: Path) -> list[Path]:
     return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
 
 
-def remove_copies(found: Iterable[Path]) -> list[Path]:
+def remove_copies(copies: Iterable[Path]) -> list[Path]:
     """Remove copies with their side files; return those removed."""
-    gone: list[Path] = []
-    for copy in found:
+    removed: list[Path] = []
+    for copy in copies:
         for file in files.list_files(copy):
             with contextlib.suppress(OSError):
                 file.unlink()
         if not copy.exists():
-            gone.append(copy)
-    return gone
+            removed.append(copy)
+    return removed
 
 
 def list_named_files(db: Database, thread_id: str) -> list[str]:

@@ -218,9 +218,11 @@ def _look_at_texts(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     return joined, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _mask_as_one_text(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+def _mask_as_one_text(
+    pk: int, message_pk: int, raw: str, parts: str | bytes, search_text: str | None
+) -> _Joined | None:
     """Return the masked text a search row must store; None if masking its message suffices."""
-    if raw or said is not None:
+    if raw or search_text is not None:
         return None
     text = codec.read_text(raw, parts)
     if mask_secrets(text) == text:

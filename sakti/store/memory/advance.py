@@ -70,8 +70,8 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
 
 
 def _add(db: Database, move: Add, now: int) -> MoveResult:
-    group, held = move.group, move.held
-    lease: Json = {"record_id": group.record_id, **structs.asdict(held)}
+    group, lease_key = move.group, move.held
+    lease: Json = {"record_id": group.record_id, **structs.asdict(lease_key)}
     leases.require(db, **lease)
     if group.kind == "reflection":
         require_condensable(db, group.record_id, group.merged_group_ids, move.corrections)

@@ -164,12 +164,12 @@ def find_wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         for i, t, kind, state, a, b, m in rows
     ]
     # SQL: reads JSON inside a column
-    (once,) = db.execute_sql(
+    (observed_to,) = db.execute_sql(
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
         (record_id,),
     ).fetchone() or ("{}",)
     return compute_states(
-        spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(once)
+        spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(observed_to)
     )
 
 

@@ -157,7 +157,7 @@ def find_reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tupl
 
 
 def find_waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
-    """Return the tasks that `seeds` (id, priority) wait for, each with the best priority and the task that waits.
+    """Return the tasks that `seeds` (id, priority) wait for, with the best priority and the waiting task.
 
     A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
     about `most` tasks.

@@ -86,8 +86,8 @@ def has_own_messages() -> Expression:
     """Match threads that were not imported, or were continued here after that."""
     began_here = fn.json_extract(ThreadRow.metadata, "$.origin.program").is_null()
     not_imported = fn.json_extract(MessageRow.metadata, "$.imported").is_null()
-    own = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
-    return began_here | fn.EXISTS(own)
+    added = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
+    return began_here | fn.EXISTS(added)
 
 
 def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:

@@ -58,8 +58,8 @@ with lazy_imports:
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
+    from sakti.memory import pages as memory_pages
     from sakti.memory import state as memory_state
-    from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import runs
@@ -544,7 +544,7 @@ class OpenThread:
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
-        tools = catalog.all_tools(
+        tools = catalog.make_all_tools(
             ws.store,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
@@ -554,7 +554,7 @@ class OpenThread:
         )
         if ws.files.library.offered:
             loaded = prompt.LoadedSkills(lambda: prompt.list_loaded_skills(self.thread), self.note_skills)
-            tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+            tools.append(skill_tool.make_skill_tool(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += tool_approvals.make_cards(approvals, self.approve_plan)
         tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]

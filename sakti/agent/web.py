@@ -123,7 +123,7 @@ class SessionSearch:
 
     async def search(self, run: ToolContext, service: str, query: str, limit: int, site: str | None) -> Outcome:
         """Return results for the model. Raises ToolError, HttpError and ProviderError with one sentence."""
-        host = network.read(site) if site else None
+        host = network.parse_host(site) if site else None
         if site and (host is None or host.port is not None or "*" in host.name):
             raise ToolError(f"{one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
         name, words = host.name if host is not None else "", mask_secrets(query)
@@ -252,7 +252,7 @@ class WebPages:
         """Return a page for the model. Raises HttpError, ToolError for an unreadable type."""
 
         def may_open(target: Target) -> bool:
-            return "*" in run.hosts or network.allows(run.hosts, target.host, target.port)
+            return "*" in run.hosts or network.is_allowed(run.hosts, target.host, target.port)
 
         page = self._find_cached(network.parse_url(url), may_open)
         if page is None:
@@ -286,7 +286,7 @@ class WebPages:
             phrase = HTTPStatus(answer.status).phrase if answer.status in list(HTTPStatus) else ""
             raise ToolError(f"{target.host} answered {f'{answer.status} {phrase}'.strip()}.")
         page = WebPage(target, "", len(answer.body), self._clock.now())
-        kind = pictures.kind(answer.body[: textfile.HEAD])
+        kind = pictures.detect_kind(answer.body[: textfile.HEAD])
         if kind == "image":
             shown = await _draw(answer.body, target)
             return replace(page, text=shown.content, images=shown.images)

@@ -7,11 +7,12 @@ out.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from msgspec import to_builtins
 
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
@@ -112,7 +113,7 @@ def config(settings: MemorySettings) -> Json:
         return head + "".join(w.capitalize() for w in rest)
 
     def some(values: Any, *left_out: str) -> Json:
-        fields = dataclasses.asdict(values)
+        fields = to_builtins(values)
         return {camel(k): v for k, v in fields.items() if k not in left_out and not isinstance(v, dict)}
 
     observation = {**some(settings.observation, "model"), "threadTitle": settings.thread_title}

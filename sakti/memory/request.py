@@ -19,10 +19,10 @@ from sakti.core.text import counted
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, shared
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
@@ -236,7 +236,7 @@ class RequestBuilder:
         others = await self._store.read(
             memory_log.list_unobserved_of_others, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers().threshold * shared.SHARE)
+        limit = int(state.numbers.threshold * shared.SHARE)
         self._other_threads = shared.text(others, self._counter, limit, state.timezone) if others else ""
 
     def summarise(self, window: Window) -> None:
@@ -298,7 +298,7 @@ class RequestBuilder:
         messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
         reminder = self._reminder(window)
         most = self._most_for_messages(state, reminder)
-        room = min((r for r in (state.room(), most) if r is not None), default=None)
+        room = min((r for r in (state.message_limit, most) if r is not None), default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
             limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
             most = room if ended else most  # after an answer another exchange follows
@@ -330,7 +330,7 @@ class RequestBuilder:
         if not self._settings.enabled:
             return 0, 0  # a number of messages is sent
         log = sum(b.tokens for b in self.blocks(state) if b.kind in context.LOG_KINDS)
-        return count_unsent(state.window, sent)[1], max(0, state.observation_tokens() - log)
+        return count_unsent(state.window, sent)[1], max(0, state.observation_tokens - log)
 
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""

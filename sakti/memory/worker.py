@@ -74,7 +74,7 @@ class MemoryWorker:
         self._log = current = memory_log.read_snapshot(db, record_id, self._log)
         return current.lines
 
-    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
+    def read_inputs(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
         """Return what a reflection of these groups has to keep."""
         return ReflectionInputs(
             memory_store.pinned_lines(db, merged),

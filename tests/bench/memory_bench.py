@@ -371,7 +371,7 @@ async def _observed(
     async with open_observed(counter, observer, reflector) as memory:
         asked = await ask(session, memory, tally)
         tally.whole += memory.engine.state.window.record.total_tokens_observed
-        tally.kept += memory.engine.state.observation_tokens()
+        tally.kept += memory.engine.state.observation_tokens
     return asked
 
 

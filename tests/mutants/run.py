@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.policy": (*_NUMBERS, *_MOVES, f"{_UNIT}test_figures.py"),
     "sakti.providers.facts": ("tests/unit/test_golden.py",),
     "sakti.memory.recall": _PAGES,
-    "sakti.memory.working.pages": _PAGES,
+    "sakti.memory.pages": _PAGES,
     "sakti.memory.summaries": (f"{_UNIT}test_levels.py",),
     "sakti.memory.log.parse": (f"{_UNIT}test_parsing.py", *_TEXTS, "tests/unit/test_golden.py"),
     "sakti.memory.log.lines": (

@@ -96,7 +96,7 @@ async def test_an_observation_goes_from_the_observer_to_its_row_and_the_panes(op
         stored=group_rows.insert_group,
         read=stored_lines.read_lines,
         log=ObservationsPane.show,
-        events=MemoryPane.operation,
+        events=MemoryPane.handle_operation,
     )
     numbers = ("memory.observation.message_tokens=900",)
     async with opened(walks, "One.", "Two.", "Three.", overrides=numbers) as (app, pilot):

@@ -38,7 +38,7 @@ class _Job(Struct):
         return self.ends or not any(r.process.poll() is None or r.members() for r in self.running)
 
 
-async def _beat(first: FirstLook) -> None:
+async def _beat_on(first: FirstLook) -> None:
     while True:
         first.mark.beat()
         await asyncio.sleep(records.BEAT_S)
@@ -104,7 +104,7 @@ class TurnRecorder:
         if first is None:
             yield record
             return
-        beating = asyncio.create_task(_beat(first))
+        beating = asyncio.create_task(_beat_on(first))
         try:
             yield record
         finally:  # to its end, also where the call was cancelled
@@ -194,5 +194,5 @@ class TurnRecorder:
 def _only_reads(command: str, place: WorkspaceView) -> bool:
     return all(
         part.kind == "read" and all(access != "write" for _, access in part.paths)
-        for part in commands.read(command, place).parts
+        for part in commands.analyse(command, place).parts
     )

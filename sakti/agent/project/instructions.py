@@ -13,7 +13,7 @@ from typing import Any, cast
 import pathspec
 from msgspec import Struct, field
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.markdown import (
@@ -63,7 +63,7 @@ class InstructionReader(Struct):
         try:
             real = path.resolve()
             root = next((r for r in self.roots if real.is_relative_to(r)), None)
-            if root is None or secret_reason(real, WorkspaceView(root, root)):
+            if root is None or explain_secret(real, WorkspaceView(root, root)):
                 return None
             data = read_bytes(real, LONGEST_FILE)
         except ConfigError as e:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import HOOKS, hook_files
-from sakti.agent.tools.child import ripgrep
+from sakti.agent.tools.child import find_ripgrep
 from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
@@ -86,7 +86,7 @@ async def examine(
     lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
-    found_rg = ripgrep()
+    found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
@@ -162,7 +162,7 @@ def _web(config: Config) -> list[Line]:
 
 def _checkpoints(workspace: Path) -> Line:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
-    contents = shadow.open_objects(shadow.folder_of(workspace.resolve()))
+    contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
     parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
     return Line("checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}")
@@ -240,20 +240,20 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
-        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+        choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
-        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+        problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
     return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> Line:
-    name = keys.keyring_name()
+    name = keys.get_keyring_name()
     if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
     return Line("keyring", True, name)

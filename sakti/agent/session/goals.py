@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Container
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -254,7 +253,7 @@ class Goals:
         if goal is None or not self._is_pursued(goal) or model.input_price is None:
             return settings
         rest = max(goal.max_usd - goal.usd, 0.0)
-        return dataclasses.replace(settings, max_usd=min(rest, settings.max_usd or rest))
+        return replace(settings, max_usd=min(rest, settings.max_usd or rest))
 
     async def start(self, goal: Goal) -> None:
         """Set a goal, in place of an earlier one, and begin. Raises `SaktiError`."""

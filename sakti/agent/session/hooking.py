@@ -348,7 +348,7 @@ class _BeforeCompaction(Processor):
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         memory = self._open.engine.state
-        full = self._open.workspace.config.memory.enabled and memory.full() and not memory.is_held
+        full = self._open.workspace.config.memory.enabled and memory.is_full() and not memory.is_suspended
         if full and not self._told:
             await self._hooks.fire("PreCompact", {"trigger": "auto", "custom_instructions": ""})
         self._told = full

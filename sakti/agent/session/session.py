@@ -53,7 +53,7 @@ with lazy_imports:
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
     from sakti.memory import compaction
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
 
@@ -428,7 +428,7 @@ class Session:
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
-        newest = one_line(background.last_lines(job, 1), 200)
+        newest = one_line(background.read_last_lines(job, 1), 200)
         state = background.describe_state(job)
         return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 

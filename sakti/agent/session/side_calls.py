@@ -18,7 +18,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.core import resources
 from sakti.core.config import ModelSettings
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import Event, Notice, SideQuestion, StepDiscarded, TextDelta, ThreadChanged
+from sakti.core.events import Event, Notice, SideQuestion, TextDelta, ThreadChanged
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Message, TextPart, Thread
 from sakti.memory.model_call import MemoryModel
@@ -88,8 +88,6 @@ class SideQuestions:
         def hear(event: Event) -> None:
             if isinstance(event, TextDelta):
                 thread.emit(SideQuestion(question, "answering", event.text))
-            elif isinstance(event, StepDiscarded):
-                thread.emit(SideQuestion(question, "answering", is_discarded=True))
             elif isinstance(event, Notice):
                 thread.emit(event)
 
@@ -178,7 +176,7 @@ class Titling:
 
     async def _name(self, thread: Thread, prompt: str, answer: str) -> None:
         ws = self._open.workspace
-        full_name = await registry.complete(ws.config.title_model or "", ws.env, ws.config.providers)
+        full_name = await registry.complete_name(ws.config.title_model or "", ws.env, ws.config.providers)
         provider, name = ws.models.background(full_name)
         if provider is None or name is None:
             return

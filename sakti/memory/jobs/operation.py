@@ -53,12 +53,12 @@ class Operation(Struct, frozen=True):
             window.thread.id,
             tokens,
             state.clock.now(),
-            state.snapshot(),
+            state.describe_settings(),
         )
 
     def start(self, state: MemoryState) -> None:
         state.emit(self._event("start", started_at=self.started, **{_FIELDS[self.name][0]: self.tokens}))
-        state.changed()
+        state.notify()
 
     def end(self, state: MemoryState, made: Sequence[Group]) -> None:
         _, read, written = _FIELDS[self.name]

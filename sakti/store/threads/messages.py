@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
-from sakti.core.text import phrase
+from sakti.core.text import phrase_pattern
 from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
@@ -360,7 +360,7 @@ def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
         return []
     # LIKE ignores case in ASCII only: any other character matches here, and `pattern` decides
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
-    pattern = phrase(text)
+    pattern = phrase_pattern(text)
     # SQL: calls a function of this program on packed texts
     matches = db.execute_sql(
         "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"

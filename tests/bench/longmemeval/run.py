@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.clock import SystemClock
@@ -202,7 +202,7 @@ class _ArmRun:
 
 
 def _without_memory(settings: MemorySettings) -> MemorySettings:
-    return dataclasses.replace(settings, enabled=False)
+    return replace(settings, enabled=False)
 
 
 def _hash_of_memory_prompts() -> str:

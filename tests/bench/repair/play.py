@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import tempfile
 from collections.abc import Generator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.policy import glob_escape
+from sakti.agent.judge.policy import escape_glob
 from sakti.agent.session.session import Options, Session
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished
@@ -132,13 +131,13 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     No tool may touch the repairs themselves, which contain the solutions.
     """
     config = options.config
-    outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
-    config = dataclasses.replace(
+    outputs = f"read({escape_glob(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
+    config = replace(
         config,
-        approval=dataclasses.replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
-        agent=dataclasses.replace(config.agent, max_steps=limits.steps),
-        store=dataclasses.replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
-        memory=dataclasses.replace(config.memory, read_only=False),
+        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
+        agent=replace(config.agent, max_steps=limits.steps),
+        store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
+        memory=replace(config.memory, read_only=False),
     )
     env = {**options.env, **OFFLINE}
     return replace(

@@ -36,7 +36,7 @@ MUTANTS = (
     M(
         "compact-too-little",
         f"{COMPACTION}:to_compact",
-        "if state.window.pending < state.numbers().threshold:",
+        "if state.window.pending < state.numbers.threshold:",
         "if False:",
     ),
     M("compact-beyond", f"{COMPACTION}:observe_all", "if m.index <= last]", "if True]"),

@@ -16,7 +16,7 @@ from sakti.agent.workspace import Workspace
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, ModelInfo, TextPart, Thread
-from sakti.memory.working.pages import Pages
+from sakti.memory.pages import Pages
 from sakti.providers.scripted import Answer, ScriptedProvider
 from sakti.store import user_state
 from sakti.store.connection import Database

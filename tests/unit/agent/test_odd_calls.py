@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sakti.core.types import ImagePart, ModelInfo, ToolCallPart, storable
+from sakti.core.types import ImagePart, ModelInfo, ToolCallPart, is_storable
 from sakti.providers.history import read_arguments
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -139,8 +139,8 @@ def test_what_cannot_be_stored_is_kept_as_it_was_written() -> None:
     assert call.arguments is None
     assert call.raw == '{"path": "\\ud800"}'
     assert ToolCallPart("c", "read", nested(60)).arguments is not None
-    assert not storable(nested(100))
-    assert storable({"a": ["ü", 1, None, {"b": "日"}]})
+    assert not is_storable(nested(100))
+    assert is_storable({"a": ["ü", 1, None, {"b": "日"}]})
     assert read_arguments("[" * 100_000) is None
     assert ToolCallPart("\ud800", "a\0", None, "\udfff").raw == "?"
 
@@ -197,7 +197,7 @@ async def test_a_file_with_broken_bytes_is_edited_and_its_diff_kept(store: Store
     assert "changed (+1" in results(run)[-1]
     stored = await store.read(message_store.list_page, run.session.thread.id, limit=10)
     [*_, shown] = [r.details["diff"] for m in stored for r in m.tool_results if "diff" in r.details]
-    assert "+x = 2 " in shown and storable(shown)
+    assert "+x = 2 " in shown and is_storable(shown)
 
 
 async def test_a_prompt_of_any_bytes_is_asked(store: Store, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ async def test_a_question_of_a_child_names_it_with_its_goal(store: Store, tmp_pa
     assert {(a.asker, a.target) for a in asked} == {
         (f"child thread default › {name}", f"{name}.txt") for name in ("first", "second")
     }
-    assert words.question(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
+    assert words.format_approval(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
     for each in asked:
         run.session.resolve(each.id, True)
     await run.session.wait()
@@ -528,7 +528,7 @@ async def test_undo_restores_what_a_child_changed_and_redo_brings_it_back(store:
     await run.ask("write it with a child")
     thread = run.session.thread.id
     assert (tmp_path / "w/new.txt").exists()
-    undone = undoing.of_session(run.session)
+    undone = undoing.make_undoing(run.session)
     await undone.undo(await undone.preview(1, "both"))
     assert not (tmp_path / "w/new.txt").exists()
     assert len(await store.read(runs.list_children, thread)) == 1

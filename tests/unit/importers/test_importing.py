@@ -17,7 +17,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
 from sakti.importers import service
 from sakti.importers.service import ImportOptions, Service, SourceReport
-from sakti.providers.history import turns
+from sakti.providers.history import make_turns
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines
@@ -151,7 +151,7 @@ async def test_imported_threads_are_valid_for_every_model(store: Store, root: Pa
         return [messages.list_after(db, i, -1) for (i,) in ids]
 
     for thread in await store.read(read):
-        sent = turns(thread, "anthropic", "claude")
+        sent = make_turns(thread, "anthropic", "claude")
         assert [t.role for t in sent] == ["user", "assistant"] * (len(sent) // 2) + ["user"] * (len(sent) % 2)
         calls = [p.id for m in thread for p in m.tool_calls]
         results = [getattr(p, "call_id", None) for t in sent for p in t.parts]

@@ -4,7 +4,6 @@ undo."""
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 import os
 import socket
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, StaleLeases
 from sakti.core.types import TextPart
@@ -484,7 +484,7 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
 
 
 async def test_memory_off_sends_the_newest_messages(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(fake.settings(), enabled=False, last_messages=4))
+    driver = await Driver.make(tmp_path / "m.db", replace(fake.settings(), enabled=False, last_messages=4))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(6):
         await driver.begin(LINE * 12)
@@ -500,7 +500,7 @@ async def test_memory_off_sends_the_newest_messages(tmp_path: Path) -> None:
 
 
 async def test_a_late_start_catches_up_in_slices(tmp_path: Path) -> None:
-    off = dataclasses.replace(fake.settings(), enabled=False)
+    off = replace(fake.settings(), enabled=False)
     driver = await Driver.make(tmp_path / "m.db", off)
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(30):

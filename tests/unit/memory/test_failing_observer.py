@@ -45,7 +45,7 @@ class Record:
 
 def process(record: Record, clock: FakeClock, *answers: object) -> FallbackObserver:
     made = FallbackObserver(Model(*answers), ExtractiveObserver(COUNTER), clock)
-    made.remember(record.metadata, record.keep)
+    made.load_failures(record.metadata, record.keep)
     return made
 
 

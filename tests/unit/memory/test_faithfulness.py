@@ -23,6 +23,7 @@ from sakti.store.log import lines as memory_log
 from tests.fakes import claims as told_claims
 from tests.fakes import talks
 from tests.fakes.memory import Driver, ScriptedObserver
+from tests.fakes.observers import extract
 
 SOURCE = EvidenceSource(
     "Look at src/auth/token.py:42, refresh_tokens() there takes 350 ms with pytest 8.4.1.",
@@ -222,7 +223,7 @@ def test_what_is_taken_word_for_word_has_no_flag(talk: talks.Talk) -> None:
     )
     request = ObserveInput("t", messages, "UTC")
     source = source_of(request)
-    for row in lines.rows(ExtractiveObserver(Estimator()).extract(request).text):
+    for row in lines.rows(extract(ExtractiveObserver(Estimator()), request).text):
         assert flags(row.content, source) == (), row.content
 
 

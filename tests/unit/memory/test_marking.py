@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.actions.memory.log import log_lines
+from sakti.actions.memory.log import format_log
 from sakti.core.types import TextPart
 from sakti.memory import worker as work
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
@@ -21,7 +20,7 @@ from sakti.store.log import lines as memory_log
 from sakti.store.log import replacements
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replacements import KEY, Earlier
-from sakti.tui.panes.observations import ObservationRow, log_rows
+from sakti.tui.panes.observations import ObservationRow, make_log_rows
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
 
 OLD = "* 🔴 (12:00) User stated: The port is 8080. Our region is eu-2."
@@ -195,7 +194,7 @@ class Numbered(ScriptedObserver):
 
 async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_path: Path) -> None:
     mine = settings(600, 100_000)
-    driver = await Driver.make(tmp_path / "t.db", dataclasses.replace(mine, enabled=False), observer=Numbered())
+    driver = await Driver.make(tmp_path / "t.db", replace(mine, enabled=False), observer=Numbered())
     for _ in range(8):
         await driver.say("user", TextPart("word and number 12 " * 40))
         await driver.say("assistant", TextPart("word " * 40))
@@ -260,7 +259,9 @@ def test_a_mark_stands_once_and_names_another_day() -> None:
 def test_the_pane_shows_the_mark_and_edits_the_words() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
     rows = [
-        r for r in log_rows(memory_log.add_earlier([line("The port is 8080"), newer])) if isinstance(r, ObservationRow)
+        r
+        for r in make_log_rows(memory_log.add_earlier([line("The port is 8080"), newer]))
+        if isinstance(r, ObservationRow)
     ]
     assert rows[0].text == "The port is 8080 [earlier; see 12:30]"
     assert rows[0].content == "The port is 8080"
@@ -359,8 +360,8 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
 def test_the_command_and_the_plain_chat_print_the_marks() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
     lines = memory_log.add_earlier([line("The port is 8080"), newer])
-    assert "The port is 8080 [earlier; see 12:30]" in "\n".join(log_lines(lines))
-    assert "The port is 8080 [earlier; see 12:30]" in next(words.log_lines(lines))
+    assert "The port is 8080 [earlier; see 12:30]" in "\n".join(format_log(lines))
+    assert "The port is 8080 [earlier; see 12:30]" in next(words.format_log(lines))
 
 
 async def test_marks_and_claims_are_computed_beside_the_programs_own_thread(

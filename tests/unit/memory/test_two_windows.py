@@ -10,7 +10,7 @@ import pytest
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import MemoryOperation, Notice
-from sakti.memory.state import Phase, ReflectionPhase
+from sakti.memory.phases import Phase, ReflectionPhase
 from sakti.store import leases, memory
 from sakti.store.connection import Database
 from sakti.store.memory import integrity, moves
@@ -98,7 +98,7 @@ async def test_a_window_that_must_wait_joins_what_the_other_one_observes(tmp_pat
     for k in range(6):
         await b.turn(f"next {k} " * 40, [{"text": "fine " * 60}])
         await b.engine.wait_idle()
-    assert b.engine.state.window.pending < b.engine.state.numbers().block_after
+    assert b.engine.state.window.pending < b.engine.state.numbers.block_after
     assert len(b.observer.inputs) - calls <= 14
     assert (await log_of(b, "t1"))[0] == []
     await a.close()
@@ -330,11 +330,11 @@ async def test_a_pause_does_not_end_the_wait_after_an_undo(tmp_path: Path) -> No
     await driver.begin("and now? " * 20, model="another")  # whose cache is cold
     await driver.prepare()
     assert driver.engine.state.phase is Phase.PAUSED
-    assert driver.engine.state.full()
-    assert driver.engine.state.is_held
+    assert driver.engine.state.is_full()
+    assert driver.engine.state.is_suspended
     assert await log_of(driver, "t1") == before
     await driver.engine.resume(start=False)
-    assert driver.engine.state.phase is Phase.HELD
+    assert driver.engine.state.phase is Phase.SUSPENDED
     await driver.close()
 
 
@@ -365,11 +365,11 @@ async def test_after_an_undo_as_much_is_sent_as_before_the_compaction(failing: b
         await driver.engine.close()
         await driver.open()
         driver.engine.state.phase = Phase.IDLE  # much may be pending without: an exchange that is large by itself
-    limited = driver.engine.state.room() is not None
+    limited = driver.engine.state.message_limit is not None
     assert limited is failing
     before = [m.id for m in driver.engine.preview().messages]
     assert (await driver.engine.compact()).messages
     assert await driver.engine.undo_compaction() is not None
-    assert driver.engine.state.phase is Phase.HELD
+    assert driver.engine.state.phase is Phase.SUSPENDED
     assert [m.id for m in driver.engine.preview().messages] == before
     await driver.close()

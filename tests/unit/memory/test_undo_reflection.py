@@ -168,7 +168,7 @@ async def test_nothing_is_condensed_again_until_the_log_has_grown(tmp_path: Path
     while not any(g.kind == "reflection" for g in flow.window.active):
         await talk(driver, 1)
     await driver.engine.undo_reflection()
-    assert flow.observation_tokens() >= flow.numbers().reflect_at
+    assert flow.observation_tokens >= flow.numbers.reflect_at
     assert "Your undo paused automatic reflection" in driver.engine.status().note
     until, asked = flow.window.record.metadata[memory.HOLD_REFLECTION], len(driver.reflector.inputs)
     await driver.engine.close()

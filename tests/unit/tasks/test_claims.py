@@ -216,7 +216,7 @@ async def test_the_user_may_change_what_the_chat_of_the_window_holds(store: Stor
     other = await start(store, tmp_path / "w", calls(None))
     task_id = (await told(run))[0]["task"]["id"]
     with pytest.raises(TaskError, match='the thread "the pump leaks"'):
-        await changes.change(other.session, "close", task_id, "done")
-    assert "is open again" in await changes.change(run.session, "release", task_id)
+        await changes.change_task(other.session, "close", task_id, "done")
+    assert "is open again" in await changes.change_task(run.session, "release", task_id)
     for each in (run, other):
         await each.session.close()

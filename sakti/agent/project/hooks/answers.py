@@ -288,7 +288,7 @@ def _with_folder(word: str, workspace: Path) -> str:
 
 def variables(place: HookSurroundings) -> dict[str, str]:
     """Return a hook's environment: what commands get, never a key, and the folder of the project."""
-    more = environment.network_variables(place.own_env) if place.sandbox is None else {}
+    more = environment.choose_network_variables(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
@@ -307,7 +307,7 @@ def _enclose(
     if place.sandbox is None:
         yield enclosing.SandboxedCommand(tuple(argv), cwd)
         return
-    write = () if hook.project else enclosing.given_folders(hook.write, place.home)
+    write = () if hook.project else enclosing.resolve_folders(hook.write, place.home)
     with place.sandbox.enclose(argv, cwd, write, place.read) as enclosed:
         yield enclosed
 

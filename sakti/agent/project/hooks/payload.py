@@ -119,7 +119,7 @@ def _convert_edit(given: Json, path: str) -> Told:
 
 def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     text = str(arguments.get("patch", ""))
-    named = patch.paths(text)
+    named = patch.list_paths(text)
     if not named:
         return [Told("apply_patch", dict(arguments))]
     return [Told("Edit", {"file_path": (full := resolve(p)), "patch": text}, (full,)) for p in named]

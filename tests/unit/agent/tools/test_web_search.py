@@ -169,7 +169,7 @@ RESPONSES = {"status": "completed", "output": [
 def own_provider(kind: str, port: int) -> Provider:
     base = f"http://127.0.0.1:{port}"
     if kind == "anthropic":
-        return anthropic_provider(base_url=base, elsewhere=False)
+        return anthropic_provider(base_url=base, is_custom_server=False)
     return responses_provider(base_url=f"{base}/v1")
 
 

@@ -110,7 +110,7 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
     before, after = arguments.get("before", NEIGHBOURS), arguments.get("after", NEIGHBOURS)
     around = messages.list_after(db, thread.id, message.index - before - 1, limit=before + after + 1)
     origin = imports.origin_of(thread.metadata)
-    shown = removal.exclude_deleted(around)
+    shown = removal.skip_deleted(around)
     room = max(300, (LARGEST - 200 * len(shown)) // (2 * max(1, len(shown))))
     texts = [
         f"{_source(origin, thread.title, m.created_at, f'{m.role} · id {m.id}')}\n{_body(m, message, room)}"

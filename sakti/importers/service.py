@@ -99,7 +99,7 @@ class Service:
         counter: Counter | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._store, self._options = store, options
+        self.store, self.options = store, options
         self.is_stopped = is_stopped
         self._counter = counter or O200k()
         self._workspaces: dict[str, str] = {}
@@ -120,11 +120,11 @@ class Service:
         """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
-            mapped = map_folder(name, self._options.renamed)
+            mapped = map_folder(name, self.options.renamed)
             if mapped != name:
                 return mapped
-            return str(self._options.workspace) if kind == "mastra-only" else folder
-        return map_folder(folder, self._options.renamed) if folder else str(self._options.workspace)
+            return str(self.options.workspace) if kind == "mastra-only" else folder
+        return map_folder(folder, self.options.renamed) if folder else str(self.options.workspace)
 
     async def import_all(self, roots: Sequence[tuple[Importer, Path]], progress: Progress | None = None) -> RunReport:
         """Import each program from its folder or file."""
@@ -144,7 +144,7 @@ class Service:
         sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
         report = SourceReport(importer.program, str(root), size=sum(map(_measure, sources)))
         work = _ProgramImport(self, importer, report, findings)
-        states = {s.path: s for s in await self._store.read(imports.list_sources) if s.program == importer.program}
+        states = {s.path: s for s in await self.store.read(imports.list_sources) if s.program == importer.program}
         changed = await asyncio.to_thread(work.find_changed, sources, states)
         done, total = 0, sum(map(_measure, changed))
         for source in changed:
@@ -167,7 +167,7 @@ class Service:
             if clean_surrogates(path) != path:
                 findings.add(source.path, 0, "its name is not UTF-8")
             else:
-                sources.append(replace(source, key=map_folder(path, self._options.renamed)))
+                sources.append(replace(source, key=map_folder(path, self.options.renamed)))
         return sources
 
     @staticmethod
@@ -178,16 +178,8 @@ class Service:
 
         return report
 
-    @property
-    def store(self) -> Store:
-        return self._store
-
-    @property
-    def options(self) -> ImportOptions:
-        return self._options
-
-    def writer(self, program: str) -> ImportWriter:
-        return ImportWriter(program, self.run, self._store.ids, self._counter, self.workspace_of)
+    def make_writer(self, program: str) -> ImportWriter:
+        return ImportWriter(program, self.run, self.store.ids, self._counter, self.workspace_of)
 
 
 class _ProgramImport:
@@ -196,7 +188,7 @@ class _ProgramImport:
     def __init__(self, service: Service, importer: Importer, report: SourceReport, findings: Findings) -> None:
         self._service, self._importer = service, importer
         self._report, self._findings = report, findings
-        self._writer = service.writer(importer.program)
+        self._writer = service.make_writer(importer.program)
         self._counts = Counts()
         self._threads: set[str] = set()
         self._children: set[str] = set()
@@ -319,7 +311,7 @@ class _ProgramImport:
         self._messages += counts.new + counts.unchanged
 
     def _write(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
-        """Store a batch and up to where the source was read, in one transaction."""
+        """Store a batch and the offset up to which the source was read, in one transaction."""
         counts = self._writer.write(db, entries)
         if state is not None:
             before = imports.get_source(db, state.program, state.path)

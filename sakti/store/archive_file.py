@@ -167,7 +167,7 @@ def number(connection: apsw.Connection) -> bytes | None:
 def create(database: Path) -> None:
     """Create the archive of a database if it is missing, or complete one whose creation was interrupted.
 
-    Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) where the file is another's.
+    Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) if the file belongs to another program.
     """
     build(path_of(database), secrets.token_bytes(_ID))
 
@@ -217,9 +217,9 @@ def is_missing(db: Connection, thread_id: str | None = None) -> bool:
 
 
 def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
-    """Raise `StoreError` (archive) where messages (of one thread) are in an archive that is missing.
+    """Raise `StoreError` (archive) if messages (of one thread) are in a missing archive.
 
-    What the indexes hold of them can be taken out only by their texts.
+    Removing them from the indexes needs their texts.
     """
     if is_missing(db, thread_id):
         raise StoreError(MISSING, code="archive")

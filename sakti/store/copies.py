@@ -1,4 +1,4 @@
-"""Copy databases: backups on disk, temporary copies in memory, and what other programs stored.
+"""Copy databases: backups on disk, temporary copies in memory, and databases of other programs.
 
 A backup is a consistent, checked copy of a database in use; it gets its name when it is complete. A temporary copy is
 only in memory. Files that SQLite must not touch are copied to a private folder first.
@@ -273,7 +273,7 @@ def open_foreign(path: Path) -> Generator[ForeignDatabase]:
 
 
 def _copy_until_stable(path: Path) -> Path:
-    """Copy a database until it did not change meanwhile, at most `TRIES` times. Raises `StoreError`."""
+    """Copy a database that does not change meanwhile, in at most `TRIES` attempts. Raises `StoreError`."""
     log = path.with_name(f"{path.name}-wal")
     try:
         for attempt in range(TRIES):
@@ -302,7 +302,7 @@ def _to_unreadable_error(path: Path, error: Exception) -> StoreError:
 def read_beads_issues(path: Path) -> list[Json]:
     """Return the issues of a beads database in the form of its JSONL export.
 
-    Raises `TaskError` where it is no such database.
+    Raises `TaskError` if it is not one.
     """
     try:
         with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:

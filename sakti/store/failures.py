@@ -66,7 +66,7 @@ def _is_disk_full(path: Path) -> bool:
 def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
     """Convert SQLite's `error` to a `StoreError` whose code says why.
 
-    `saving`: the statement was a write; what that means for the user is for the caller to say.
+    `saving`: the statement was a write.
     """
     code = code_at(error, path) or ("gone" if _FOREIGN_KEY in _sqlite_message(error) else "store")
     sentence = {
@@ -90,7 +90,7 @@ _OF_INDEX = lazy_pattern(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE
 def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     """Split the rows of SQLite's check into faults of the file and search indexes that can be rebuilt.
 
-    Both are empty where all is well.
+    Both are empty if nothing is wrong.
     """
     broken: set[str] = set()
     rest: list[str] = []
@@ -132,7 +132,7 @@ def find_unreadable_column(connection: apsw.Connection) -> str | None:
 
 
 def to_archive_error(error: Exception, place: Path) -> StoreError:
-    """Return what to raise where an archive cannot be written."""
+    """Return the error for an archive that cannot be written."""
     if isinstance(error, apsw.Error):
         return to_store_error(error, place, saving=False)
     return StoreError(f"{place} cannot be written: {getattr(error, 'strerror', None) or error}.", code="io")

@@ -269,7 +269,7 @@ def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figu
 
 
 def remove_pages(db: Database, actor: str) -> None:
-    """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
+    """Remove the pages of working memory that `actor` wrote, unless they were changed since."""
     written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
         authors = {a for (a,) in rows.select(db, WorkingMemoryRow, ("actor",), scope=scope, owner_id=owner)}
@@ -282,7 +282,7 @@ def remove_pages(db: Database, actor: str) -> None:
 
 
 class UnobservedThread(Struct, frozen=True):
-    """Imported thread with the tokens of its messages that are in no group yet."""
+    """Imported thread with the tokens of its messages that were not observed yet."""
 
     id: str
     title: str

@@ -28,7 +28,7 @@ _TABLES = (
 )
 
 COLUMNS = 294  # of ordinary tables in the latest schema: a database with fewer of them lacks some
-_ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have checks of their own
+_ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have separate checks
     "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
     " WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT GLOB 'sqlite_*' AND t.name != 'schema_migrations'"
 )
@@ -280,7 +280,7 @@ def _applied_versions(db: Connection) -> dict[int, int]:
 
 
 def _back_up(db: Database, backup: Path) -> Path:
-    """Copy the database as it is before migrating to `backup`.
+    """Copy the database to `backup` before migrating it.
 
     Processes that start at the same time each make a copy under a separate name; the first complete one gets the final
     name, and only then does any of them migrate. The copy of an interrupted or failed migration stays: the database

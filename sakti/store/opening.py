@@ -32,7 +32,7 @@ WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
-JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
+JOURNAL_LIMIT = 8 << 20  # bytes to which a write-ahead log is truncated
 ANOTHER = "name another file with SAKTI_DB"
 
 _RECOVERED = lazy_pattern(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
@@ -96,7 +96,7 @@ def is_wal_safe(path: Path) -> bool:
 def create(path: Path, clock: Clock, *, wal: bool) -> None:
     """Create an empty database of this version at `path` (mode 0600; a new folder 0700).
 
-    If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` where the disk is full.
+    If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` if the disk is full.
     """
     new = files.make_unfinished_path(path, "new")
     try:

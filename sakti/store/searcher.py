@@ -70,7 +70,7 @@ class Searcher:
 
         def run(db: Connection, *args: P.args, **kwargs: P.kwargs) -> R:
             connection = db.connection()
-            # an interrupt just before a statement begins is lost on it: then it notices by itself
+            # for a statement that begins just after an interrupt, which that one misses
             connection.set_progress_handler(cancelled.is_set, STEPS)
             with self._lock:
                 self._running = cancelled, connection

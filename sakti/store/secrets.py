@@ -2,7 +2,7 @@
 
 A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
 database; the key is random, one per database (`user_state`). Nothing here keeps a secret: a mark is only
-turned back where the text that is changed still holds the value (`reveal_marks`).
+turned back if the text that is changed still contains the value (`reveal_marks`).
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class _Import(Struct):
         was_there = {name for name, old, _ in pairs if old}
         for name, old, issue in pairs:
             before, after = _read_edges(old), _read_edges(issue)
-            self._remove_all(name, before.keys() - after.keys())
+            self._remove_edges(name, before.keys() - after.keys())
             new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
         new_edges = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
         gate = Gate(self.db, self.actor.resource_id, new_edges)
@@ -223,11 +223,13 @@ class _Import(Struct):
             else:
                 self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
 
-    def _remove_all(self, name: str, edges: Collection[tuple[str, str]]) -> None:
-        """Remove edges of an issue (what it depends on, type) to issues that were imported."""
+    def _remove_edges(self, name: str, edges: Collection[tuple[str, str]]) -> None:
+        """Remove edges (target, type) of an issue to imported issues."""
         for on, kind in edges:
             if on in self.tasks:
-                self._remove(self.tasks[name], self.tasks[on], kind)
+                edge = (self.tasks[name], self.tasks[on], kind)
+                if rows.remove_edge(self.db, *edge, count=False)[0]:
+                    self._log_edge(edge, add=False)
 
     def _admit(self, gate: Gate, name: str, on: str, kind: str, their_type: str, *, was_there: bool) -> None:
         """Add an edge (`theirs`: its type in beads) unless it would break the graph."""
@@ -251,10 +253,6 @@ class _Import(Struct):
         if added and was_there:  # undoing the import removes a new task with its edges
             self._log_edge(edge, add=True)
         return added
-
-    def _remove(self, task: str, on: str, kind: str) -> None:
-        if rows.remove_edge(self.db, task, on, kind, count=False)[0]:
-            self._log_edge((task, on, kind), add=False)
 
     def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:
         task = questions.get(self.db, edge[0])
@@ -290,16 +288,8 @@ def _to_fields(issue: Json, now: int) -> Json:
 
 def _make_task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
     free = len(name) <= 40 and not questions.has_handle(db, actor.resource_id, name)
-    return Task(
-        id=task_id,
-        resource_id=actor.resource_id,
-        handle=name if free else new_handle(db, actor.resource_id, task_id),
-        session_id=None,
-        claimed_at=None,
-        claim_expires_at=None,
-        thread_id=None,
-        **fields,
-    )
+    handle = name if free else new_handle(db, actor.resource_id, task_id)
+    return Task(id=task_id, resource_id=actor.resource_id, handle=handle, **fields)
 
 
 def _description(issue: Json) -> str:

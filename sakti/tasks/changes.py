@@ -116,7 +116,7 @@ def check_claim(actor: Actor, task: Task, verb: str, *, force: bool) -> None:
 
 
 def find_difference(before: Task, after: Task) -> tuple[Json, Json]:
-    """Return the fields that differ: as they were, as they are."""
+    """Return the fields that differ, with their values before and after."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in _LOGGED}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return {name: old for name, (old, _) in changed.items()}, {name: new for name, (_, new) in changed.items()}
@@ -159,7 +159,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     """Refuse an epic as the child of a task that is not one: the direction is mixed up.
 
-    The advice in the message is only given where it can be followed. Raises `TaskError` (bad_parent).
+    The message advises the opposite edge if that is possible. Raises `TaskError` (bad_parent).
     """
     if child.type == "epic" and parent.type != "epic":
         advice = ""
@@ -221,7 +221,7 @@ def refuse_new_epic_in_task(parent: Task) -> None:
 
 
 def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
-    """Raise `CycleError` where an edge would make tasks wait for each other."""
+    """Raise `CycleError` if an edge would make tasks wait for each other."""
     if kind in (BLOCKS, PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
         raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == PARENT else None), cycle)
 

@@ -33,7 +33,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
     return matches[0]
 
 
-# --- who holds it -----------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------
 
 
 def name_holder(task: Task | TaskCard) -> str:
@@ -62,7 +62,7 @@ def is_abandoned(task: Task | TaskCard) -> bool:
     return not files.is_owner_running(task.claim_owner)
 
 
-# --- what a task is ---------------------------------------------------------------------------------------
+# --- descriptions -----------------------------------------------------------------------------------------
 
 
 def describe(task: Task) -> Json:

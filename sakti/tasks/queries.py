@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
-CONTAINER_LIMIT = 50  # they stand below what is blocked
+CONTAINER_LIMIT = 50  # shown below the blocked tasks
 
-Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
-# (what the edge says, its type, whether it is walked from the task to what it depends on)
+Steps = dict[str, list[tuple[str, str]]]  # a task → the tasks that it waits for, each with the reason
+# (relation, type of edge, whether it leads from a task to the one that it depends on)
 _UP = (("waits for", BLOCKS, True), ("part of", PARENT, True))
 _DOWN = (("has part", PARENT, False), ("blocks", BLOCKS, False))
 _BESIDE = (("found while", DISCOVERED, True), ("led to", DISCOVERED, False), ("related", RELATED, True),
@@ -81,7 +81,7 @@ class BoardTask(Struct, frozen=True):
 class Board(Struct, frozen=True):
     """Columns of the board.
 
-    `counts` are those of all tasks: ready, blocked, in progress, closed today; None where the columns hold all of
+    `counts` are those of all tasks: ready, blocked, in progress, closed today; None if the columns contain all of
     them. `containers` are open, unblocked tasks that end after their open children.
     """
 
@@ -146,7 +146,7 @@ def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COL
 def explain(db: Connection, resource_id: str, text: str) -> Json:
     """Return the shortest chain from a task to one that is ready, or else to one in progress.
 
-    Raises `TaskError`: closed; deadlock where nothing that the task waits for can start.
+    Raises `TaskError`: closed; deadlock if nothing that the task waits for can start.
     """
     task = find(db, resource_id, text)
     if task.status == "closed":
@@ -297,7 +297,7 @@ def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
 
 
 def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
-    """Return the first claimable tasks, who waits for them, and how many claims have ended."""
+    """Return the first claimable tasks, more urgent ones waiting for them, and the number of ended claims."""
     first = questions.column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()

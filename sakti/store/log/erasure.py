@@ -193,8 +193,8 @@ def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
 def words(db: Database, thread_id: str) -> list[Step]:
     """List other threads' lines that quote words of this thread which they replace.
 
-    Only where no other thread has these words. Call it when the steps of `list_reflection_steps` are done, while the
-    thread's own lines are still there.
+    Words that another thread has, too, are left out. Call it when the steps of `list_reflection_steps` are done, while
+    the thread's own lines still exist.
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []

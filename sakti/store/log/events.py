@@ -114,7 +114,7 @@ class LogChange(Struct, frozen=True):
     """Change of the log.
 
     `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the
-    latter); `generation` is that of the reflection, 0 where there is none.
+    latter); `generation` is that of the reflection, 0 without one.
     """
 
     time: int

@@ -29,7 +29,7 @@ _GROUPS = (
     " ORDER BY state = 'buffered', kind = 'observation', pk"
 )
 _WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
-# Of each field of a line what it is selected as; panes ask for the whole log at every step.
+# SQL for each field of a line; panes read the whole log at every step.
 _FIELDS = {
     "id": "o.id",
     "group_id": "o.group_id",
@@ -235,7 +235,7 @@ def list_sources(db: Database, group_id: str) -> list[str]:
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     """Return the message ranges of the newest group in a workspace whose id is or ends with `text`.
 
-    Deleted threads are left out; empty where there is none.
+    Deleted threads are left out; empty without one.
     """
     group, thread = GroupRow, ThreadRow
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
@@ -306,7 +306,7 @@ def list_actor_calls(db: Database, thread_id: str) -> list[tuple[int, str]]:
     return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
 
 
-# --- what a new thread begins with ----------------------------------------------------------------------
+# --- the block of earlier work ----------------------------------------------------------------------------
 
 
 class CarryOver(Struct, frozen=True):

@@ -110,7 +110,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
             break
     if not rows:
         return None
-    readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
+    readable = [row for row in rows if row[2]]  # unreadable parts stay in place, for `db recover`
     with contextlib.closing(archive_file.connect(done.path)) as file:
         references = archive_file.store_parts(file, [text for *_, text in readable])
     with index_upkeep.past_triggers(db):  # the text stays

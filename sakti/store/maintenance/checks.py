@@ -132,7 +132,7 @@ def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
 def integrity(db: Database) -> list[str]:
     """Return the rows of SQLite's integrity check, `["ok"]` for an intact file.
 
-    It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
+    It uses a separate connection: on one with the index open, FTS5 mistakes concurrent merges for damage.
     """
     connection: Any = db.connection()
     with contextlib.closing(opening.open_another(connection)) as other:
@@ -253,7 +253,7 @@ def _describe_file_error(error: StoreError) -> Finding:
 
 
 def _check_place(path: Path) -> list[Finding]:
-    """Check where the database lies and who may read it."""
+    """Check the place of the database and its permissions."""
     findings: list[Finding] = []
     shared = [
         (p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None

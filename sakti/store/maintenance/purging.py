@@ -1,6 +1,6 @@
 """Remove a deleted thread or task for good: every row of it, by the registry of texts, and every copy.
 
-Rows go in pieces, so that other windows write in between; an interrupted purge goes on when it is requested again.
+Rows are removed in pieces, so that other windows write in between; an interrupted purge continues on the next request.
 What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are merged, the
 write-ahead log is emptied, and an older file, which may hold text in its free space, is vacuumed. Copies of erased
 texts are found in the packed parts of all messages: search hits, recalled messages, printed logs, and sent tasks.
@@ -206,7 +206,7 @@ def list_deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
 def copies(path: Path) -> list[Path]:
     """List copies of the database beside it: before migrations, backups, damaged ones.
 
-    They hold what is purged, too.
+    They contain the purged rows, too.
     """
     files_beside = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
     return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
@@ -248,7 +248,7 @@ def _find_absolute_paths(value: Any) -> Iterable[str]:
 async def purge_thread(store: Store, thread_id: str) -> None:
     """Remove a deleted thread for good, with what logs, drafts and other threads took from it.
 
-    Tasks that were worked on in it stay. Raises `StoreError` where it is not deleted.
+    Tasks that were worked on in it stay. Raises `StoreError` if it is not deleted.
     """
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
@@ -268,17 +268,9 @@ async def purge_thread(store: Store, thread_id: str) -> None:
 
 
 async def resume_purges(store: Store) -> None:
-    """Continue purges that another process began and did not finish.
-
-    If that fails now, the next start tries again.
-    """
-    if store.read_only_reason:
-        return
-    try:
-        for thread_id in await store.read(_list_begun):
-            await purge_thread(store, thread_id)
-    except StoreError as e:
-        log.warning("permanent removal is tried later: %s", e)
+    """Continue purges that another process began and did not finish. Raises `StoreError`."""
+    for thread_id in await store.read(_list_begun):
+        await purge_thread(store, thread_id)
 
 
 def _list_begun(db: Database) -> list[str]:

@@ -177,17 +177,14 @@ def _identify(
     samples = {root: _read_sample(connection, root) for root in roots}
     tables: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
-        fitting = {
-            root: [s for s in shapes if s not in tables and s.unnumbered == unnumbered and s.fits(samples[root])]
-            for root, unnumbered in roots.items()
-            if root not in tables.values()
-        }
-        if refers:
-            fitting = {
-                root: [s for s in candidates if _targets_exist(connection, s, samples[root], tables)]
-                for root, candidates in fitting.items()
-            }
-        _assign_roots(connection, fitting, tables, refers=refers)
+
+        def fits(shape: _TableShape, root: int, refers: bool = refers) -> bool:
+            if shape in tables or shape.unnumbered != roots[root] or not shape.fits(samples[root]):
+                return False
+            return not refers or _targets_exist(connection, shape, samples[root], tables)
+
+        free = [root for root in roots if root not in tables.values()]
+        _assign_roots(connection, {root: [s for s in shapes if fits(s, root)] for root in free}, tables, refers=refers)
     return tables
 
 

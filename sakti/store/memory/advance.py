@@ -5,7 +5,7 @@ would break an invariant raises `MemoryFailure` and changes nothing:
 
 - a group covers only messages behind the cursor, and no index is covered by two groups;
 - a group becomes active only right behind the cursor (withheld messages aside), so nothing is skipped;
-- the cursor is where the groups end: it grows with them and goes back only by the user's undo;
+- the cursor is the end of the groups: it moves forward with them, and back only by the user's undo;
 - a reflection replaces only groups that are in the log, and only if the log has not changed since;
 - an undo reverses exactly what the undone operation did, else it is refused.
 
@@ -198,7 +198,7 @@ def _activate_reports(db: Database, record_id: str, thread_id: str, end: int, no
     """Activate the reports whose messages have left the context, behind the log.
 
     Groups enter the log in the order of their rows, and a report is stored before the observations of the messages
-    around it: it moves to the end, and what is buffered and enters later moves behind it.
+    around it: it moves to the end, and the other buffered groups move behind it.
     """
     waiting = [g for g in rows.list_groups(db, record_id, "buffered") if g.kind == "observation"]
     reports = [g for g in waiting if _is_report(g, thread_id) and (g.end or 0) <= end]
@@ -246,7 +246,7 @@ def _activate_reflection(
 def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
     """Write the reflection's task to the thread; return the previous one.
 
-    Only where no newer Observer has set the task and the reflection is of this thread alone.
+    It does nothing if a newer Observer has set the task, or if the reflection covers other threads.
     """
     thread = threads.get(db, thread_id)
     if thread is None or not reflection.current_task or any(g.thread_id != thread_id for g in merged):

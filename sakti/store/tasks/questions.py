@@ -52,7 +52,7 @@ _STATES: dict[str | None, tuple[State, ...]] = {
 }
 
 
-class Task(Struct, frozen=True):
+class Task(Struct, frozen=True, kw_only=True):
     """One task; `status` is open, in_progress or closed, blocked is computed. Times in Unix ms.
 
     `session_id` is the holder of its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the
@@ -65,20 +65,20 @@ class Task(Struct, frozen=True):
     resource_id: str
     handle: str
     title: str
-    description: str
-    status: str
-    priority: int
-    type: str
-    assignee: str | None
-    session_id: str | None
-    claimed_at: int | None
-    claim_expires_at: int | None
-    thread_id: str | None
-    close_reason: str | None
-    summary: str | None
+    description: str = ""
+    status: str = "open"
+    priority: int = 2
+    type: str = "task"
+    assignee: str | None = None
+    session_id: str | None = None
+    claimed_at: int | None = None
+    claim_expires_at: int | None = None
+    thread_id: str | None = None
+    close_reason: str | None = None
+    summary: str | None = None
     created_at: int
     updated_at: int
-    closed_at: int | None
+    closed_at: int | None = None
     compaction_level: int = 0
     labels: tuple[str, ...] = ()
     claim_owner: str | None = None

@@ -116,7 +116,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
     return True
 
 
-# --- where a task came from -------------------------------------------------------------------------------
+# --- imported tasks ---------------------------------------------------------------------------------------
 
 
 class ImportedTask(Struct, frozen=True):
@@ -212,7 +212,7 @@ def remove_link(db: Database, task_id: str, message_id: str) -> bool:
 def list_linked_messages(db: Database, task_id: str, limit: int = 500) -> list[str]:
     """Return the ids of the messages linked to a task, oldest first.
 
-    Each tool call comes with its results, even where those are not linked.
+    Each tool call comes with its results, even if those are not linked.
     """
     message, result = MessageRow, MessageRow.alias()
     linked = (TaskMessageRow.message_id == message.id) & (TaskMessageRow.task_id == task_id)

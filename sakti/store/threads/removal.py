@@ -117,7 +117,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
     `upkeep.reindex` removes their search rows.
 
-    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
+    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in it.
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
@@ -144,9 +144,9 @@ def _refuse_busy(db: Database, thread_ids: Sequence[str], now: int, what: str) -
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
-    """Restore a deleted thread; search finds it again as its rows come back (`upkeep.reindex`).
+    """Restore a deleted thread; search finds it again when `upkeep.reindex` has added its rows.
 
-    Raises `StoreError` where there is none, or it is not deleted.
+    Raises `StoreError` if it does not exist or is not deleted.
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
@@ -198,7 +198,7 @@ def is_message_deleted(message: Message) -> bool:
 def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     """Delete a message; a tool call goes with its result and a result with its call.
 
-    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in its thread.
+    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in its thread.
     """
     message = messages.get(db, message_id)
     if message is None or is_message_deleted(message):
@@ -318,6 +318,6 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         search_index.remove(db, "message", message.id)
 
 
-def exclude_deleted(messages: Sequence[Message]) -> list[Message]:
+def skip_deleted(messages: Sequence[Message]) -> list[Message]:
     """Return the messages that were not deleted."""
     return [m for m in messages if not is_message_deleted(m)]

@@ -21,7 +21,9 @@ from sakti.store.text_registry import mask_for_storage
 
 TITLE_LIMIT = 60
 LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, and the provider that refused each
-HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
+HOLD = (
+    "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed automatically after an undo
+)
 HOLD_LIMITED = "hold_limited"  # … and whether requests contain only the newest messages until then
 
 # In a thread's metadata: texts that stay in requests, each with the index of the first message that contains it (-1:

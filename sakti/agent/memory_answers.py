@@ -130,7 +130,7 @@ def _query_tasks(db: Connection, arguments: Json, board: str) -> str:
     limit = arguments.get("limit") or TASKS
     match arguments["action"]:
         case "ready":
-            answer = queries.ready(db, board, limit)
+            answer = queries.list_ready(db, board, limit)
         case "list":
             answer = queries.list_tasks(db, board, status=arguments.get("status"), limit=limit)
         case "show" if arguments.get("id"):

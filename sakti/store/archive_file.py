@@ -133,7 +133,7 @@ def _open_file(place: Path, file: tuple[int, int]) -> _OpenArchive | None:
     except apsw.Error:
         return None
     try:
-        return _OpenArchive(file, number(connection) or b"", connection)
+        return _OpenArchive(file, read_number(connection) or b"", connection)
     except apsw.Error:
         connection.close()
         return None
@@ -156,7 +156,7 @@ def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
     return connection
 
 
-def number(connection: apsw.Connection) -> bytes | None:
+def read_number(connection: apsw.Connection) -> bytes | None:
     """Return the number of an open archive, None if the file is not one."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('archive', 'parts')").get:
         return None
@@ -177,7 +177,7 @@ def build(place: Path, archive_number: bytes) -> None:
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with contextlib.closing(connect(place)) as connection, connection:
-        if number(connection) is not None:
+        if read_number(connection) is not None:
             return
         if connection.execute("SELECT count(*) FROM sqlite_schema").get:
             raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
@@ -187,7 +187,7 @@ def build(place: Path, archive_number: bytes) -> None:
 
 def store_parts(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
     """Store the JSON of parts for good; return the references."""
-    archive_number = number(connection)
+    archive_number = read_number(connection)
     assert archive_number is not None
     references: list[bytes] = []
     with connection:

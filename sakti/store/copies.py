@@ -119,7 +119,7 @@ PAGES = 2_000  # copied in one step
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
     """Copy a database in use, with its archive; return the copies."""
     _refuse_existing(db, target)
-    copy(db, target)
+    copy_database(db, target)
     try:  # after the database, so that everything that it refers to is in the archive
         archive = _copy_archive(db, path, target)
     except BaseException:
@@ -128,7 +128,7 @@ def backup(db: Database, path: Path, target: Path) -> list[Path]:
     return [target, *([archive] if archive else [])]
 
 
-def copy(
+def copy_database(
     db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
 ) -> None:
     """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.

@@ -294,7 +294,7 @@ def _back_up(db: Database, backup: Path) -> Path:
     def is_wanted(copied: Connection) -> bool:
         return _applied_versions(copied) == before and not _is_from_before(backup, before)
 
-    copies.copy(db, backup, replace=True, wanted=is_wanted)
+    copies.copy_database(db, backup, replace=True, wanted=is_wanted)
     return backup
 
 

@@ -132,7 +132,7 @@ def describe_blockers(db: Connection, task_ids: Iterable[str]) -> dict[str, tupl
     return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in blockers.items()}
 
 
-def blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def list_blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the titles of each task's blockers, its ancestors' blockers too."""
     roots = list(task_ids)
     blockers = graph.find_reasons(db, roots) if roots else {}

@@ -15,13 +15,13 @@ from sakti.store.tasks.deadlocks import BLOCKS, DISCOVERED, PARENT, RELATED
 from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
 from sakti.tasks.describe import (
     Urgency,
-    blocker_titles,
     describe,
     describe_all,
     describe_blockers,
     find,
     find_urgent,
     is_abandoned,
+    list_blocker_titles,
     name_claimant,
 )
 
@@ -46,9 +46,9 @@ __all__ = [
     "describe",
     "explain",
     "find",
+    "list_ready",
     "list_tasks",
     "load_board",
-    "ready",
     "search",
     "show_task",
 ]  # fmt: skip
@@ -107,7 +107,7 @@ def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COL
     containers = questions.list_cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
     closed, closed_count = questions.list_closed_since(db, resource_id, midnight, limit)
     held = [t.id for t in (*blocked, *working) if t.held]
-    why, titles = describe_blockers(db, held), blocker_titles(db, held)
+    why, titles = describe_blockers(db, held), list_blocker_titles(db, held)
     finished = graph.find_containers(db, [t.id for t in ready])
     counts = questions.read_counts(db, resource_id)
 
@@ -172,7 +172,7 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:
-        by_state = {state: task for task, state in reversed(questions.states(db, frontier).items())}
+        by_state = {state: task for task, state in reversed(questions.map_states(db, frontier).items())}
         if "ready" in by_state:
             return steps, by_state["ready"]
         working = working or by_state.get("in_progress", "")
@@ -269,7 +269,7 @@ def _next(
     return [(depth, relation, tasks[t]) for relation, t in neighbours]
 
 
-def ready(db: Connection, resource_id: str, limit: int) -> Json:
+def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
     """Return the ready tasks, most urgent first, by the priority of a task or of one that waits for it.
 
     `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
@@ -292,13 +292,13 @@ def ready(db: Connection, resource_id: str, limit: int) -> Json:
 
 
 def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
-    """Return the first claimable tasks in the order of `ready`."""
+    """Return the first claimable tasks in the order of `list_ready`."""
     return _startable(db, resource_id, limit)[0]
 
 
 def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
     """Return the first claimable tasks, more urgent ones waiting for them, and the number of ended claims."""
-    first = questions.column(db, resource_id, "ready", limit)
+    first = questions.list_column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()
     abandoned = [t for t in questions.list_claimed(db, resource_id) if is_abandoned(t)]

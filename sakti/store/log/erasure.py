@@ -146,7 +146,7 @@ def begin_erasure(db: Database, thread_id: str, now: int) -> None:
     """Take a thread's own groups and all reflections made of them out of the log, in one transaction.
 
     The other sources of those reflections become active again. No row is deleted here, so that a large log takes no
-    longer; `list_reflection_steps` and `words` list what is left to do.
+    longer; `list_reflection_steps` and `list_note_steps` list what is left to do.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
     if (record_id := _shared_record(db, thread_id)) is None:
@@ -190,7 +190,7 @@ def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
     return phrase in own_text and phrase not in other_text
 
 
-def words(db: Database, thread_id: str) -> list[Step]:
+def list_note_steps(db: Database, thread_id: str) -> list[Step]:
     """List other threads' lines that quote words of this thread which they replace.
 
     Words that another thread has, too, are left out. Call it when the steps of `list_reflection_steps` are done, while
@@ -219,7 +219,7 @@ def words(db: Database, thread_id: str) -> list[Step]:
 
 
 def run_steps(db: Database, steps: Sequence[Step]) -> None:
-    """Carry out steps that `list_reflection_steps` or `words` returned; those done already change nothing."""
+    """Carry out steps that `list_reflection_steps` or `list_note_steps` returned; those done already change nothing."""
     for step in steps:
         match step:
             case ("line", line_id):

@@ -203,7 +203,7 @@ class Generation(Struct, frozen=True):
     activated_at: int | None
 
 
-def generations(db: Database, record_id: str) -> list[Generation]:
+def list_generations(db: Database, record_id: str) -> list[Generation]:
     """Return the reflections of a record, oldest first."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(_GENERATIONS, (record_id,)).fetchall()
@@ -471,7 +471,7 @@ def compute_figures(db: Database, record_id: str) -> Figures:
         " FROM observation_groups WHERE record_id = ?1 AND state = 'active' AND kind = 'reflection'",
         (record_id,),
     ).fetchone()
-    lasting = tuple(g for g in generations(db, record_id) if g.state != "discarded")
+    lasting = tuple(g for g in list_generations(db, record_id) if g.state != "discarded")
     reflected = (
         Pass(lasting[-1].input_tokens, lasting[-1].tokens, lasting[-1].model, lasting[-1].created_at)
         if lasting

@@ -144,7 +144,7 @@ async def sweep(store: Store) -> int:
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
     """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
     with contextlib.closing(archive_file.connect(place)) as file:
-        number = archive_file.number(file)
+        number = archive_file.read_number(file)
         if number is None:
             return 0, None
         rows = file.execute("SELECT key FROM parts WHERE key > ? ORDER BY key LIMIT ?", (after, _SWEPT)).fetchall()

@@ -48,7 +48,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
     `deep`: each text is also compared with its index.
     """
-    rest, broken = failures.split_faults(integrity(db))
+    rest, broken = failures.split_faults(run_integrity_check(db))
     findings = _to_integrity_finding(rest)
     if rest:
         return findings
@@ -121,7 +121,7 @@ def _check_tasks(db: Database) -> list[Finding]:
 
 def check_integrity(db: Database) -> list[Finding]:
     """Check the file of a database of any schema."""
-    return _to_integrity_finding(failures.split_faults(integrity(db))[0])
+    return _to_integrity_finding(failures.split_faults(run_integrity_check(db))[0])
 
 
 def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
@@ -129,7 +129,7 @@ def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
     return [Finding("integrity", not rest, detail[:TOLD] + "…" * (len(detail) > TOLD) or "ok", failures.RECOVER)]
 
 
-def integrity(db: Database) -> list[str]:
+def run_integrity_check(db: Database) -> list[str]:
     """Return the rows of SQLite's integrity check, `["ok"]` for an intact file.
 
     It uses a separate connection: on one with the index open, FTS5 mistakes concurrent merges for damage.

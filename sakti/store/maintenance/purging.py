@@ -203,7 +203,7 @@ def list_deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
     return list(deleted.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
 
 
-def copies(path: Path) -> list[Path]:
+def list_copies(path: Path) -> list[Path]:
     """List copies of the database beside it: before migrations, backups, damaged ones.
 
     They contain the purged rows, too.
@@ -253,7 +253,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
     resource_id = await store.write(_mark_purged, thread_id, store.clock.now())
-    for find in (erasure.list_reflection_steps, erasure.words):
+    for find in (erasure.list_reflection_steps, erasure.list_note_steps):
         await upkeep.run_in_pieces(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
     for table in tables():
@@ -313,7 +313,7 @@ async def erase_leftovers(store: Store) -> None:
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize_indexes(store)
     await store.flush()
-    remove_copies(copies(store.path))
+    remove_copies(list_copies(store.path))
 
 
 async def purge_task(store: Store, task_id: str) -> None:

@@ -142,7 +142,7 @@ async def _repair_memory(store: Store, _: Finding) -> Finding:
 async def _count_tasks(store: Store, _: Finding) -> Finding:
     stale = await store.read(graph.find_stale)
     for resource_id in stale:
-        await run_in_pieces(store, await store.read(graph.task_ids, resource_id), graph.refresh)
+        await run_in_pieces(store, await store.read(graph.list_task_ids, resource_id), graph.refresh)
         await store.write(graph.count_states, resource_id)
     return Finding("task counts", True, f"{len(stale)} workspaces had wrong counts: counted again")
 
@@ -327,5 +327,5 @@ def _vacuum_archive(path: Path) -> None:
     place = archive_file.path_of(path)
     if place.exists():
         with contextlib.closing(archive_file.connect(place)) as file:
-            if archive_file.number(file) is not None:
+            if archive_file.read_number(file) is not None:
                 file.execute("VACUUM").fetchall()

@@ -41,7 +41,7 @@ from sakti.store.memory.moves import (
     has_messages_between,
     update_figures,
 )
-from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, revision
+from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, read_revision
 from sakti.store.models import GroupRow, MemoryRecordRow
 from sakti.store.rows import select, update
 from sakti.store.threads import threads
@@ -138,7 +138,7 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> MoveResult:
-    if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
+    if move.revision is not None and move.revision != read_revision(db, record_id, thread_id)[0]:
         raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
     chosen = _choose_groups(db, record_id, thread_id, move.group_ids)
     if chosen:

@@ -286,7 +286,7 @@ def section_metadata(sections: Sequence[Section]) -> Json:
     return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
 
 
-def sections(group: Group) -> tuple[Section, ...]:
+def read_sections(group: Group) -> tuple[Section, ...]:
     """Return the sections of a group; empty if all its text belongs to its own thread."""
     return tuple(
         Section(lines, rows, tuple(Span(*span) for span in spans))
@@ -303,13 +303,13 @@ def own_span(group: Group) -> tuple[Span, ...]:
 
 def spans(group: Group) -> tuple[Span, ...]:
     """Return all messages that a group covers, one span per thread."""
-    parts = sections(group)
+    parts = read_sections(group)
     return merge_spans(x for s in parts for x in s.spans) if parts else own_span(group)
 
 
 def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
     """Return the messages that one line of a group's log covers."""
-    for section in sections(group):
+    for section in read_sections(group):
         if row < section.rows:
             return section.spans
         row -= section.rows

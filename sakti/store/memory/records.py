@@ -1,6 +1,6 @@
 """Store memory records, one for a thread or for a workspace, and the pages of working memory.
 
-`get_record`, `revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
+`get_record`, `read_revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
     ).execute(db)
 
 
-def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
+def read_revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
     """Return (revision of a record, index of a thread's newest message).
 
     Equal pairs mean an unchanged window.

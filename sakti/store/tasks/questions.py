@@ -236,7 +236,7 @@ def list_ids_of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     return set(_list_ids(db, sql, (resource_id, type)))
 
 
-def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+def map_states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the states of tasks by id."""
     return _map_ids(db, "state", task_ids)
 
@@ -267,7 +267,7 @@ def map_ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, i
 # --- many of them -----------------------------------------------------------------------------------------
 
 
-def column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
+def list_column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
     """Return the first tasks of a column: most urgent first, then oldest."""
     return _read_tasks(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
@@ -304,7 +304,7 @@ def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
 
 
 def list_cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
-    """Return the first tasks of a column as cards, in the order of `column`."""
+    """Return the first tasks of a column as cards, in the order of `list_column`."""
     return _read_cards(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 

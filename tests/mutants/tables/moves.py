@@ -855,7 +855,7 @@ MUTANTS = (
     ),
     M(
         "records-revision-not-messages",
-        f"{RECORDS}:revision",
+        f"{RECORDS}:read_revision",
         "return (0, -1) if row is None else (row[0], row[1])",
         "return (0, -1) if row is None else (0, row[1])",
         by="tests/unit/memory/test_moves.py::test_a_revision_follows_every_change",

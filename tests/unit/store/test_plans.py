@@ -30,7 +30,7 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "the groups of a window": lambda db: memory.list_current_groups(db, "r", {}),
     "a look between": lambda db: messages.list_states_after(db, "t", 3),
     "summaries": lambda db: messages.list_summaries(db, "t", above=0, limit=9),
-    "count": lambda db: messages.count(db, "t"),
+    "count": lambda db: messages.count_messages(db, "t"),
     "actors": lambda db: memory_log.list_actor_calls(db, "t"),
 }
 

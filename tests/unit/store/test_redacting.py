@@ -78,7 +78,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def make() -> None:
         store = await Store.open(tmp_path / "data" / "x.db", synchronous="NORMAL")
         await fill(store)
-        await store.read(copies.copy, tmp_path / "data" / "x.db.backup-1")
+        await store.read(copies.copy_database, tmp_path / "data" / "x.db.backup-1")
         await store.close()
 
     with monkeypatch.context() as patched:

@@ -29,7 +29,6 @@ READERS = {
 
 
 def make_importer(program: str) -> Importer:
-    """Return the importer of a program."""
     module, _, name = READERS[program].partition(".")
     return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
 

@@ -110,8 +110,6 @@ def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies:
 
 
 class _Rollout:
-    """Reading of one rollout."""
-
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path, self._findings = path, findings
         self.thread = ThreadInfo(path.stem[-36:], file=str(path))

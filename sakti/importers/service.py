@@ -183,8 +183,6 @@ class Service:
 
 
 class _ProgramImport:
-    """Import of one program."""
-
     def __init__(self, service: Service, importer: Importer, report: SourceReport, findings: Findings) -> None:
         self._service, self._importer = service, importer
         self._report, self._findings = report, findings

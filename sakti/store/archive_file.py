@@ -81,7 +81,6 @@ def make_reference(number: bytes, key: int) -> bytes:
 
 
 def archive_number_of(reference: bytes) -> bytes:
-    """Return the number of the archive that a reference names."""
     return reference[len(MARK) : len(MARK) + _ID]
 
 

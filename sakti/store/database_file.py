@@ -84,7 +84,6 @@ def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
 
 
 def register(connection: apsw.Connection) -> None:
-    """Register the functions with a connection."""
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
         "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable

@@ -177,7 +177,6 @@ def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFi
 
 
 def make_pragmas(*, synchronous: str, writes: bool) -> dict[str, str | int]:
-    """Return the pragmas of a connection."""
     common: dict[str, str | int] = {"temp_store": "memory", "cache_size": -CACHE_KB}
     if not writes:
         return {**common, "query_only": 1}

@@ -173,7 +173,6 @@ def has_secret(text: str) -> bool:
 
 
 def make_mark(kind: str, value: str) -> str:
-    """Return the mark of a secret."""
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=_state.key, digest_size=2)
     return f"[secret:{kind}:{digest.hexdigest()}]"
 

@@ -40,7 +40,6 @@ class TextTable(Struct, frozen=True):
 
 
 def _derive(model: type[Model]) -> TextTable:
-    """Derive a table from the columns of its model."""
     name = models.meta_of(model).table_name
     fields = [f for f in models.meta_of(model).sorted_fields if isinstance(f, models.TextField)]
     json_fields = [f for f in fields if isinstance(f, models.JsonField)]

@@ -268,7 +268,6 @@ def get_folder(db: Connection, root: str) -> WorkspaceFolder | None:
 
 
 def remember_folder(db: Database, folder: WorkspaceFolder) -> None:
-    """Store the folder of a workspace."""
     set_ui_state(db, _KEY + folder.root, msgspec.json.encode(folder).decode())
 
 

@@ -134,7 +134,6 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
 
 
 def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
-    """Add the edges of a new task."""
     for target, kind in targets:
         if kind == PARENT:
             refuse_closed_parent(target)
@@ -269,7 +268,6 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
 
 
 def get_active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
-    """Return the active task of a thread."""
     task_id = rows.find_active_task(db, thread_id, session_id)
     return None if task_id is None else questions.get(db, task_id)
 

@@ -175,7 +175,6 @@ def find_unindexed_tasks(db: Database) -> list[str]:
 
 
 def index_tasks(db: Database, ids: Sequence[str]) -> None:
-    """Add tasks to their index."""
     for task in questions.get_many(db, ids).values():
         task_rows.update(db, task.id, title=task.title)
 

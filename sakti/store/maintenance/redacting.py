@@ -103,7 +103,6 @@ def _to_json_values(values: Values) -> list[Any]:
 
 
 def _list_field_values(part: Any) -> list[Any]:
-    """Return the fields of a part."""
     return [getattr(part, name) for name in part.__slots__]
 
 

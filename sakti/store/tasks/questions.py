@@ -237,7 +237,6 @@ def list_ids_of_type(db: Connection, resource_id: str, type: str) -> set[str]:
 
 
 def map_states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
-    """Return the states of tasks by id."""
     return _map_ids(db, "state", task_ids)
 
 

@@ -79,7 +79,6 @@ def find_resource(db: Database, task_id: str) -> str | None:
 
 
 def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
-    """Replace the labels of a task."""
     TaskLabelRow.delete().where(TaskLabelRow.task_id == task_id).execute(db)
     _add_labels(db, task_id, labels)
 

@@ -219,7 +219,7 @@ def list_note_steps(db: Database, thread_id: str) -> list[Step]:
 
 
 def run_steps(db: Database, steps: Sequence[Step]) -> None:
-    """Carry out steps that `list_reflection_steps` or `list_note_steps` returned; those done already change nothing."""
+    """Run steps of `list_reflection_steps` or `list_note_steps`; repeated ones change nothing."""
     for step in steps:
         match step:
             case ("line", line_id):

@@ -116,11 +116,11 @@ def require_condensable(db: Database, record_id: str, merged: Sequence[str], cor
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
     if count_corrections(db, record_id) != corrections:
-        raise MemoryFailure("The log was corrected meanwhile; it is condensed again.", code="conflict")
+        raise MemoryFailure("The log was corrected meanwhile and will be condensed again.", code="conflict")
     if any(g.kind == "reflection" for g in rows.list_groups(db, record_id, "buffered")):
-        raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
+        raise MemoryFailure("Another window has already prepared a reflection.", code="conflict")
     if not are_in_state(db, merged, "active"):
-        raise MemoryFailure("The log has changed meanwhile; it is condensed again.", code="conflict")
+        raise MemoryFailure("The log has changed meanwhile and will be condensed again.", code="conflict")
 
 
 def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thread | None:
@@ -139,7 +139,7 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> MoveResult:
     if move.revision is not None and move.revision != read_revision(db, record_id, thread_id)[0]:
-        raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
+        raise MemoryFailure("The log has changed meanwhile; its observations will be chosen again.", code="conflict")
     chosen = _choose_groups(db, record_id, thread_id, move.group_ids)
     if chosen:
         _activate_groups(db, chosen, now)

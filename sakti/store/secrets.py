@@ -216,7 +216,7 @@ def reveal_marks(text: str, source: str) -> str:
     for name, candidates in values.items():
         if len(candidates) == 1:
             (value,) = candidates
-            if lines := value.count("\n"):  # `masked_lines` left as many empty lines
+            if lines := value.count("\n"):  # `mask_lines` left as many empty lines
                 text = text.replace(name + "\n" * lines, value)
             text = text.replace(name, value)
     return text

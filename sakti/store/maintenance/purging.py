@@ -280,7 +280,7 @@ def _list_begun(db: Database) -> list[str]:
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.Deleted, list[str], Copies]:
-    """Remove a message for good, see `message_removal.delete`, and what results of tools repeat of it.
+    """Remove a message for good (`removal.delete_messages`), also from results of tools that repeat it.
 
     Also return the files that no message names any more, and the texts that other files may repeat.
     """

@@ -33,7 +33,7 @@ NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expi
 
 # What each field of a task takes part in, except those that are computed. export: lines of JSON; compare: versions of
 # a task differ by it; update: a command may set it; log: the log of changes has it; undo: an undo puts it back.
-_FIELD_USES = {
+FIELD_USES = {
     "id": "export log",
     "resource_id": "log",
     "handle": "export log",
@@ -58,7 +58,7 @@ _FIELD_USES = {
     "metadata": "compare update log undo",
 }
 EXPORTED, COMPARED, UPDATABLE, _LOGGED, _RESTORED = (
-    tuple(name for name, uses in _FIELD_USES.items() if use in uses.split())
+    tuple(name for name, uses in FIELD_USES.items() if use in uses.split())
     for use in ("export", "compare", "update", "log", "undo")
 )
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",

@@ -15,7 +15,7 @@ from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
-from sakti.tasks import queries, service, transfer
+from sakti.tasks import changes, queries, service, transfer
 from sakti.tasks.service import Actor
 from tests.fakes import task_graph as graph
 
@@ -527,3 +527,7 @@ async def test_a_new_task_is_never_meant_by_its_own_edges(store: Store, actor: A
             await store.write(service.create, actor, service.NewTask("b", "second", **edges))
     part = await store.write(service.create, actor, service.NewTask("b", "second", parent=created.handle[:1]))
     assert (await store.read(questions.get, "a")).open_children == 1 and part.handle != created.handle
+
+
+def test_every_stored_field_of_a_task_has_its_uses() -> None:
+    assert set(changes.FIELD_USES) == {*questions.STORED, "labels", "metadata"}

@@ -87,7 +87,7 @@ def is_process_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it belongs to another user
         return True
     return True
 

@@ -108,7 +108,7 @@ class Service:
     def workspace_of(self, folder: str) -> str:
         """Return the id of the workspace of a folder: its repository, else itself."""
         if folder not in self._workspaces:
-            mapped = self._map(folder)
+            mapped = self._map_folder(folder)
             path = Path(mapped)
             self._workspaces[folder] = mask_text(mapped)
             if path.is_absolute() and inputs.read_status(path) is not None:
@@ -116,7 +116,7 @@ class Service:
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
-    def _map(self, folder: str) -> str:
+    def _map_folder(self, folder: str) -> str:
         """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
@@ -192,7 +192,7 @@ class _ProgramImport:
         self._children: set[str] = set()
         self._folders: set[str] = set()
         self._skipped = False  # a filter left something out
-        self._start = self._figures()  # before the current source
+        self._start = self._read_figures()  # before the current source
         self._messages = 0  # of the current source, with those of an earlier run that read its beginning
 
     def find_changed(self, sources: Sequence[Source], states: Mapping[str, SourceState]) -> list[Source]:
@@ -219,7 +219,7 @@ class _ProgramImport:
             await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
         earlier = before if offset else None
         self._messages = earlier.counts.get("messages", 0) if earlier is not None else 0
-        self._start, self._skipped = self._figures(), False
+        self._start, self._skipped = self._read_figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
         if self._service.is_stopped():
             return
@@ -229,19 +229,19 @@ class _ProgramImport:
         if source.program == "mastra":
             await mastra.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
-            await store.write(self._save, replace(now, offset=read_to), earlier)
+            await store.write(self._save_state, replace(now, offset=read_to), earlier)
 
-    def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
+    def _save_state(self, db: Database, now: SourceState, before: SourceState | None) -> None:
         """Store the offset up to which a source was read; `before`: state after an earlier import."""
         counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
     def _count_source(self, before: SourceState | None, messages: int) -> Json:
         """Return the figures of the current source; its threads are those of an earlier run, if there was one."""
-        added = {name: count - self._start[name] for name, count in self._figures().items()}
+        added = {name: count - self._start[name] for name, count in self._read_figures().items()}
         return {**added, **(before.counts if before is not None else {}), "messages": messages}
 
-    def _figures(self) -> dict[str, int]:
+    def _read_figures(self) -> dict[str, int]:
         messages = self._counts.new + self._counts.unchanged
         return {"messages": messages, "threads": len(self._threads), "children": len(self._children)}
 
@@ -302,13 +302,13 @@ class _ProgramImport:
             return
         end = 0 if options.is_partial or source.path.suffix != ".jsonl" else entries[-1].end
         state = replace(now, offset=end, size=-1, last_run=self._service.run) if end else None
-        self._add_counts(await store.write(self._write, entries, state))
+        self._add_counts(await store.write(self._write_batch, entries, state))
 
     def _add_counts(self, counts: Counts) -> None:
         self._counts.add(counts)
         self._messages += counts.new + counts.unchanged
 
-    def _write(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
+    def _write_batch(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
         """Store a batch and the offset up to which the source was read, in one transaction."""
         counts = self._writer.write(db, entries)
         if state is not None:

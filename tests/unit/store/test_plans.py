@@ -72,7 +72,7 @@ async def test_a_walk_of_the_package_fails_the_test_that_came_to_it(store: Store
     assert product.fresh == {}  # a test's own
     await store.read(user_state.load_ui_state)
     (found,) = product.unlisted({})
-    assert found.startswith("user_state.py:ui_state: SCAN ui_state: SELECT ")
+    assert found.startswith("user_state.py:load_ui_state: SCAN ui_state: SELECT ")
     await store.read(user_state.load_ui_state)
     assert product.unlisted({}) == []  # told once
     assert all(reason for reason in WALKS.values())

@@ -74,7 +74,7 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
     """Make the tool task-query for one workspace."""
 
     async def ready(run: ToolContext, *, limit: int = 5) -> Json:
-        return await store.read(queries.ready, resource_id, limit)
+        return await store.read(queries.list_ready, resource_id, limit)
 
     async def show(run: ToolContext, *, id: str) -> Json:
         return await store.read(queries.show_task, resource_id, id)

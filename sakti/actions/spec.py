@@ -156,7 +156,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
 
 
 def chat_args(action: Action) -> list[Arg]:
-    """Return the arguments that a line of the chat may have: positional ones and options that are `in_chat`."""
+    """Return the arguments that a line of the chat may have: positional ones and `in_chat` options."""
     return [a for a in action.args if not a.flags or a.in_chat]
 
 

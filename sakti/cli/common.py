@@ -183,7 +183,7 @@ def run_in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         chosen = load_own_settings().config.store
         waits = terminal.WaitNotice(chosen.wait)
         store = await store_database.Store.open(
-            find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
+            find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.on_wait
         )
         for notice in store.notices:
             print(f"sakti: {sanitise(notice)}", file=sys.stderr)

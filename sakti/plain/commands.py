@@ -161,7 +161,7 @@ class PlainCommands:
             case "unknown":
                 raise line.unknown_command_error(typed)
             case "shell":
-                self._chat.speech.own_command(typed.argument)
+                self._chat.speech.expect_command(typed.argument)
                 with self._stoppable():
                     await self._session.shell(typed.argument)
             case "note":

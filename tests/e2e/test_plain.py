@@ -64,7 +64,7 @@ def test_with_a_line_editor_it_is_interrupted_killed_and_left(place: Place) -> N
         t.keys("\x1b[200~hold on\nfor two lines\x1b[201~\r")
         t.until(lambda _: place.model.holding.is_set(), "the answer")
         t.process.send_signal(signal.SIGINT)  # what ctrl+c is, where the terminal is the process's own
-        t.until("stopped; the answer so far is kept")
+        t.until("Interrupted; the answer so far is kept")
         assert "sakti: A long answer that never" in t.text
         t.keys("\x1b[A")  # older input
         t.until(lambda text: text.count("for two lines") == 2, "the older input")

@@ -60,7 +60,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, display_name, join_values
-from sakti.store.secrets import MaskedStream, mask_output, masked
+from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
 
 with lazy_imports:
     from sakti.agent import plans, program_io
@@ -388,7 +388,7 @@ def _print_progress(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(masked(join_values(call.arguments or {})), 100)
+            what = one_line(mask_secrets(join_values(call.arguments or {})), 100)
             line = f"▸ {display_name(call.name)}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"

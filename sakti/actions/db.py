@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs, to_builtins
+from msgspec import to_builtins
 
 from sakti.actions.scope import confirm, show_progress_bar
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
@@ -32,14 +32,14 @@ YES = flag("--yes", help="Do not ask for confirmation.")
 
 def _describe_finding(finding: checks.Finding) -> str:
     line = f"{'✓' if finding.ok else '✗'} {finding.name}: {finding.detail}"
-    return f"{line}\n  {finding.mend}" if finding.mend and not finding.ok else line
+    return f"{line}\n  {finding.advice}" if finding.advice and not finding.ok else line
 
 
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Check for damage and repair the search index, even in a damaged file. Exit 1 if a problem remains."""
     findings = checks.inspect(scope.database)
-    if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
+    if any(f.is_repairable and not f.ok for f in findings) and all(f.ok for f in findings if not f.is_repairable):
         findings = scope.in_store(upkeep.check)
     ok = all(f.ok for f in findings)
     return Text(
@@ -61,14 +61,15 @@ async def recover(scope: Scope) -> Value:
     out += recovered.repaired
     if not recovered.rows:
         out.append("No row of the file could be read: the new database is empty.")
-    out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.kept}.")
+    out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.damaged}.")
     out += [f"There is also a backup: {copy}" for copy in recovered.copies]
     return Text(
         tuple(out),
         json={
-            **structs.asdict(recovered),
             "path": str(recovered.path),
-            "kept": str(recovered.kept),
+            "kept": str(recovered.damaged),
+            "rows": recovered.rows,
+            "repaired": recovered.repaired,
             "lost": recovered.lost_rows,
         },
     )
@@ -77,7 +78,7 @@ async def recover(scope: Scope) -> Value:
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
     """Show how much the database holds."""
-    values = await scope.store.read(upkeep.stats, scope.store.path)
+    values = await scope.store.read(upkeep.collect_stats, scope.store.path)
     lines = (
         f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
         for name, value in values.items()
@@ -97,9 +98,9 @@ async def rebuild_index(scope: Scope) -> Value:
 async def optimize(scope: Scope) -> Value:
     """Merge the search index, which makes searches faster."""
     store = scope.store
-    before = (await store.read(upkeep.stats, store.path))["bytes"]
-    await upkeep.optimize(store)
-    after = (await store.read(upkeep.stats, store.path))["bytes"]
+    before = (await store.read(upkeep.collect_stats, store.path))["bytes"]
+    await upkeep.optimize_indexes(store)
+    after = (await store.read(upkeep.collect_stats, store.path))["bytes"]
     text = f"The search index is merged ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
 

@@ -84,7 +84,7 @@ def _choose_roots(program: str | None, path: Path | None, options: ImportOptions
         return [_find_root(program, path, options)]
     if path is not None:
         raise Refused("`sakti import all` takes no path; name a program.", code=USAGE)
-    return programs.present(options.home, options.workspace)
+    return programs.list_present(options.home, options.workspace)
 
 
 def _read_pair(text: str) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def _read_pair(text: str) -> tuple[str, str]:
 
 def _find_root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
     """Return the importer of a program and the place it reads. Raises Refused."""
-    importer = programs.reader(program)
+    importer = programs.make_importer(program)
     place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
     if place is None:
         raise Refused(f"`sakti import {program}` needs the path of a file.", code=USAGE)

@@ -160,7 +160,7 @@ def describe_child(child: ListedChild) -> str:
 )
 async def rules(scope: Scope, revoke: int) -> Value:
     """List the rules of approvals, or revoke a saved one."""
-    saved = await scope.store.read(user_state.rules, scope.resource)
+    saved = await scope.store.read(user_state.list_rules, scope.resource)
     if revoke:
         if not 1 <= revoke <= len(saved):
             raise Refused(f"There is no saved rule {revoke}; `sakti rules` lists them.", code=USAGE)

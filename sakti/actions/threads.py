@@ -67,7 +67,9 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
     async def list_rows() -> Value:
         live = scope.live
         where = None if all_workspaces else scope.resource
-        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin or "")
+        rows = await scope.store.read(
+            stored_threads.list_summaries, where, limit if live is None else 100, origin or ""
+        )
         listed = [session_queries.ThreadSummary.of(row) for row in rows]
         titles = thread_titles.told_apart(s.thread for s in listed)
         summaries = [each for s in listed for each in (s, *s.children)]
@@ -115,7 +117,7 @@ async def adopt(scope: Scope, old: str) -> Value:
     root = os.path.normpath(scope.workspace / Path(old).expanduser())
     if root == scope.resource:
         raise Refused(f"{root} is this workspace.", code=USAGE)
-    stored = await scope.store.read(user_state.holdings, root)
+    stored = await scope.store.read(user_state.count_holdings, root)
     if stored.is_empty:
         raise Refused(f"Nothing is stored under {root}. `sakti threads list --all-workspaces` shows all threads.")
     if Path(root).exists():
@@ -128,7 +130,7 @@ async def adopt(scope: Scope, old: str) -> Value:
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
     shown = (await _find_threads(scope, thread))[0]
-    rows = thread_removal.without(await scope.store.read(stored_messages.after, shown.id, -1))
+    rows = thread_removal.exclude_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
         f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows
     )
@@ -298,7 +300,7 @@ async def copy(scope: Scope, what: str) -> Value:
     answers = [m.text for m in page if m.role == "assistant" and m.text.strip()]
     if not answers:
         raise Refused("This thread has no answer yet.")
-    text = secrets.masked(answers[-1])
+    text = secrets.mask_secrets(answers[-1])
     if what == "code":
         blocks = thread_export.code_blocks(text)
         if not blocks:

@@ -14,7 +14,7 @@ from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.checkpoints.undoing import Past, Result, Undoing, UndoPreview, What
+    from sakti.agent.checkpoints.undoing import PastTurn, Undoing, UndoPreview, UndoResult, What
 
 
 with lazy_imports:
@@ -36,7 +36,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and messages. A preview comes first; in plain mode `yes` confirms it."""
     number, what, yes, every = _read_words(words)
-    changes = undoing.of_session(scope.session)
+    changes = undoing.make_undoing(scope.session)
     preview = await changes.preview(number, what)
     if preview.empty:
         return Done(await _explain_nothing(changes, preview), title="Undo")
@@ -51,7 +51,7 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
     return await show_text() if yes else Open("undo", (changes, preview), show_text)
 
 
-def offer_prompt(result: Result) -> Value:
+def offer_prompt(result: UndoResult) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
     done = describe_result(result)
     if not result.prompt:
@@ -122,11 +122,11 @@ async def undo(
 async def find_undoing(scope: Scope, thread: str) -> Undoing:
     """Return the undoing of a thread, of the open one in a chat. Raises `Refused`."""
     if scope.live is not None:
-        return undoing.of_session(scope.live)
+        return undoing.make_undoing(scope.live)
     if thread:
         threads = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
-        threads = await scope.store.read(stored_threads.recent, scope.resource, 1)
+        threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
     if thread and not threads:
         elsewhere = await scope.store.read(stored_threads.find, None, thread)
         raise Refused(thread_titles.explain_missing(thread, elsewhere))
@@ -158,7 +158,7 @@ def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
     return (*out, *(f"{kind}: {names}" for kind, names in preview.remains.describe(5)))
 
 
-def format_title(past: Past) -> str:
+def format_title(past: PastTurn) -> str:
     return one_line(past.text, 60) or "(no text)"
 
 
@@ -169,7 +169,7 @@ def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
-def list_unrestored(result: Result) -> list[str]:
+def list_unrestored(result: UndoResult) -> list[str]:
     """Return the paths of files that an undo or a redo left as they are."""
     return [*result.left, *result.kept]
 
@@ -179,7 +179,7 @@ def _enumerate(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
-def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(result: UndoResult, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
@@ -232,7 +232,7 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
     chosen = words.split()
     if not set(chosen) <= set(REDO_WORDS):
         raise Refused("Write /redo.", code=USAGE)
-    changes = undoing.of_session(scope.session)
+    changes = undoing.make_undoing(scope.session)
     preview = await changes.redo_preview()
 
     async def show_text() -> Value:

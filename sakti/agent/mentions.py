@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.agent.tools import pictures, textfile
 from sakti.core import content
 from sakti.core.errors import SaktiError
@@ -38,7 +38,7 @@ def with_files(
     parts: list[Part] = [TextPart(text)]
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)
-        if not _is_file(path) or secret_reason(path, place):
+        if not _is_file(path) or explain_secret(path, place):
             continue
         if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue

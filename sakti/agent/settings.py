@@ -31,8 +31,8 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
+    from sakti.memory import pages as memory_pages
     from sakti.memory import policy
-    from sakti.memory.working import schema as page_schema
 
 HERE = "this window"  # set on the command line, or while it runs
 
@@ -152,9 +152,9 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
                 if resolve_inside(workspace, value) is None:
                     return f"{name} must name a file in the workspace and is not used."
                 if name == PAGES[0]:
-                    page_schema.load(value, workspace)
+                    memory_pages.load_schema(value, workspace)
                 else:
-                    page_schema.template(value, workspace)
+                    memory_pages.load_template(value, workspace)
             elif name == "memory.activate_after_idle":
                 pause = policy.parse_activation_ttl(value, name)
                 if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:

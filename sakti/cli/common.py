@@ -153,7 +153,7 @@ def _resolve_added(name: str) -> Path:
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
         raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
-    if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
+    if Path.home().resolve().is_relative_to(folder) or boundary.explain_impossible(folder):
         raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
     sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
     if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
@@ -171,7 +171,7 @@ def query_store(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, *
     No event loop is needed where the database is there and of this version.
     """
     try:
-        return opening.ask(find_database(), fn, *args, **kwargs)
+        return opening.read_once(find_database(), fn, *args, **kwargs)
     except opening.NotReady:
         return run_in_store(lambda store: store.read(fn, *args, **kwargs))
 
@@ -218,7 +218,7 @@ def log_to_file(*, debug: bool = False) -> Path:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         handler = logging.FileHandler(path)
         lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        handler.format = lambda record: secrets.masked(lines.format(record))  # tracebacks, too
+        handler.format = lambda record: secrets.mask_secrets(lines.format(record))  # tracebacks, too
         logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
         for noisy in ("httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)

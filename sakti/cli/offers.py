@@ -38,7 +38,7 @@ def make_completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
 
 
 def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
-    named = _query(lambda db, resource: opening.newest_threads(db, resource, MANY, deleted))
+    named = _query(lambda db, resource: opening.list_newest_threads(db, resource, MANY, deleted))
     return ((i if whole else i[-8:], _format_title(title)) for i, title in named)
 
 
@@ -56,7 +56,7 @@ def _format_title(title: str) -> str:
 def _query(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
     """Ask the database about this workspace; empty without one, or for one of another version."""
     try:
-        return opening.ask(common.find_database(), fn, str(common.find_workspace()))
+        return opening.read_once(common.find_database(), fn, str(common.find_workspace()))
     except opening.NotReady:
         return []
 

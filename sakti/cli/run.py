@@ -141,12 +141,12 @@ def _add_rules(options: Options, rules: list[str]) -> Options:
     """Add rules to those that allow. Raises `Refused` for one that no tool follows."""
     if not rules:
         return options
-    names = {tool.rule_name for tool in catalog.workspace_tools()}
+    names = {tool.rule_name for tool in catalog.list_workspace_tools()}
     for rule in rules:
-        name = judge_rules.tool_of(rule)
+        name = judge_rules.find_tool(rule)
         if name.startswith("mcp__") or judge_rules.names_host(rule):
             continue
-        if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
+        if name not in names or (name == "bash" and judge_rules.parse_command_rule(rule, name) is None):
             tool_names = ", ".join(sorted(names))
             raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
                           f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip

@@ -426,7 +426,7 @@ class MemoryStatus(Struct, frozen=True):
     """State of the memory windows, sent once a step and whenever background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
-    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`). `unsent`
+    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.phases.Phase`). `unsent`
     and `unsent_observations`: tokens of both windows that the next request has no room for.
     """
 

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, plain_text
-from sakti.store.secrets import MARK, masked
+from sakti.store.secrets import MARK, mask_secrets
 
 WORD = "word"  # one token, as is each " word" behind it, in o200k_base
 
@@ -33,7 +33,7 @@ class Redactor:
         self.found = 0
 
     def text(self, text: str) -> str:
-        clean = masked(text)
+        clean = mask_secrets(text)
         self.found += len(MARK.findall(clean)) - len(MARK.findall(text))
         if self._counter is not None:
             return " ".join([WORD] * self._counter.count(text))

@@ -83,7 +83,7 @@ async def _close(session: Session, app: SaktiApp) -> str:
     session.hurry()
     try:
         await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
     except SaktiError as e:
         with contextlib.suppress(OSError):
             print(sanitise(e.message), file=sys.stderr)

@@ -13,7 +13,7 @@ from sakti.cli import options, shell
 from sakti.core.config import load, names
 from sakti.tui.chat.screen import chat_parts
 from sakti.tui.keys import bindings_of
-from sakti.tui.screens.help import parts
+from sakti.tui.screens.help import list_parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
@@ -189,7 +189,7 @@ def test_examples_of_settings_are_valid(path: Path, tmp_path: Path) -> None:
 
 
 def test_ids_of_keys_exist() -> None:
-    ids = {binding.id for _, owner in parts(chat_parts()) for binding in bindings_of(owner)}
+    ids = {binding.id for _, owner in list_parts(chat_parts()) for binding in bindings_of(owner)}
     spans = read_code_spans(ROOT / "sakti/help/keys.md")
     groups = {str(i).partition(".")[0] for i in ids}
     named = {span for span in spans if re.fullmatch(r"[a-z]+\.[a-z-]+", span) and span.partition(".")[0] in groups}

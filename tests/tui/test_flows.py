@@ -29,8 +29,8 @@ from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp, log_path
-from sakti.tui.chat.stopping import AGAIN
-from sakti.tui.panes.sidebar import panes_width
+from sakti.tui.chat.stop_control import QUIT_HINT
+from sakti.tui.panes.sidebar import choose_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
 from sakti.tui.widgets.safe_input import SafePalette
@@ -267,10 +267,10 @@ async def test_only_a_second_ctrl_c_at_once_quits(running, session):
         for act in between:
             await pilot.press("ctrl+c")
             await pilot.pause()
-            assert AGAIN in screen_text(app)
+            assert QUIT_HINT in screen_text(app)
             await act()
             await pilot.pause()
-            assert AGAIN not in screen_text(app)
+            assert QUIT_HINT not in screen_text(app)
             await pilot.press("escape")
         await pilot.press(*"draft", "ctrl+c")
         assert app.is_running and app.chat.prompt.text == "" and app.return_value is None
@@ -471,7 +471,7 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
     ],
 )
 def test_the_panes_grow_with_the_window(room, by_hand, narrow, width):
-    assert panes_width(room, by_hand, narrow=narrow) == width
+    assert choose_width(room, by_hand, narrow=narrow) == width
 
 
 async def test_an_empty_conversation_says_where_it_is_and_what_to_try(running, session):
@@ -672,7 +672,7 @@ async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks
 
 async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):
     async with running((80, 24)) as (app, pilot):
-        activities = app.chat.stopping.activities
+        activities = app.chat.stop_control.activities
         download = activities.begin("download", lambda: None)
         app.chat.status_line.download = "download 22%"
         await pilot.press("escape")

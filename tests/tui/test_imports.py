@@ -49,11 +49,11 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 async def count_threads(app: SaktiApp) -> int:
-    return len(await app.session.workspace.store.read(threads.summaries, "/home/dev/shop", 50))
+    return len(await app.session.workspace.store.read(threads.list_summaries, "/home/dev/shop", 50))
 
 
 async def type_command(app: SaktiApp, pilot, text: str) -> None:
-    app.chat.prompt.put(text)
+    app.chat.prompt.set_text(text)
     await pilot.press("enter")
     await settle(app, pilot)
 
@@ -104,7 +104,7 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         await pilot.press("space", "enter")
         await reached.wait()
         await pilot.pause()
-        assert app.chat.stopping.activities.names == ["import"] and "esc stop import" in screen_text(app)
+        assert app.chat.stop_control.activities.names == ["import"] and "esc stop import" in screen_text(app)
         assert re.search(r"importing codex \d\d %", screen_text(app))
         await pilot.press("escape")
         go_on.set()

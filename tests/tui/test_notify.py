@@ -11,7 +11,7 @@ from textual import events
 from sakti.core.config import Config, UiSettings
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
-from sakti.tui.desktop import notification_sequence
+from sakti.tui.desktop import make_notification
 from sakti.tui.widgets.safe_input import SafeInput
 from tests.tui.conftest import settle
 from tests.tui.test_safety import EVIL
@@ -63,7 +63,7 @@ async def test_the_end_of_a_long_turn_calls_that_of_a_short_one_does_not(running
 
 
 def test_nothing_in_a_text_can_end_the_sequence_early():
-    written = notification_sequence("desktop", EVIL + "\n" + EVIL * 40)
+    written = make_notification("desktop", EVIL + "\n" + EVIL * 40)
     assert written.startswith("\x1b]9;sakti: ") and written.endswith("\x07\x07")
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e]", written[len("\x1b]9;") : -2])
 

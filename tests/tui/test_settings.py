@@ -208,7 +208,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert app.theme == "sakti-dark" and "theme" not in user.read_text()
         await pilot.press("ctrl+u", *"SAKTI_MODE", "enter")
         await settle(app, pilot)
-        assert "comes from the variable SAKTI_MODE" in screen_text(app) and not app.screen.line.asked
+        assert "comes from the variable SAKTI_MODE" in screen_text(app) and not app.screen.line.question
         await pilot.press("ctrl+u", *"max_steps", "enter", "escape")
         assert isinstance(app.screen, SettingsScreen)
         await pilot.press("escape")

@@ -89,7 +89,7 @@ async def test_what_is_typed_leaves_the_welcome_and_stands_in_the_prompt(first):
         await pilot.press(*"hello")
         assert not isinstance(app.screen, WelcomeScreen)
         assert app.chat.prompt.text == "hello"
-        app.chat.prompt.put("/setup")
+        app.chat.prompt.set_text("/setup")
         await pilot.press("enter")
         await settle(app, pilot)
         assert isinstance(app.screen, WelcomeScreen)
@@ -204,7 +204,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         await settle(app, pilot)
         assert app.chat.header.model == f"local/{model.name()}"
         found.value = Found()
-        await app.screen._look()
+        await app.screen._load_setup()
         await pilot.press("enter")
         await settle(app, pilot)
         assert "pip install 'sakti[local]'" in screen_text(app)

@@ -35,7 +35,7 @@ with lazy_imports:
     from sakti.memory import capture as recording
     from sakti.memory import corrections
     from sakti.memory import modes as memory_modes
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.store import memory as stored_memory
     from sakti.store import secrets
     from sakti.store.log import corrections as memory_corrections
@@ -127,7 +127,9 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
     """Show the log as it was at a time."""
     async with open_memory(scope, **where) as session:
         moment = _parse_moment(time, session)
-        lines = await session.workspace.store.read(memory_corrections.as_of, session.current.engine.record_id, moment)
+        lines = await session.workspace.store.read(
+            memory_corrections.read_log_at, session.current.engine.record_id, moment
+        )
         described = {"time": moment, "lines": [to_builtins(x) for x in lines]}
         return _offer_lines(session, lines, "There were no observations.", json=described)
 
@@ -144,7 +146,7 @@ async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     async with open_memory(scope, **where) as session:
         times = [_parse_moment(t, session) for t in (older, newer)]
         record = session.current.engine.record_id
-        before, after = [await session.workspace.store.read(memory_corrections.as_of, record, t) for t in times]
+        before, after = [await session.workspace.store.read(memory_corrections.read_log_at, record, t) for t in times]
         changes = corrections.diff(before, after)
     out = [f"+ {x.time} {x.content}" for x in changes.added] + [f"- {x.time} {x.content}" for x in changes.removed]
     for a, b in changes.changed:
@@ -303,13 +305,15 @@ async def export(scope: Scope, **where: Any) -> Value:
     async with open_memory(scope, **where) as session:
         record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
         assert named is not None
-        groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
-        lines = await read(memory_log.log_lines, record, states=STATES)
-        page, own_page = await session.pages().read(), await session.pages().own(named.id)
+        groups = [g for state in STATES for g in await read(stored_memory.list_groups, record, state)]
+        lines = await read(memory_log.read_lines, record, states=STATES)
+        page, own_page = await session.pages().read(), await session.pages().read_thread_page(named.id)
         status = session.current.engine.status()
-    shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
-    active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
-    head = f"# {secrets.masked(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    shown = secrets.mask_secrets("\n\n".join(p for p in (page, own_page) if p))
+    active = [
+        replace(x, content=secrets.mask_secrets(x.content)) for x in lines if x.state == "active" and not x.forgotten
+    ]
+    head = f"# {secrets.mask_secrets(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
     described = {
         "thread": to_builtins(named),
         "status": core_events.to_json(status),
@@ -334,9 +338,9 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
     async with open_memory(scope, **where) as session:
         assert session.thread is not None
         read, name = session.workspace.store.read, session.thread.id
-        messages = await read(stored_messages.after, name, -1)
+        messages = await read(stored_messages.list_after, name, -1)
         settings = memory_modes.settings_for(session.workspace.config.memory, session.current.mode)
-        bundle = recording.bundle(messages, await read(memory_log.actors, name), settings, redactor)
+        bundle = recording.bundle(messages, await read(memory_log.list_actor_calls, name), settings, redactor)
         lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
     text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
     if file == "-":

@@ -120,7 +120,7 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
     """Show the price, ask if there is one, and observe one thread after the other."""
     _check_imported(model, focus or where["thread"])
     overrides = [*where["overrides"], f"memory.model={model}"]
-    threads = await scope.store.read(imports.unobserved_threads, scope.resource)
+    threads = await scope.store.read(imports.list_unobserved_threads, scope.resource)
     if not threads:
         return Text(("Nothing to observe in the imported threads of this workspace.",), json={"threads": 0})
     work = estimate_work(threads, scope.settings(overrides).config.memory, model)

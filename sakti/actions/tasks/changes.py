@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Json
     from sakti.store.tasks.questions import Task
     from sakti.tasks.queries import BoardTask, Branch
-    from sakti.tasks.transfer import Imported
+    from sakti.tasks.transfer import ImportResult
 
 
 with lazy_imports:
@@ -271,7 +271,7 @@ async def change_task(session: Session, what: str, *words: str, force: bool = Fa
 
 async def read_tree(session: Session, task_id: str) -> tuple[Branch, ...]:
     """Return a task and its neighbours in the graph, the task first. Raises TaskError."""
-    return await session.workspace.store.read(task_queries.tree, session.workspace.resource_id, task_id)
+    return await session.workspace.store.read(task_queries.build_tree, session.workspace.resource_id, task_id)
 
 
 @action(arg("path", "File to write (default: standard output).", metavar="FILE", kind="path", default=None),
@@ -303,7 +303,7 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     return _describe_import(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
 
 
-def _describe_import(done: Imported) -> Value:
+def _describe_import(done: ImportResult) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"

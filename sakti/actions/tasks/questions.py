@@ -64,7 +64,7 @@ async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Va
 @action(TASK, shell="tasks show")
 async def show(scope: Scope, task: str) -> Value:
     """Show one task: its blockers, dependencies and messages about it."""
-    card = await scope.ask(task_queries.show, task)
+    card = await scope.ask(task_queries.show_task, task)
     about = card["task"]
     out = [format_task(about), *(f"\n{about[name]}" for name in ("description", "summary") if about.get(name))]
     out += [f"{key}: {value}" for key, value in about.get("metadata", {}).items()]
@@ -104,7 +104,7 @@ async def explain(scope: Scope, task: str) -> Value:
 @action(TASK, shell="tasks tree", chat="tasks tree")
 async def tree(scope: Scope, task: str) -> Value:
     """Show everything a task waits for and everything that waits for it."""
-    branches = await scope.ask(task_queries.tree, task)
+    branches = await scope.ask(task_queries.build_tree, task)
     tasks = [task_queries.describe(b.task) for b in branches]
     lines = tuple(
         f"{'  ' * b.depth}{f'{b.relation} ' if b.relation else ''}{format_task(t)}{'  (see above)' if b.again else ''}"
@@ -121,7 +121,7 @@ async def tree(scope: Scope, task: str) -> Value:
 async def show_messages(scope: Scope, task: str) -> Value:
     """Show messages about a task."""
     views = scope.session.views
-    related = await views.task_messages((await scope.ask(task_queries.tree, task))[0].task.id)
+    related = await views.task_messages((await scope.ask(task_queries.build_tree, task))[0].task.id)
     return Rows(tuple(m.text for m in related), "messages", tuple(related), "No message mentions it.")
 
 
@@ -132,7 +132,7 @@ async def board(scope: Scope) -> Value:
     async def columns() -> Value:
         now = datetime.datetime.fromtimestamp(scope.now() / 1000)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        contents = await scope.ask(task_queries.board, int(midnight.timestamp() * 1000))
+        contents = await scope.ask(task_queries.load_board, int(midnight.timestamp() * 1000))
         described = {"success": True, **to_builtins(contents)}
         return Rows(
             _format_columns(contents),

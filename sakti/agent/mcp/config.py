@@ -172,7 +172,7 @@ def collect(
         if len(tables) > MOST_ENTRIES:
             problems.append(f"{name}: only {MOST_ENTRIES} of {len(tables)} servers are read.")
         entries += [replace(e, why_not=untrusted or e.why_not) for e in project]
-    return ServerList(tuple(_settle_names(entries)), tuple(problems))
+    return ServerList(tuple(_mark_shadowed(entries)), tuple(problems))
 
 
 def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -184,7 +184,7 @@ def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
     return list(scripts)
 
 
-def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
+def _mark_shadowed(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
     """Yield the entries; those behind one of the same name, and behind the limit, do not start."""
     first: dict[str, ServerEntry] = {}
     number = 0
@@ -226,13 +226,13 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
     except ConfigError as e:
         return ServerEntry(named, e.message.removeprefix(f"{source.label}: ").removeprefix(f"{label}: "))
     if source.origin == "project":
-        return _limit(named, settings, oauth, context)
+        return _limit_to_answers(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
     why_not = _explain_missing(missing, ()) or _find_url_fault(server.url)
-    return ServerEntry(server, why_not, _write_way(settings), tuple(_list_variables(settings)))
+    return ServerEntry(server, why_not, _format_target(settings), tuple(_list_variables(settings)))
 
 
-def _write_way(settings: ServerSettings) -> str:
+def _format_target(settings: ServerSettings) -> str:
     return settings.url or shlex.join((settings.command, *settings.args))
 
 
@@ -255,7 +255,9 @@ def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[Server
     return settings, oauth
 
 
-def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext) -> ServerEntry:
+def _limit_to_answers(
+    named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext
+) -> ServerEntry:
     """Return the entry of a project's server with no more than the user allowed."""
     secrets = _list_secrets(named.name, settings)
     closed = {need.value for need in _list_refused(secrets, context)}
@@ -266,7 +268,11 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
     variables = tuple(_list_variables(settings))
     return ServerEntry(
-        _take_away(server, refused), why_not, _write_way(settings), variables, _select_unanswered(refused, context)
+        _remove_refused(server, refused),
+        why_not,
+        _format_target(settings),
+        variables,
+        _select_unanswered(refused, context),
     )
 
 
@@ -281,7 +287,7 @@ def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[S
     return [need for need in needs if not context.answers.get(need.key)]
 
 
-def _take_away(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
+def _remove_refused(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
     """Return a server without the hosts and paths of some needs."""
     values = {need.value for need in refused}
     network = tuple(host for host in server.network if host not in values)
@@ -301,7 +307,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     for name in ("env", "headers"):
         values = fields.get(name)
         if isinstance(values, Mapping):
-            fields[name] = {k: _as_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
+            fields[name] = {k: _to_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
     return convert_table(ServerSettings, fields, label, origin)
 
 
@@ -322,7 +328,7 @@ def _adapt_oauth(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {_OAUTH[name]: value for name, value in fields.items() if name in _OAUTH}
 
 
-def _as_text(value: Any) -> Any:
+def _to_text(value: Any) -> Any:
     """Return a number or a truth value as the text of a variable."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -461,14 +467,14 @@ def _list_secrets(name: str, settings: ServerSettings) -> tuple[ServerNeed, ...]
 
 def _list_places(server: McpServer) -> Iterator[ServerNeed]:
     """Yield the hosts and paths that a server needs, each once."""
-    host = _url_host(server.url) if server.url else ""
+    host = _parse_url_host(server.url) if server.url else ""
     for name in dict.fromkeys((*([host] if host else ()), *server.network)):
         yield ServerNeed(server.name, "host", name, f"host {name}", required=name == host)
     for path in dict.fromkeys(server.write):
         yield ServerNeed(server.name, "path", path, f"path {path}")
 
 
-def _url_host(url: str) -> str:
+def _parse_url_host(url: str) -> str:
     """Return the host of an address, with an unusual port; "" without one."""
     try:
         parts = urlsplit(url)

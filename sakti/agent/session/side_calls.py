@@ -92,7 +92,7 @@ class SideQuestions:
                 thread.emit(event)
 
         turn = await self._make_turn(hear)
-        turn.left_out = await turn.store.read(stored_threads.left_out, turn.thread_id)
+        turn.left_out = await turn.store.read(stored_threads.read_left_out, turn.thread_id)
         turn.purpose, turn.inbox, turn.fallback = "side", Inbox(), turn_store.nobody
         turn.began = turn.store.clock.monotonic()
         step = await self._make_step(turn, question)
@@ -182,7 +182,7 @@ class Titling:
             return
         settings = ModelSettings(temperature=0.3, thinking_tokens=0)
         model = MemoryModel(provider, name, ws.counter, ws.clock, settings=settings)
-        shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
+        shown = (secrets.mask_secrets(text)[:SHOWN] for text in (prompt, answer))
         question = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
         text, call = await model.ask(read_prompt("title"), question)
         await ws.store.write(
@@ -193,7 +193,7 @@ class Titling:
             id=ws.store.ids.new(),
             now=ws.clock.now(),
         )
-        title = titles.given_title(secrets.masked(text))
+        title = titles.given_title(secrets.mask_secrets(text))
         renamed = await ws.store.write(_rename, thread.id, title, call.model, ws.clock.now()) if title else None
         if renamed is not None and self._open.id == renamed.id:
             self._open.emit(ThreadChanged(renamed))

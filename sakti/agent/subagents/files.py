@@ -250,7 +250,7 @@ def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
     if name == "*" or name.startswith(PREFIX):
         yield make_tool_pattern(name), ""
         return
-    tool = _TOOLS.get(forms.plain(name)) or (name if name in _OURS else forms.tool_name(name))
+    tool = _TOOLS.get(forms.normalize(name)) or (name if name in _OURS else forms.translate_name(name))
     if not forms.is_translated(tool) and tool not in _OURS:
         problems.append(f"the tool {one_line(word, 40)} is not mapped")
         return

@@ -134,7 +134,9 @@ class AnswerModel:
 
     def _tool(self, ingested: Ingested) -> ActionTool:
         sent = {m.id for m in ingested.messages}
-        return memory_search.make(ingested.store, resource_id=WORKSPACE, counter=self._counter, in_window=lambda: sent)
+        return memory_search.make_memory_search(
+            ingested.store, resource_id=WORKSPACE, counter=self._counter, in_window=lambda: sent
+        )
 
     async def _run(self, tool: ActionTool, call: ToolCallPart, ingested: Ingested) -> ToolResultPart:
         state = ToolState(self._folder, self._folder, self._folder, self._clock, ingested.store.ids, {})

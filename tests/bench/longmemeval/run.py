@@ -173,7 +173,7 @@ class _ArmRun:
         """Let the judge check a sample of the log's lines against the messages that they were taken from."""
         if not keys or self._judge is None or ingested.engine is None:
             return
-        listed = await ingested.store.read(log_lines.log_lines, ingested.engine.record_id)
+        listed = await ingested.store.read(log_lines.read_lines, ingested.engine.record_id)
         ranged = [line for line in listed if line.first_index is not None and line.last_index is not None]
         sample = random.Random(self._plan.seed).sample(ranged, min(len(ranged), self._checked_lines))
         for number, key in keys.items():

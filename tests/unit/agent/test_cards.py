@@ -59,7 +59,7 @@ async def test_a_question_waits_for_a_day_and_its_answer_is_the_users(store: Sto
     }
     await run.ask("and now?")
     await run.session.compact()
-    lines = await store.read(memory_log.log_lines, run.session.current.engine.record_id)
+    lines = await store.read(memory_log.read_lines, run.session.current.engine.record_id)
     text = "\n".join(x.content for x in lines if x.content.startswith("User stated"))
     assert 'My decision on "Which database should the cache use, Redis needs a server" is: SQLite.' in text
     assert 'My decision on "Where" is: home, cloud, and the lab.' in text
@@ -137,7 +137,7 @@ async def planning(store: Store, tmp_path: Path, *answers: Answer | str) -> Reco
 
 
 async def board(store: Store, run: Recorded) -> list[Task]:
-    return sorted(await store.read(questions.all_live, run.session.workspace.board_id), key=lambda t: t.created_at)
+    return sorted(await store.read(questions.list_live, run.session.workspace.board_id), key=lambda t: t.created_at)
 
 
 async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store: Store, tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     before = await board(store, run)
     edges = await store.read(graph.edges, session.workspace.board_id)
     session.set_approval_mode("edits")
-    undone = undoing.of_session(session)
+    undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
     assert not await board(store, run) and session.current.approval_mode == "plan"
     assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
-    await undoing.of_session(session).redo()
+    await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
     assert await store.read(graph.edges, session.workspace.board_id) == edges
     assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
@@ -227,7 +227,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     assert ["carry_over" in k for k in kinds] == [True, False], "it begins with the plan and nothing else"
     tasks_before = await board(store, run)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
-        undone = undoing.of_session(session)
+        undone = undoing.make_undoing(session)
         await undone.undo(await undone.preview(1, "conversation"))
         assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
         assert session.current.approval_mode == "edits"

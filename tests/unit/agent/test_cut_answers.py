@@ -18,7 +18,7 @@ from tests.fakes.session import Recorded, start
 
 
 async def stored(run: Recorded):
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 async def test_a_text_that_was_cut_goes_on(store: Store, tmp_path: Path) -> None:

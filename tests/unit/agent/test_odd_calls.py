@@ -72,7 +72,7 @@ async def test_an_odd_call_is_answered_and_the_turn_goes_on(
     assert re.search(words, told), told
     again = await start(store, tmp_path / "w", ["fine"], continue_last=True)
     assert (await again.ask("and now?")).status == "answered"
-    stored = await store.read(message_store.page, again.session.thread.id)
+    stored = await store.read(message_store.list_page, again.session.thread.id)
     assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     for message in stored:
         "".join(str(part) for part in message.parts).encode()  # raises for what no protocol carries
@@ -195,7 +195,7 @@ async def test_a_file_with_broken_bytes_is_edited_and_its_diff_kept(store: Store
     run = await played(store, work, Call("read", {"path": "a.txt"}), Call("edit", change))
     assert (work / "a.txt").read_bytes() == before.replace(b"x = 1", b"x = 2")
     assert "changed (+1" in results(run)[-1]
-    stored = await store.read(message_store.page, run.session.thread.id, limit=10)
+    stored = await store.read(message_store.list_page, run.session.thread.id, limit=10)
     [*_, shown] = [r.details["diff"] for m in stored for r in m.tool_results if "diff" in r.details]
     assert "+x = 2 " in shown and is_storable(shown)
 

@@ -13,9 +13,10 @@ from sakti.cli import offers, options, shell
 from sakti.core.config import APPROVAL_MODES, names
 from sakti.core.types import Thread
 from sakti.store.database import Store
+from sakti.store.tasks import deadlocks
 from sakti.store.threads import removal as thread_removal
 from sakti.store.threads import threads
-from sakti.tasks import changes, graph
+from sakti.tasks import changes
 from tests.fakes.shell import sakti
 
 
@@ -133,7 +134,7 @@ def test_what_is_offered_is_what_is_taken() -> None:
 
     assert listed("tasks create", "--type") == changes.TYPES
     assert listed("tasks close", "--reason") == changes.REASONS
-    assert set(listed("tasks dep", "--type")) == set(graph.EDGE_TYPES)
+    assert set(listed("tasks dep", "--type")) == set(deadlocks.EDGE_TYPES)
     assert listed("threads export", "--format") == FORMATS
     assert set(words("config ")) == set(names())
     assert set(APPROVAL_MODES) <= set(words("--approval "))

@@ -114,7 +114,7 @@ def test_what_was_recovered_is_counted(run, tmp_path):
 
 
 def test_nothing_is_purged_where_nothing_may_be_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "writable", lambda _: False)
+    monkeypatch.setattr(files, "is_writable", lambda _: False)
     before = (tmp_path / "x.db").read_bytes()
     assert "Nothing deleted to remove" in run("db", "purge")
     said = run("db", "purge", "--yes", code=1)

@@ -94,7 +94,7 @@ async def test_a_pause_ends_the_work_at_its_slice_and_lasts_until_it_is_resumed(
     observer.gate.set()
     await driver.engine.wait_idle()
     assert len(observer.inputs) == 1
-    assert len(await driver.store.read(memory.groups, driver.engine.record_id, "buffered")) == 1
+    assert len(await driver.store.read(memory.list_groups, driver.engine.record_id, "buffered")) == 1
 
     async def turns(count: int) -> None:
         for number in range(count):

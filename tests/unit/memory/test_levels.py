@@ -252,5 +252,5 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
     assert (await driver.store.read(row, 0))[0] == 0
     await talk(driver, 1)
     assert driver.engine.state.window.thread.metadata["levels"] == [10, 0]
-    assert (await driver.store.read(message_store.page, "t1", limit=1))[0].index == 33
+    assert (await driver.store.read(message_store.list_page, "t1", limit=1))[0].index == 33
     await driver.close()

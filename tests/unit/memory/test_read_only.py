@@ -12,8 +12,8 @@ from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Thread
 from sakti.memory.engine import MemoryEngine
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryOptions, MemoryServices
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
@@ -88,7 +88,7 @@ async def test_a_turn_reads_log_and_page_and_writes_nothing(tmp_path: Path, scop
     await engine.wait_idle()
     assert await driver.store.read(rows) == before
     assert driver.observer.inputs == []
-    assert await driver.store.read(memory_log.log_lines, engine.record_id)
+    assert await driver.store.read(memory_log.read_lines, engine.record_id)
     await driver.close()
 
 

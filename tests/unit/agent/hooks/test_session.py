@@ -371,7 +371,7 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     ]
     run = await start(store, tmp_path / "w", [*close_task, *(Answer("noted") for _ in range(6))], config=settings)
     await run.ask("I always want tabs in this project, please remember that")
-    tasks = await store.read(questions.all_live, run.session.workspace.resource_id)
+    tasks = await store.read(questions.list_live, run.session.workspace.resource_id)
     actor = service.Actor(run.session.workspace.resource_id, "user:you", store.clock.now())
     await store.write(service.close, actor, tasks[0].id, "completed", "shipped in main.py")
     await run.ask("and I prefer pytest over unittest")

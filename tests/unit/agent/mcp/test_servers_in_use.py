@@ -578,7 +578,7 @@ async def test_an_undo_restores_files_a_server_changed_and_names_what_stays(stor
             await ready(run)
             await run.ask("go")
             assert (workspace / "a.txt").read_text() == "x"
-            undo = undoing.of_session(run.session)
+            undo = undoing.make_undoing(run.session)
             preview = await undo.preview(1)
             lost = ", ".join(preview.remains.lost)
             assert "anything that `mcp web · echo` changed elsewhere" in lost and "fake" not in lost

@@ -15,7 +15,7 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.tools import textfile
 from sakti.agent.tools.bash import bash
-from sakti.agent.tools.changes import unified_diff
+from sakti.agent.tools.changes import make_diff
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.read import ls, read
@@ -201,7 +201,7 @@ def test_a_diff_says_what_changed_and_where(head: list[str], old: list[str], new
     out: list[str] = []
     at = 0
     texts = ["".join(row + "\n" for row in rows) for rows in (before, after)]
-    for row in unified_diff("f", *texts).split("\n")[2:] if before != after else ():
+    for row in make_diff("f", *texts).split("\n")[2:] if before != after else ():
         if hunk := re.match(r"@@ -(\d+)(?:,(\d+))? \+", row):
             start = int(hunk[1]) - (hunk[2] != "0")
             out += before[at:start]

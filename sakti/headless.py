@@ -130,13 +130,12 @@ def run(
 ) -> int:
     """Answer `prompt`; returns the exit code (see `EXIT`).
 
-    The result goes to standard output, what happens on the way to standard error. `schema`: the answer has to be JSON
-    that matches it. `lines` is the file descriptor of messages
-    that are answered after it, as JSON Lines.
+    The result goes to standard output, progress to standard error. `schema`: the answer must be JSON that matches it.
+    `lines` is the file descriptor of further messages, as JSON Lines, that are answered after the prompt.
     """
     asking = () if schema is None else (program_io.AsksForJson(schema),)
     session = session or Session(options, processors=asking)
-    with contextlib.ExitStack() as ends:  # of the process, which the end of the loop may hold up as well
+    with contextlib.ExitStack() as ends:  # of the process: the end of the loop may block its exit as well
         return asyncio.run(_Run(session, output, limits or Limits(), schema, ends).play(prompt, lines))
 
 
@@ -151,7 +150,7 @@ class _Run:
         self._agent = session.workspace.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
-        self._untrusted_files: dict[str, str] = {}  # files that the last turn made and that nobody trusted
+        self._untrusted_files: dict[str, str] = {}  # files that the last turn created, with why they are not used
         self._saved = False
         self._usage, self._steps = Usage(), 0
         self._plan: Json | None = None  # that the agent proposed as the result
@@ -385,7 +384,7 @@ def _print(line: str, *, is_json: bool = True) -> None:
 
 
 def _print_progress(event: Event) -> None:
-    """Tell what happens to a person who watches standard error."""
+    """Print progress for a person on standard error."""
     match event:
         case ToolStarted(call):
             what = one_line(mask_secrets(join_values(call.arguments or {})), 100)

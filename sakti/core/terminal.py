@@ -31,7 +31,7 @@ def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(fd, 0)  # a hang-up is told without being asked for; nothing else wakes this
+        poll.register(fd, 0)  # a hang-up is always reported; nothing else wakes this
         if any(event & select.POLLHUP for _, event in poll.poll()):
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
@@ -44,8 +44,7 @@ def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
 def end_within(seconds: float, code: int) -> threading.Timer:
     """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled.
 
-    A thread that waits for a network or for a terminal that is gone would hold it up for good. Nothing is written any
-    more then.
+    A thread that waits for a network or for a closed terminal would block the exit forever.
     """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
@@ -83,8 +82,8 @@ def end_on_second_sigterm(number: int, received: set[int]) -> None:
 def end_process(code: int) -> NoReturn:
     """End the process at once with `code`, after flushing output and logs.
 
-    The interpreter's own end takes every module apart that was loaded, seconds of work on a busy machine with what a
-    first answer needs, and no thread can end it by then. Everything must be stored and closed before.
+    The interpreter's own shutdown tears down every loaded module, which takes seconds on a busy machine, and no thread
+    can end it by then. Everything must be stored and closed before.
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -94,10 +93,10 @@ def end_process(code: int) -> NoReturn:
 
 
 async def run_then_end(work: Awaitable[int]) -> int:
-    """Give the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
+    """Return the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
 
-    The end of an event loop waits for its threads: what was being loaded for a first answer that nobody waits for any
-    more would hold up the shell for seconds.
+    The end of an event loop waits for its threads: imports for a first answer that is no longer needed would delay
+    the shell by seconds.
     """
     code = await work
     end_within(GRACE, code)

@@ -56,7 +56,7 @@ TRUST_QUESTION = "trust them: y trusts them, n leaves them out for now, v shows 
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
-    """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
+    """Run the chat until the user leaves; return the exit code. `why` explains why plain mode is used."""
     return asyncio.run(terminal.run_then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
 
 
@@ -67,7 +67,7 @@ class Chat:
         self.session = session
         self.speech = Speech()
         self.commands = PlainCommands(self)
-        self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
+        self.unsent = ""  # text that was not sent, here or in an earlier window; never sent automatically
         self._reason = why
         self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
         self._continued: list[str] = []  # lines that ended with a backslash
@@ -86,9 +86,9 @@ class Chat:
     # --- output -----------------------------------------------------------------------------------------------
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines, but empty ones; nothing in them that a terminal would obey.
+        """Print lines, except empty ones, with control characters made visible.
 
-        They begin on a line of their own: what is being typed stands above them and goes on below.
+        They start on a new line if the user is typing.
         """
         block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not block:
@@ -214,7 +214,7 @@ class Chat:
         return None
 
     async def _ask_about_new_files(self) -> None:
-        """Ask about files that a turn made and that would instruct later threads, or run."""
+        """Ask about files that a turn created and that would instruct later threads, or run."""
         ask = self._ask_about if self._lines.terminal else None
         left_out = await lifecycle.settle_new_files(self.session.workspace, ask)
         if ask is None:
@@ -371,7 +371,7 @@ class Chat:
         """Send a text of one or more lines, choose by its number, or run its command."""
         question = self.speech.question
         if question is not None and parse(text).kind == "message":
-            self.say([f"a question is waiting: answer {words.list_keys(question)}; what you wrote is queued"])
+            self.say([f"a question is waiting: answer {words.list_keys(question)}; your message is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.start_task(self.commands.choose, int(text))
             return
@@ -411,7 +411,7 @@ class Chat:
         except SaktiError as e:
             if e.code != RAN:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
-                self.say(["it was not sent and is kept: /send sends it, /drop discards it"])
+                self.say(["not sent, but kept: /send sends it, /drop discards it"])
             raise
 
     def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:

@@ -242,7 +242,7 @@ def _seconds_until_iso_date(value: str) -> float | None:
 
 
 MAX_ATTEMPTS = 8
-# Failures that are seldom mended by waiting: attempts in all.
+# Failures that waiting seldom fixes: attempts in all.
 FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2, "unreadable": 2, "line_too_long": 2}
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0

@@ -26,7 +26,7 @@ def test_a_dumb_terminal_has_the_whole_chat(place: Place) -> None:
         t.keys("run it now\r")
         t.until("question 1: run this command?")
         t.keys("and then rest\r")
-        t.until("what you wrote is queued")
+        t.until("your message is queued")
         t.keys("y\r")
         t.until("It worked, ␛[31mtruly␛]0;title␇.")
         t.until("read by the agent: and then rest")

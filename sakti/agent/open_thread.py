@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent import file_list, titles
+from sakti.agent import titles
 from sakti.agent.repository import local_timezone
 from sakti.agent.session.inbox import Inbox, PromptNews
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import limits, plans
+    from sakti.agent import file_list, limits, plans
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.judge import policy as judge_modes
     from sakti.agent.processors import builtin

@@ -27,11 +27,7 @@ from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret, make
 from sakti.core import resources
 from sakti.core.clock import Clock, Ids
 from sakti.core.errors import SaktiError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-
-with lazy_imports:
-    from sakti.agent.checkpoints import dulwich_scanner
 
 DAY_S = 86_400
 KEPT_DAYS = 30
@@ -481,7 +477,9 @@ class Shadow(Struct, dict=True):
             if git is not None:
                 self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
             else:
-                self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
+                from sakti.agent.checkpoints.dulwich_scanner import DulwichScanner  # dulwich is slow to import
+
+                self._scanner = DulwichScanner(self.workspace, self.folder, secret, self.objects)
         return self._scanner
 
     def is_secret(self, path: Path) -> bool:

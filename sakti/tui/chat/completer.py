@@ -17,7 +17,6 @@ from sakti.actions.line import (
     prompt_choices,
     skill_choices,
 )
-from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted
 from sakti.core.types import ModelInfo
@@ -35,7 +34,7 @@ class Completer:
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
-        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
+        self._files = session.workspace.file_list
         self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 

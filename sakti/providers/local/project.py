@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +51,7 @@ _AFTER_KIND = lazy_pattern(
     r"\b(?:function|method|class|constant|variable|struct|module)\s+(?:called |named )?([A-Za-z_]\w*)"
 )
 _BEFORE_KIND = lazy_pattern(r"\b([A-Za-z_]\w*)\s+(?:function|method|class|constant|variable|struct|module)\b")
-_WORDS = {
+_WORDS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.split())
     for name, words in msgspec.toml.decode(Path(__file__).with_name("words.toml").read_bytes()).items()
 }

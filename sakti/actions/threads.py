@@ -356,7 +356,7 @@ async def _find_threads(scope: Scope, text: str) -> list[Thread]:
 
 
 async def _find_thread(scope: Scope, text: str) -> Thread:
-    """Return the thread that is meant. Raises `Refused`."""
+    """Return the only thread that `text` selects. Raises `Refused`."""
     threads = await _find_threads(scope, text)
     if len(threads) > 1:
         some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in threads[:5])
@@ -366,7 +366,7 @@ async def _find_thread(scope: Scope, text: str) -> Thread:
 
 @asynccontextmanager
 async def _open_actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
-    """Give what changes threads here; in the shell, search follows before it ends."""
+    """Yield the actions on threads; in a shell, wait for the search index at the end."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
-from sakti.agent.reports.memory_report import describe_compaction, in_a_line, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, describe_event, describe_uncompaction
 from sakti.core import types as core_types
 from sakti.core.events import (
     ApprovalRequested,
@@ -336,7 +336,7 @@ def spell_signs(text: str) -> str:
 
 
 def event(happened: MemoryEvent) -> str:
-    return rows([(format_time(happened.time), in_a_line(happened))])[0]
+    return rows([(format_time(happened.time), describe_event(happened))])[0]
 
 
 # --- memory -------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def activation(event: MemoryActivation) -> str:
 
 def compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
-        return [f"compaction undone: {taken_back(event)}"]
+        return [f"compaction undone: {describe_uncompaction(event)}"]
     result = rows(describe_compaction(event)) or ["it had no result"]
     return [
         f"compacted: {counted(event.messages, 'message')}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from sakti.agent.reports.memory_report import describe_compaction, stale_leases, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, describe_stale_leases, describe_uncompaction
 from sakti.core.events import (
     AgentFinished,
     AgentProgress,
@@ -200,10 +200,10 @@ def _memory(
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():
-            live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
+            live.add_block(NoticeBlock(title="Memory", text=describe_stale_leases(event)))
         case CompactionFinished():
             if event.undone:
-                block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
+                block = NoticeBlock(tone="good", title="Compaction undone", text=describe_uncompaction(event))
             else:
                 title = "Compacted" if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(describe_compaction(event)), warnings=event.warnings)

@@ -14,7 +14,7 @@ from sakti.agent.judge.workspace_view import resolve_path
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings
 from sakti.agent.project.hooks.answers import HookSurroundings
-from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
+from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, make_hold_message
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -94,7 +94,7 @@ class SessionHooks:
         self._telling = asyncio.Lock()
         self._by_hand = False  # a compaction that the user asked for runs
         thread.hooks = self._hooks
-        thread.workspace.subscribe(self.hear)
+        thread.workspace.subscribe(self.on_event)
 
     # --- what hooks need ----------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class SessionHooks:
 
     @property
     def _cwd(self) -> Path:
-        toolbox = self._open.made_toolbox
+        toolbox = self._open.existing_toolbox
         return toolbox.state.cwd if toolbox is not None else self._open.workspace.root
 
     async def transcript(self) -> Path:
@@ -216,7 +216,7 @@ class SessionHooks:
     async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
         """Return the message that continues a turn which was held `held` times; no parts if it ends."""
         texts = await self._hooks.hold("Stop", answer, held)
-        return (held_parts("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
+        return (make_hold_message("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -237,7 +237,7 @@ class SessionHooks:
 
     # --- what happens -------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Tell hooks of an event, unless it is another thread's; nothing waits for them."""
         if get_thread_id(event) not in ("", self._open.id):
             return

@@ -120,13 +120,13 @@ class Session:
     @property
     def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the open questions."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.approvals.pending if toolbox is not None else ()
 
     @property
     def refused_calls(self) -> int:
         """Return how many calls were refused approval so far."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.approvals.refused if toolbox is not None else 0
 
     @property
@@ -324,7 +324,7 @@ class Session:
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
         else:
-            await self.current.open_new(went_to, plans.successor_metadata(now))
+            await self.current.open_new(went_to, plans.make_undo_metadata(now))
         return "undone"
 
     async def rename(self, title: str) -> None:
@@ -388,7 +388,7 @@ class Session:
 
     def answer(self, approval_id: str, answer: ApprovalAnswer) -> None:
         """Answer an approval or a card."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         if toolbox is not None:
             if answer.approved and answer.grant == "edits":
                 self.current.allow_edits()
@@ -411,7 +411,7 @@ class Session:
 
     @property
     def _tool_state(self) -> ToolState | None:
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.state if toolbox is not None else None
 
     def stop_command(self, call_id: str = "") -> bool:

@@ -109,12 +109,12 @@ class Turns:
             raise
 
     async def _make_prompt(
-        self, text: str, called: Sequence[calling.Sent] = (), more: tuple[Part, ...] = ()
+        self, text: str, called: Sequence[calling.AttachedText] = (), more: tuple[Part, ...] = ()
     ) -> tuple[Part, ...]:
         """Return the message for a text of the user, with files and `more` parts. Raises as `submit`."""
         parts = await self._read_parts(text, called)
-        resources = await calling.mentioned_resources(self._open, text)
-        parts = (*parts, *resources, *calling.named_agents(self._open, text), *more)
+        resources = await calling.read_mentioned_resources(self._open, text)
+        parts = (*parts, *resources, *calling.list_named_agents(self._open, text), *more)
         await self._check_length(parts)
         if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
@@ -127,7 +127,7 @@ class Turns:
             await self._make_prompt(first.text, (), tuple(more)) if isinstance(first, TextPart) else parts
         )
 
-    async def _read_parts(self, text: str, called: Sequence[calling.Sent]) -> tuple[Part, ...]:
+    async def _read_parts(self, text: str, called: Sequence[calling.AttachedText]) -> tuple[Part, ...]:
         """Read the files that a message and the commands in it name."""
         ws = self._open.workspace
         info, forbidden = ws.models.info, ws.forbidden_paths()
@@ -371,7 +371,7 @@ class Turns:
         if model and (other := await ws.models.for_turn(model)) is not None:
             provider, info = other
         memory, limiter = builtin.MemoryProcessor(thread.engine), builtin.TokenLimiter(encoding=ws.counter)
-        before, after, guarded = loop.hooks(memory, limiter, ws.processors())
+        before, after, awaits_guard = loop.order_processors(memory, limiter, ws.processors())
         hooks = self.hooking
         if hooks is not None:
             before = (*hooks.compacting(), *before)
@@ -387,14 +387,14 @@ class Turns:
             system=thread.system(),
             facts=self._read_facts,
             fallback=ws.models.fallback,
-            correct=ws.models.correct,
-            named=ws.models.for_turn,
+            on_model_corrected=ws.models.update_info,
+            find_model=ws.models.for_turn,
             inbox=thread.inbox,
             settings=self.goals.limit(ws.config.agent, info),
             before=before,
             after=after,
             sink=emit,
-            guarded=guarded,
+            awaits_guard=awaits_guard,
             owner=ws.owner or None,
             require=lease.require,
             on_user=self._note_skills,
@@ -403,7 +403,7 @@ class Turns:
         if ws.changes_prompts:
             turn.accept = self._accept
         begin = len(thread.children.spent)
-        turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
+        turn.children_usage = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
 
     async def _read_facts(self) -> dict[str, str]:

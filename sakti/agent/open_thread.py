@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent import titles
 from sakti.agent.repository import local_timezone
-from sakti.agent.session.inbox import Inbox, PromptNews
-from sakti.agent.session.running_turn import RunningTurn, StepEstimate
+from sakti.agent.session.running_turn import Inbox, PromptNews, RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
 from sakti.core.errors import StoreError

@@ -256,14 +256,13 @@ class ApprovalResolved(ThreadEvent, frozen=True):
 class SideQuestion(ThreadEvent, frozen=True):
     """Question asked beside the thread, and its answer.
 
-    `text` is the next piece of the answer while it is "answering" (`is_discarded`: the pieces before are void), then
-    the whole answer, or why there is none.
+    `text` is the next piece of the answer while it is "answering" (an empty one: the pieces before are void), then the
+    whole answer, or why there is none.
     """
 
     question: str
     state: Literal["answering", "answered", "stopped", "failed"]
     text: str = ""
-    is_discarded: bool = False
 
 
 class QueueChanged(ThreadEvent, frozen=True):

@@ -202,7 +202,7 @@ def describe_event(event: MemoryEvent, retry_at: int | None = None) -> str:
             return f"reflected {sizes_}"
         case "taken_over":
             return f"generation {event.generation} in use, {sizes_}"
-        case "describe_uncompaction":
+        case "taken_back":
             return f"generation {event.generation} undone"
         case "compacted":
             return f"compacted {counted(event.messages, 'message')}, {sizes_}"

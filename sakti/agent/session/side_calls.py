@@ -14,7 +14,7 @@ from sakti.agent import limits, titles
 from sakti.agent.processors.base import StepInput, StepOutput, check_hook_result
 from sakti.agent.session import model_call
 from sakti.agent.session import turn as turn_store
-from sakti.agent.session.inbox import Inbox
+from sakti.agent.session.running_turn import Inbox
 from sakti.core import resources
 from sakti.core.config import ModelSettings
 from sakti.core.errors import NoModelError, SaktiError
@@ -89,7 +89,7 @@ class SideQuestions:
             if isinstance(event, TextDelta):
                 thread.emit(SideQuestion(question, "answering", event.text))
             elif isinstance(event, StepDiscarded):
-                thread.emit(SideQuestion(question, "answering", is_discarded=True))
+                thread.emit(SideQuestion(question, "answering"))
             elif isinstance(event, Notice):
                 thread.emit(event)
 

@@ -15,8 +15,8 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.limits import LoopDetector
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
-from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import AnswerJournal, interrupted_result
+from sakti.agent.session.running_turn import Inbox
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError

@@ -117,7 +117,7 @@ def test_untrusted_settings_are_left_out_and_named(workspace: Path) -> None:
 def test_trust_for_one_run_keeps_nothing(workspace: Path) -> None:
     options = Options.load(workspace, trusted=True)
     assert not options.config.memory.enabled
-    assert options.told == ".sakti/config.toml sets memory.enabled = false."
+    assert options.project_notice == ".sakti/config.toml sets memory.enabled = false."
     assert trust.review(workspace).state == "new"
 
 

@@ -57,9 +57,9 @@ async def scan_machine(
     locals_ = [p for p in presets.PRESETS.values() if p.local]
     urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
     answers, name, stored = await asyncio.gather(
-        asyncio.gather(*((probe or server_probe.served_models)(url) for url in urls)),
-        asyncio.to_thread(stored_keys.keyring_name),
-        asyncio.to_thread(stored_keys.kept_keys),
+        asyncio.gather(*((probe or server_probe.fetch_local_models)(url) for url in urls)),
+        asyncio.to_thread(stored_keys.get_keyring_name),
+        asyncio.to_thread(stored_keys.list_stored_keys),
     )
     return MachineScan(
         tuple(k for p in presets.PRESETS.values() for k in p.keys if env.get(k)),

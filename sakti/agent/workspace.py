@@ -561,23 +561,23 @@ class Workspace:
         """Return the rules saved for this workspace, also by other windows; none without a store."""
         if not self.is_open:
             return ()
-        rules = await self.store.read(user_state.rules, self.resource_id)
+        rules = await self.store.read(user_state.list_rules, self.resource_id)
         return tuple(rule for rule, decision in rules if decision == "allow")
 
 
 def make_sandbox(workspace: Workspace) -> Sandbox:
     """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
-    environment.make_undumpable()
+    environment.disable_ptrace()
     settings, root = workspace.config.sandbox, workspace.root
     return sandboxes.LinuxSandbox(
         root,
         own=workspace.hidden_paths(),
-        write=sandboxes.given_folders(settings.write, workspace.home),
+        write=sandboxes.resolve_folders(settings.write, workspace.home),
         added=workspace.options.added,
         shown=tuple(f for f in workspace.files.library.folders if not f.is_relative_to(root)),
         home=workspace.home,
         off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
-        loading=environment.loading(workspace.command_environment(), settings.env),
+        loading=environment.choose_loaders(workspace.command_environment(), settings.env),
     )
 
 

@@ -12,7 +12,8 @@ MOST = 15  # attributes of one owner
 OWNERS = {
     "sakti/agent/workspace.py": ("Workspace", "WorkspaceFiles"),
     "sakti/agent/open_thread.py": ("OpenThread",),
-    "sakti/agent/session/running_turn.py": ("RunningTurn", "PromptNews"),
+    "sakti/agent/session/running_turn.py": ("RunningTurn",),
+    "sakti/agent/session/inbox.py": ("PromptNews",),
     "sakti/agent/session/session.py": ("Session",),
     "sakti/agent/session/turns.py": ("Turns",),
     "sakti/agent/session/models.py": ("Models",),

@@ -13,15 +13,14 @@ from msgspec import Struct
 
 from sakti.agent.checkpoints import objects, shadow
 from sakti.agent.mcp import lifecycle as mcp_lifecycle
-from sakti.agent.project import instructions as instructions
+from sakti.agent.project import instructions, trust
 from sakti.agent.project import skills as skill_files
-from sakti.agent.project import trust
 from sakti.agent.project.files import HOOKS, hook_files
 from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.reports import mcp_view
 from sakti.agent.sandbox import sandbox as sandboxes
 from sakti.agent.subagents import files as agent_files
-from sakti.agent.tools.child import ripgrep
+from sakti.agent.tools.child import find_ripgrep
 from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
@@ -32,7 +31,7 @@ from sakti.core.tokens import o200k_tokens
 from sakti.memory import modes
 from sakti.providers import keys, registry
 from sakti.store.maintenance import checks as maintenance_checks
-from sakti.store.opening import sqlite_info
+from sakti.store.opening import check_sqlite
 from sakti.version import __version__
 
 MOST_NOTES = 20  # notes on custom agents that are listed
@@ -80,11 +79,11 @@ async def examine(
     lines += _files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
     lines += [
-        CheckResult(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks
+        CheckResult(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks
     ]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
-    found_rg = ripgrep()
+    found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(CheckResult("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
@@ -160,7 +159,7 @@ def _web(config: Config) -> list[CheckResult]:
 
 def _checkpoints(workspace: Path) -> CheckResult:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
-    contents = shadow.open_objects(shadow.folder_of(workspace.resolve()))
+    contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
     parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
     return CheckResult(
@@ -208,7 +207,7 @@ def _broken_modes() -> list[CheckResult]:
 
 
 def _files(path: Path) -> list[CheckResult]:
-    version, wal = sqlite_info()
+    version, wal = check_sqlite()
     out = [
         CheckResult(
             "SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."
@@ -242,20 +241,20 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 async def _model(env: Mapping[str, str], config: Config) -> CheckResult:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
-        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+        choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
         return CheckResult("model", False, e.message)
     if choice is None:
         return CheckResult("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
-        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+        problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
     return CheckResult("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> CheckResult:
-    name = keys.keyring_name()
+    name = keys.get_keyring_name()
     if not name:
         return CheckResult("keyring", False, "no backend: keys come from the environment only", optional=True)
     return CheckResult("keyring", True, name)

@@ -366,7 +366,7 @@ def job_facts(
     for number, job in due.items():
         name = f"{runs.JOB_FACT} {number}"
         if name not in sent:
-            if background.is_over(job):
+            if background.has_ended(job):
                 out[name] = _describe_end(number, job)
         elif isinstance(job, StoredJob):
             past[number] = replace(job, reported_at=job.ended_at or job.started_at)
@@ -384,5 +384,5 @@ def _unreported_jobs(
 
 
 def _describe_end(number: str, job: Running | StoredJob) -> str:
-    state, lines = background.describe_state(job), background.last_lines(job) or "no output"
+    state, lines = background.describe_state(job), background.read_last_lines(job) or "no output"
     return f"Background command {number} (`{one_line(job.command, 200)}`) {state}. Its last lines:\n{lines}"

@@ -53,7 +53,7 @@ with lazy_imports:
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
     from sakti.memory import compaction
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
 
@@ -311,15 +311,15 @@ class Session:
             return ""
         now, origin = (
             await store.read(stored_threads.get, before.id),
-            await store.read(stored_threads.redone_origin, before),
+            await store.read(stored_threads.find_redone_origin, before),
         )
         if self.busy or self.thread is not before:
             return ""
         if origin:
             await self.open_thread(origin)
             return "redone"
-        went_to = stored_threads.goes_on_as(now) if now is not None else ""
-        if now is None or went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
+        went_to = stored_threads.find_successor(now) if now is not None else ""
+        if now is None or went_to in ("", stored_threads.find_successor(before), self.undone_to):
             return ""
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
@@ -437,7 +437,7 @@ class Session:
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
-        newest = one_line(background.last_lines(job, 1), 200)
+        newest = one_line(background.read_last_lines(job, 1), 200)
         state = background.describe_state(job)
         return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 

@@ -15,8 +15,8 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.limits import LoopDetector
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
+from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import AnswerJournal, interrupted_result
-from sakti.agent.session.running_turn import Inbox
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
@@ -294,7 +294,7 @@ async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def read_last_prompt(turn: Turn) -> Message:
-    message = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    message = await turn.store.read(message_store.get_last_of_user, turn.thread_id)
     if message is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
     return message

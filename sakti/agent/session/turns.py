@@ -439,7 +439,7 @@ class Turns:
         def replace_prompt(db: Database) -> None:
             user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
             if removal.forget_prompts(db, ws.resource_id, thread.id, typed):
-                user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
+                user_state.add_prompt(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
         await ws.store.write(replace_prompt)
         await ws.store.flush()

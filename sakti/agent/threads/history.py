@@ -74,13 +74,13 @@ def read_compaction(db: Database, thread_id: str) -> LastCompaction | None:
     if compaction is None:
         return None
     began = min(
-        (g.activated_at or compaction.created_at for g in stored_memory.groups_by_id(db, compaction.group_ids)),
+        (g.activated_at or compaction.created_at for g in stored_memory.get_groups(db, compaction.group_ids)),
         default=0,
     )
     return LastCompaction(
         compaction,
-        tuple(memory_corrections.as_of(db, compaction.record_id, began - 1)),
-        tuple(memory_corrections.as_of(db, compaction.record_id, compaction.created_at)),
+        tuple(memory_corrections.read_log_at(db, compaction.record_id, began - 1)),
+        tuple(memory_corrections.read_log_at(db, compaction.record_id, compaction.created_at)),
     )
 
 

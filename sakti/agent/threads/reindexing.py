@@ -28,7 +28,7 @@ class Indexing:
     async def _work(self, store: Store) -> None:
         async with self._one:
             await upkeep.reindex_quietly(store)
-            await purging.go_on(store)
+            await purging.resume_purges(store)
             await upkeep.pack_quietly(store)
 
     async def wait(self) -> None:

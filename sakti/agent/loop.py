@@ -130,7 +130,7 @@ async def _store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -
 
 async def _save_unfinished(turn: Turn, marker: str) -> None:
     """Store the streamed part of an answer that has no end, and emit it."""
-    for message in await turn_store.store_unfinished(turn, marker):
+    for message in await turn_store.save_unfinished(turn, marker):
         turn.emit(MessageSaved(message))
 
 

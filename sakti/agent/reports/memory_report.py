@@ -96,7 +96,7 @@ def format_gauge(gauge: Gauge, *, about: bool = False) -> str:
     return f"{ABOUT if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
-def measure_sent(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
+def get_sent_gauges(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
     """Return the windows of messages and observations as they are sent, with the running step."""
     messages, log = status.messages, status.observations
     return (
@@ -126,7 +126,7 @@ def format_window(status: MemoryStatus, streaming: int = 0) -> str:
     sign = ABOUT if status.approximate or streaming else ""
     threshold = count_k(status.messages.threshold).replace(".0k", "k")
     unsent = f" +{count_k(status.unsent)} not sent" if status.unsent else ""
-    return f"{sign}{count_k(measure_sent(status, streaming)[0].tokens)}/{threshold}{unsent}"
+    return f"{sign}{count_k(get_sent_gauges(status, streaming)[0].tokens)}/{threshold}{unsent}"
 
 
 def name_current_work(status: MemoryStatus) -> str:
@@ -261,7 +261,7 @@ def _describe_search(usage: Usage) -> str:
 def list_status(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
     """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
-    messages, observations = measure_sent(status)
+    messages, observations = get_sent_gauges(status)
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     buffered_sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     named_rows = [

@@ -316,7 +316,7 @@ async def save_results(turn: Turn) -> Message:
     return await save(turn, "tool", [*results, *images])
 
 
-async def store_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
+async def save_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
     """Make a message of the unsaved streamed text; calls without a result get one that says so."""
     saved: list[Message] = []
     if turn.streamed or (turn.thinking and marker):

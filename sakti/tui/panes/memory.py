@@ -27,7 +27,7 @@ from sakti.agent.reports.memory_report import (
     format_backlog,
     format_forecast,
     format_gauge,
-    measure_sent,
+    get_sent_gauges,
     name_current_work,
     summarize_doubts,
 )
@@ -277,7 +277,7 @@ def _draw_gauges(
     status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette
 ) -> list[Line]:
     """Return both gauges, and below them the tokens left out and the next action of memory."""
-    gauges = measure_sent(status, streaming)
+    gauges = get_sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [format_gauge(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
     # a bar does not move with its number

@@ -60,7 +60,7 @@ def first(store, tmp_path, chain, monkeypatch):
     found = SimpleNamespace(value=MachineScan(runtime=True))
 
     async def look(env, settings):
-        return replace(found.value, keyring=keys.get_keyring_name(), kept=keys.list_stored_keys())
+        return replace(found.value, keyring=keys.get_keyring_name(), stored_keys=keys.list_stored_keys())
 
     monkeypatch.setattr(welcome, "scan_machine", look)
     monkeypatch.setattr("sakti.providers.registry._is_installed", lambda: False)

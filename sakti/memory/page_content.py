@@ -130,7 +130,7 @@ def _title(heading: str) -> str:
     return match[2] if match else ""
 
 
-def _name(heading: str) -> str:
+def normalize_heading(heading: str) -> str:
     return _title(heading).strip().casefold()
 
 
@@ -143,7 +143,9 @@ def merge_sections(page: str, update: str) -> tuple[str, tuple[str, ...]]:
     out = split_sections(page)
     changed: list[str] = []
     for heading, body in split_sections(update):
-        place = next((i for i, (other, _) in enumerate(out) if _name(other) == _name(heading)), None)
+        place = next(
+            (i for i, (other, _) in enumerate(out) if normalize_heading(other) == normalize_heading(heading)), None
+        )
         if place is None:
             out.insert(0 if not heading else len(out), (heading, body))
         elif out[place][1] == body:

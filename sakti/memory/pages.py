@@ -19,13 +19,13 @@ from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.page_content import (
-    _name,
     as_json,
     check_schema,
     check_size,
     load_schema,
     load_template,
     merge_update,
+    normalize_heading,
     split_sections,
     start_page,
 )
@@ -96,7 +96,7 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
     async def add_note(self, note: str, *, actor: str = "user") -> str:
         """Add a line to the section "Notes", creating it if needed; return the page. Raises as `update`."""
         page, _ = await self.read()
-        body = next((b for h, b in split_sections(page) if _name(h) == NOTES.casefold()), "")
+        body = next((b for h, b in split_sections(page) if normalize_heading(h) == NOTES.casefold()), "")
         line = f"- {' '.join(note.split())}"
         content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
         facts = as_json(page)

@@ -479,7 +479,7 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     turn.left_out |= marks
     await turn.store.write(thread_store.add_left_out, turn.thread_id, marks)
     if omission.no_images:
-        turn.know(images=False)
+        turn.learn_limits(images=False)
     pieces = omissions.describe_pieces(omission.pieces)
     text = f"{turn.model.full_name} refused {pieces}: left out of this thread from now on. {omission.error.message}"
     return Notice("warning", "Left out", text)

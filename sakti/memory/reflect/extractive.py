@@ -41,7 +41,9 @@ TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # stated until the input is that much smaller.
 ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.89
 
-HEAD_TOKENS = 12  # of a line's sign, time and speaker
+# What a sentence costs beside its own tokens. If that is little, the shortest stay, which say too little to answer a
+# question about them: LoCoMo, evidence in the log and the window, any: 6 tokens 61.8 %, 12 63.8 %, 20 to 30 65.1 %.
+LINE_TOKENS = 20
 OF_AGENT = 0.85  # what the agent's words count against the user's
 OF_OTHERS = 0.5  # what a further sentence of a line counts
 STATES = 3  # words of a clause without a value that states something
@@ -208,7 +210,7 @@ def _value(lines: Sequence[_DigestLine]) -> None:
     for line in lines:
         stated = [u for u in line.units if u.rank == STATED]
         for unit in stated:
-            worth = worth_of(unit.text, unit.tokens + HEAD_TOKENS, lambda word: math.log(1 + len(lines) / often[word]))
+            worth = worth_of(unit.text, unit.tokens + LINE_TOKENS, lambda word: math.log(1 + len(lines) / often[word]))
             unit.worth = worth if line.user else worth * OF_AGENT
         best = max(stated, key=lambda u: u.worth, default=None)
         for unit in stated:
